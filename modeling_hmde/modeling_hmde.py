@@ -1,0 +1,498 @@
+"""HMDE: a hierarchical multilingual document encoder.
+
+    tokens -> sentence encoder -> sentence vectors -> document encoder -> document embedding
+
+A pretrained multilingual sentence encoder makes a vector of each sentence; a shallow transformer, the document encoder,
+lets the sentences of a document see each other; their mean is the document's embedding. A query is one sentence and
+passes the sentence encoder alone. After Galoğlu, Litschko and Glavaš, "A General-Purpose Multilingual Document
+Encoder", 2023, called "the paper" throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModel, PreTrainedModel
+from transformers import initialization as init
+from transformers.activations import ACT2FN
+from transformers.masking_utils import create_bidirectional_mask
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.utils import ModelOutput, can_return_tuple
+from transformers.utils.logging import tqdm
+
+from .configuration_hmde import HMDEConfig
+from .packing_hmde import Sentences, bucket_by_length, find_sentences, gather_tokens, scatter_sentences
+from .tokenization_hmde import HMDETokenizer
+
+# Padded tokens in one call of the sentence encoder. Enough for a GPU's matrix units; memory grows with it, results do
+# not change with it.
+MAX_TOKENS_PER_BUCKET = 16_384
+
+# Texts that `encode_documents` tokenizes together, and among which it looks for those of like length.
+TEXTS_PER_TOKENIZATION = 4096
+
+
+@dataclass
+class HMDEOutput(ModelOutput):
+    """What the document encoder makes of a batch of documents.
+
+    Args:
+        last_hidden_state: (documents, sentences, hidden), the contextualised sentence vectors, zero at padding.
+        pooler_output: (documents, hidden), the document embeddings, not normalised.
+        sentence_embeddings: (documents, sentences, hidden), the sentence encoder's vectors, zero at padding.
+        sentence_mask: (documents, sentences), bool, True where a sentence stands.
+    """
+
+    last_hidden_state: Tensor | None = None
+    pooler_output: Tensor | None = None
+    sentence_embeddings: Tensor | None = None
+    sentence_mask: Tensor | None = None
+
+
+def eager_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float,
+    dropout: float = 0.0,
+    **kwargs: Any,
+) -> tuple[Tensor, Tensor]:
+    """Attention written out. query, key, value: (documents, heads, sentences, head width)."""
+    scores = query @ key.transpose(2, 3) * scaling
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    weights = nn.functional.dropout(scores.softmax(dim=-1), p=dropout, training=module.training)
+    return (weights @ value).transpose(1, 2), weights
+
+
+class ResidualProjection(nn.Linear):
+    """The last layer of a sublayer, whose output is added to the residual stream. Zero at the start of `pre` norm."""
+
+
+class DocumentAttention(nn.Module):
+    """Self-attention among the sentences of a document. (documents, sentences, hidden) -> the same shape."""
+
+    is_causal = False
+
+    def __init__(self, config: HMDEConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.head_dim = config.hidden_size // config.num_document_attention_heads
+        self.scaling = self.head_dim**-0.5
+        self.query = nn.Linear(config.hidden_size, config.hidden_size)
+        self.key = nn.Linear(config.hidden_size, config.hidden_size)
+        self.value = nn.Linear(config.hidden_size, config.hidden_size)
+        self.output = ResidualProjection(config.hidden_size, config.hidden_size)
+
+    def forward(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
+        heads = (*states.shape[:-1], -1, self.head_dim)
+        query, key, value = (
+            project(states).view(heads).transpose(1, 2) for project in (self.query, self.key, self.value)
+        )
+        attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention)
+        attended, _ = attend(
+            self,
+            query,
+            key,
+            value,
+            attention_mask,
+            dropout=self.config.document_dropout if self.training else 0.0,
+            scaling=self.scaling,
+        )
+        return self.output(attended.reshape(states.shape))
+
+
+class DocumentFeedForward(nn.Module):
+    """(documents, sentences, hidden) -> the same shape."""
+
+    def __init__(self, config: HMDEConfig) -> None:
+        super().__init__()
+        self.input = nn.Linear(config.hidden_size, config.document_intermediate_size)
+        self.activation = ACT2FN[config.document_hidden_act]
+        self.output = ResidualProjection(config.document_intermediate_size, config.hidden_size)
+
+    def forward(self, states: Tensor) -> Tensor:
+        return self.output(self.activation(self.input(states)))
+
+
+class DocumentLayer(GradientCheckpointingLayer):
+    """One transformer layer over sentence vectors, normalised after each sum (BERT's form) or before each sublayer."""
+
+    def __init__(self, config: HMDEConfig) -> None:
+        super().__init__()
+        self.pre_norm = config.document_norm == "pre"
+        self.attention = DocumentAttention(config)
+        self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.document_layer_norm_eps)
+        self.feed_forward = DocumentFeedForward(config)
+        self.feed_forward_norm = nn.LayerNorm(config.hidden_size, eps=config.document_layer_norm_eps)
+        self.dropout = nn.Dropout(config.document_dropout)
+
+    def forward(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
+        if self.pre_norm:
+            states = states + self.dropout(self.attention(self.attention_norm(states), attention_mask))
+            return states + self.dropout(self.feed_forward(self.feed_forward_norm(states)))
+        states = self.attention_norm(states + self.dropout(self.attention(states, attention_mask)))
+        return self.feed_forward_norm(states + self.dropout(self.feed_forward(states)))
+
+
+class DocumentPositions(nn.Embedding):
+    """A learned vector for the DBOS vector and for each place in a document."""
+
+
+class DocumentEncoder(nn.Module):
+    """The paper's upper transformer: sentence vectors behind a learned DBOS vector, contextualised and pooled."""
+
+    def __init__(self, config: HMDEConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.dbos = nn.Parameter(torch.empty(config.hidden_size))
+        if config.document_positions:
+            self.positions = DocumentPositions(config.max_sentences + 1, config.hidden_size)
+            if config.document_norm == "post":
+                self.input_norm = nn.LayerNorm(config.hidden_size, eps=config.document_layer_norm_eps)
+                self.input_dropout = nn.Dropout(config.document_dropout)
+        self.layers = nn.ModuleList(DocumentLayer(config) for _ in range(config.num_document_layers))
+
+    def forward(self, sentence_embeddings: Tensor, sentence_mask: Tensor) -> tuple[Tensor, Tensor]:
+        """(documents, sentences, hidden) and (documents, sentences) -> the contextualised sentences, of the same
+        shape, zero at padding, and the document embeddings (documents, hidden)."""
+        dbos = self.dbos.to(sentence_embeddings.dtype).expand(len(sentence_embeddings), 1, -1)
+        states = torch.cat([dbos, sentence_embeddings], dim=1)
+        mask = nn.functional.pad(sentence_mask, (1, 0), value=True)
+        states = self._add_positions(states)
+        attention_mask = create_bidirectional_mask(self.config, states, mask)
+        for layer in self.layers:
+            states = layer(states, attention_mask)
+        states = states.masked_fill(~mask.unsqueeze(-1), 0)
+        return states[:, 1:], self._pool(states, mask)
+
+    def _add_positions(self, states: Tensor) -> Tensor:
+        if not self.config.document_positions:
+            return states
+        if states.shape[1] > self.positions.num_embeddings:
+            raise ValueError(
+                f"a document has {states.shape[1] - 1} sentences, but this model has learned positions for "
+                f"{self.config.max_sentences} only; tokenize with max_sentences={self.config.max_sentences}"
+            )
+        states = states + self.positions(torch.arange(states.shape[1], device=states.device))
+        if self.config.document_norm == "post":
+            states = self.input_dropout(self.input_norm(states))
+        return states
+
+    def _pool(self, states: Tensor, mask: Tensor) -> Tensor:
+        if self.config.document_pooling == "dbos":
+            return states[:, 0]
+        if self.config.document_pooling == "mean":
+            states, mask = states[:, 1:], mask[:, 1:]
+        return states.sum(dim=1) / mask.sum(dim=1, keepdim=True)
+
+
+class HMDEPreTrainedModel(PreTrainedModel):
+    config_class = HMDEConfig
+    base_model_prefix = "hmde"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["DocumentLayer"]  # noqa: RUF012
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _supports_attention_backend = True
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        identity_start = self.config.document_norm == "pre"
+        if isinstance(module, ResidualProjection) and identity_start:
+            init.zeros_(module.weight)
+            init.zeros_(module.bias)
+        elif isinstance(module, DocumentPositions) and identity_start:
+            init.zeros_(module.weight)
+        elif isinstance(module, DocumentEncoder):
+            init.normal_(module.dbos, std=self.config.initializer_range)
+        else:
+            super()._init_weights(module)
+
+    @classmethod
+    def from_sentence_encoder(cls, name_or_path: str, **options: Any) -> HMDEPreTrainedModel:
+        """An HMDE with a pretrained sentence encoder below and an untrained document encoder above.
+
+        Args:
+            name_or_path: a Hub name or a folder of any encoder whose tokenizer marks the start of a sentence.
+            options: fields of `HMDEConfig`. Its token ids and the sentence encoder's configuration are read from the
+                checkpoint; so are `dtype` and `attn_implementation`, which reach the sentence encoder.
+
+        Raises:
+            ValueError: the tokenizer has no start token, or an option is unknown or impossible.
+        """
+        loading = {key: options.pop(key) for key in ("dtype", "attn_implementation") if key in options}
+        unknown = sorted(set(options) - set(HMDEConfig.__dataclass_fields__))
+        if unknown:
+            raise ValueError(f"HMDEConfig has no field {', '.join(unknown)}; see its documentation for those it has")
+        tokenizer = HMDETokenizer.from_sentence_encoder(name_or_path)
+        sentence_encoder = AutoModel.from_pretrained(name_or_path, **loading)
+        sentence_encoder.config.name_or_path = ""  # where the weights came from belongs on the model card
+        config = HMDEConfig(
+            sentence_config=sentence_encoder.config,
+            start_token_id=tokenizer.start_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+            **options,
+        )
+        config._attn_implementation = sentence_encoder.config._attn_implementation
+        model = cls(config).to(sentence_encoder.dtype)
+        pooler = ("pooler.",) if config.sentence_pooling != "pooler" else ()
+        weights = {key: value for key, value in sentence_encoder.state_dict().items() if not key.startswith(pooler)}
+        model.base_model.sentence_encoder.load_state_dict(weights)
+        return model.eval()
+
+    def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:  # type: ignore[override]
+        # Every Auto class finds its model in every folder, whichever model was saved.
+        self.config.auto_map = {
+            "AutoConfig": "configuration_hmde.HMDEConfig",
+            "AutoModel": "modeling_hmde.HMDEForDocumentEmbedding",
+            "AutoModelForSequenceClassification": "modeling_hmde.HMDEForSequenceClassification",
+        }
+        super().save_pretrained(save_directory, **kwargs)
+
+
+class HMDEModel(HMDEPreTrainedModel):
+    """The two encoders, without a head."""
+
+    def __init__(self, config: HMDEConfig) -> None:
+        super().__init__(config)
+        self.sentence_encoder = AutoModel.from_config(config.sentence_config)
+        pooler = getattr(self.sentence_encoder, "pooler", None)
+        if config.sentence_pooling == "pooler" and pooler is None:
+            raise ValueError(
+                f"sentence_pooling is 'pooler', but a {config.sentence_config.model_type} model has none; "
+                "use 'cls' or 'mean'"
+            )
+        if config.sentence_pooling != "pooler" and pooler is not None:
+            self.sentence_encoder.pooler = None  # weights without a gradient would stall distributed training
+        self.document_encoder = DocumentEncoder(config)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.sentence_encoder.get_input_embeddings()
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.sentence_encoder.set_input_embeddings(value)
+
+    @can_return_tuple
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> HMDEOutput:
+        """Encode documents.
+
+        Args:
+            input_ids: (documents, tokens), each sentence beginning with the start token, padding at the end.
+            attention_mask: (documents, tokens), 1 for real tokens. None: all that is not padding.
+
+        Raises:
+            ValueError: an id is out of the vocabulary, a row is all padding or does not begin with the start token.
+        """
+        sentences, vectors = self.encode_sentences(input_ids, attention_mask)
+        sentence_embeddings, sentence_mask = scatter_sentences(vectors, sentences, len(input_ids))
+        contextualised, documents = self.document_encoder(sentence_embeddings, sentence_mask)
+        return HMDEOutput(
+            last_hidden_state=contextualised,
+            pooler_output=documents,
+            sentence_embeddings=sentence_embeddings,
+            sentence_mask=sentence_mask,
+        )
+
+    def encode_sentences(self, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Sentences, Tensor]:
+        """The places of all sentences of a batch of documents and their vectors (sentences, hidden)."""
+        vocab_size = self.config.sentence_config.vocab_size
+        outside = (input_ids < 0) | (input_ids >= vocab_size)
+        if outside.any():
+            row, column = outside.nonzero()[0].tolist()
+            raise ValueError(
+                f"input_ids[{row}, {column}] is {int(input_ids[row, column])}, outside the vocabulary of {vocab_size}; "
+                "use the tokenizer that was saved with this model"
+            )
+        if attention_mask is None:
+            attention_mask = input_ids != self.config.pad_token_id
+        sentences = find_sentences(input_ids, attention_mask, self.config.start_token_id)
+        buckets = bucket_by_length(sentences.length, MAX_TOKENS_PER_BUCKET)
+        vectors = torch.cat([self._encode_bucket(input_ids, sentences, bucket) for bucket in buckets])
+        return sentences, vectors[torch.cat(buckets).argsort()]
+
+    def _encode_bucket(self, input_ids: Tensor, sentences: Sentences, bucket: Tensor) -> Tensor:
+        ids, mask = gather_tokens(input_ids, sentences, bucket, self.config.pad_token_id)
+        output = self.sentence_encoder(input_ids=ids, attention_mask=mask)
+        if self.config.sentence_pooling == "pooler":
+            return output.pooler_output
+        if self.config.sentence_pooling == "cls":
+            return output.last_hidden_state[:, 0]
+        mask = mask.unsqueeze(-1).to(output.last_hidden_state.dtype)
+        return (output.last_hidden_state * mask).sum(dim=1) / mask.sum(dim=1)
+
+
+class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
+    """Documents and queries as vectors in one space, whatever their languages. Compare them by cosine."""
+
+    def __init__(self, config: HMDEConfig) -> None:
+        super().__init__(config)
+        self.hmde = HMDEModel(config)
+        self.post_init()
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> HMDEOutput:
+        """Document embeddings: `pooler_output`, (documents, hidden). See `HMDEModel.forward`."""
+        return self.hmde(input_ids, attention_mask, **kwargs)
+
+    def embed_queries(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Query embeddings (queries, hidden): the sentence encoder alone (paper, section 3.2).
+
+        Args:
+            input_ids: (queries, tokens), one sentence a row: `tokenizer(queries, as_queries=True)`.
+            attention_mask: (queries, tokens).
+
+        Raises:
+            ValueError: a row holds more than one sentence, or is no row of a document (see `HMDEModel.forward`).
+        """
+        sentences, vectors = self.hmde.encode_sentences(input_ids, attention_mask)
+        if len(vectors) != len(input_ids):
+            row = int(sentences.document[sentences.position == 1][0])
+            raise ValueError(f"query {row} has more than one sentence; tokenize queries with as_queries=True")
+        return vectors
+
+    def encode_documents(
+        self,
+        documents: Sequence[str],
+        tokenizer: HMDETokenizer,
+        *,
+        language: str | Sequence[str | None] | None = None,
+        normalize: bool = True,
+        return_tensors: str = "np",
+        max_tokens_per_batch: int = 16_384,
+        show_progress_bar: bool = False,
+    ) -> Any:
+        """Embed documents of any length (up to the tokenizer's `max_sentences`), any number and any language.
+
+        Args:
+            documents: texts. An empty one has an embedding too, that of an empty sentence.
+            tokenizer: the one saved with this model.
+            language: code of all documents or one a document, for the sentence splitter's rules.
+            normalize: to unit length, so that dot products are cosines.
+            return_tensors: `np` (float32) or `pt` (the model's dtype, on its device).
+            max_tokens_per_batch: how much is computed at once; it changes memory and speed, not results.
+            show_progress_bar: over documents.
+
+        Returns:
+            (documents, hidden), in the order given.
+
+        Raises:
+            TypeError: `documents` is one string, or something in it is not a string.
+        """
+        return self._encode(
+            documents,
+            tokenizer,
+            lambda **inputs: self(**inputs).pooler_output,
+            languages=[language] * len(documents) if language is None or isinstance(language, str) else language,
+            normalize=normalize,
+            return_tensors=return_tensors,
+            max_tokens_per_batch=max_tokens_per_batch,
+            show_progress_bar=show_progress_bar,
+        )
+
+    def encode_queries(
+        self,
+        queries: Sequence[str],
+        tokenizer: HMDETokenizer,
+        *,
+        normalize: bool = True,
+        return_tensors: str = "np",
+        max_tokens_per_batch: int = 16_384,
+        show_progress_bar: bool = False,
+    ) -> Any:
+        """Embed queries by the sentence encoder alone; arguments and result as in `encode_documents`."""
+        return self._encode(
+            queries,
+            tokenizer,
+            self.embed_queries,
+            languages=None,
+            normalize=normalize,
+            return_tensors=return_tensors,
+            max_tokens_per_batch=max_tokens_per_batch,
+            show_progress_bar=show_progress_bar,
+        )
+
+    @torch.no_grad()
+    def _encode(
+        self,
+        texts: Sequence[str],
+        tokenizer: HMDETokenizer,
+        embed: Callable[..., Tensor],
+        *,
+        languages: Sequence[str | None] | None,
+        normalize: bool,
+        return_tensors: str,
+        max_tokens_per_batch: int,
+        show_progress_bar: bool,
+    ) -> Any:
+        """Vectors of `texts`, read as documents where there are `languages` and as queries where there are none."""
+        if isinstance(texts, str):
+            raise TypeError("got one string; give a list of strings, [text] for a single one")
+        if return_tensors not in ("np", "pt"):
+            raise ValueError(f"return_tensors is {return_tensors!r}; it must be 'np' or 'pt'")
+        was_training = self.training
+        self.eval()
+        vectors = torch.empty(len(texts), self.config.hidden_size, dtype=self.dtype, device=self.device)
+        with tqdm(total=len(texts), disable=not show_progress_bar, unit="text") as progress:
+            for first in range(0, len(texts), TEXTS_PER_TOKENIZATION):
+                last = first + TEXTS_PER_TOKENIZATION
+                reading = {"as_queries": True} if languages is None else {"language": languages[first:last]}
+                rows = tokenizer(list(texts[first:last]), **reading)["input_ids"]
+                for batch in bucket_by_length(torch.tensor([len(row) for row in rows]), max_tokens_per_batch):
+                    inputs = tokenizer.pad({"input_ids": [rows[place] for place in batch]}, return_tensors="pt")
+                    vectors[first + batch.to(self.device)] = embed(**inputs.to(self.device)).to(self.dtype)
+                    progress.update(len(batch))
+        self.train(was_training)
+        if normalize:
+            vectors = nn.functional.normalize(vectors.float(), dim=-1).to(self.dtype)
+        return vectors.float().cpu().numpy() if return_tensors == "np" else vectors
+
+
+class HMDEForSequenceClassification(HMDEPreTrainedModel):
+    """A linear classifier on the document embedding: softmax(W d + b), equation 2."""
+
+    def __init__(self, config: HMDEConfig) -> None:
+        super().__init__(config)
+        self.num_labels = config.num_labels or 0
+        self.hmde = HMDEModel(config)
+        self.classifier = nn.Linear(config.hidden_size, self.num_labels)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        **kwargs: Any,
+    ) -> SequenceClassifierOutput:
+        """Classify documents.
+
+        Args:
+            input_ids, attention_mask: see `HMDEModel.forward`.
+            labels: (documents,) int64 class ids, (documents, labels) float for several labels a document, or
+                (documents,) float with one label for regression; `config.problem_type` decides where it is set.
+
+        Returns:
+            `logits` (documents, labels), and `loss` if there are labels.
+        """
+        output = self.hmde(input_ids, attention_mask)
+        logits = self.classifier(output.pooler_output)
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        return SequenceClassifierOutput(loss=loss, logits=logits)
+
+
+HMDEForDocumentEmbedding.register_for_auto_class("AutoModel")
+HMDEForSequenceClassification.register_for_auto_class("AutoModelForSequenceClassification")
+
+__all__ = ["HMDEForDocumentEmbedding", "HMDEForSequenceClassification", "HMDEModel", "HMDEOutput"]

@@ -1,0 +1,317 @@
+"""Text to tokens: a document becomes one row of ids in which every sentence begins with the start token.
+
+[CLS] s1 ... [SEP] [CLS] s2 ... [SEP] [CLS] s3 ... [SEP] [PAD] [PAD]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from tokenizers import Tokenizer, normalizers
+from transformers import AutoTokenizer, BatchEncoding, PreTrainedTokenizerFast
+from transformers.tokenization_utils_base import TruncationStrategy
+from transformers.utils import logging
+
+from .segmentation_hmde import replace_surrogates, sentence_spans
+
+logger = logging.get_logger(__name__)
+
+Segmentation = Literal["sentences", "chunks"]
+LongSentences = Literal["split", "cut"]
+
+
+@dataclass
+class Piece:
+    """The tokens of one sentence, start and end token included, or of several laid end to end."""
+
+    input_ids: list[int]
+    offsets: list[tuple[int, int]]  # characters in the document; (0, 0) for tokens that stand for no text
+    special: list[int]  # 1 for a start or end token
+
+    def extend(self, other: Piece) -> None:
+        self.input_ids += other.input_ids
+        self.offsets += other.offsets
+        self.special += other.special
+
+    def shortened(self, num_tokens: int, num_suffix: int) -> Piece:
+        """The piece cut to `num_tokens`, its last `num_suffix` tokens kept at the end."""
+        kept = [*range(num_tokens - num_suffix), *range(len(self.input_ids) - num_suffix, len(self.input_ids))]
+        return Piece(*([part[place] for place in kept] for part in (self.input_ids, self.offsets, self.special)))  # type: ignore[arg-type]
+
+
+class HMDETokenizer(PreTrainedTokenizerFast):
+    """Any sentence encoder's tokenizer, applied to documents. One class serves fast and slow names alike.
+
+    Splits a text into sentences, cuts it at `max_sentences`, and lays the sentences end to end, each with the
+    sentence encoder's own start and end tokens. Text never becomes a special token: "[CLS]" or "<s>" in a document
+    stays text, so nobody can forge a sentence boundary.
+
+    Beyond what every tokenizer takes, a call takes `language`, a code for all texts or one a text, which picks the
+    sentence splitter's rules; and `as_queries=True`, which makes each text one sentence, for the sentence encoder.
+    `truncation` and `max_length` limit the whole row; the last sentence kept still ends with its end token.
+    An empty or white-space document is one empty sentence.
+
+    Args:
+        max_sentences: sentences of a document that are kept.
+        max_sentence_length: tokens of a sentence, start and end token included.
+        segmentation: `sentences`, or `chunks` of `max_sentence_length` tokens whatever the sentences (the paper's
+            table 4).
+        long_sentences: a sentence that is too long goes on in the next row position (`split`), so that no text is
+            lost where a language is not split (Thai), or loses its end (`cut`), as in the paper.
+        sentence_prompt: put before each sentence of a document, such as e5's "passage: ".
+        query_prompt: put before each query, such as e5's "query: ".
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        max_sentences: int = 32,
+        max_sentence_length: int = 128,
+        segmentation: Segmentation = "sentences",
+        long_sentences: LongSentences = "split",
+        sentence_prompt: str = "",
+        query_prompt: str = "",
+        **kwargs: Any,
+    ) -> None:
+        if segmentation not in get_args(Segmentation):
+            raise ValueError(f"segmentation is {segmentation!r}; it must be one of {', '.join(get_args(Segmentation))}")
+        if long_sentences not in get_args(LongSentences):
+            raise ValueError(
+                f"long_sentences is {long_sentences!r}; it must be one of {', '.join(get_args(LongSentences))}"
+            )
+        if max_sentences < 1:
+            raise ValueError(f"max_sentences is {max_sentences}; it must be at least 1")
+        self.max_sentences = max_sentences
+        self.max_sentence_length = max_sentence_length
+        self.segmentation = segmentation
+        self.long_sentences = long_sentences
+        self.sentence_prompt = sentence_prompt
+        self.query_prompt = query_prompt
+        kwargs["model_max_length"] = max_sentences * max_sentence_length
+        kwargs["split_special_tokens"] = True  # text is text: never match a special token in it
+        super().__init__(
+            *args,
+            max_sentences=max_sentences,
+            max_sentence_length=max_sentence_length,
+            segmentation=segmentation,
+            long_sentences=long_sentences,
+            sentence_prompt=sentence_prompt,
+            query_prompt=query_prompt,
+            **kwargs,
+        )
+        self.model_input_names = ["input_ids", "attention_mask"]
+        self._prefix_ids, self._suffix_ids = self._frame()
+
+    @classmethod
+    def convert_to_native_format(cls, trust_remote_code: bool = False, **kwargs: Any) -> dict[str, Any]:
+        # tokenizer.json is complete; without this, a class with an __init__ of its own has its backend rebuilt.
+        return kwargs
+
+    @classmethod
+    def from_sentence_encoder(cls, name_or_path: str, **options: Any) -> HMDETokenizer:
+        """The tokenizer of a pretrained sentence encoder, made to read documents.
+
+        Args:
+            name_or_path: a Hub name or a folder.
+            options: arguments of this class.
+
+        Raises:
+            ValueError: the encoder's tokenizer marks no start of a sentence, has no padding token, or is not of the
+                `tokenizers` library.
+        """
+        base = AutoTokenizer.from_pretrained(name_or_path)
+        if not base.is_fast:
+            raise ValueError(
+                f"the tokenizer of {name_or_path} is a {type(base).__name__}, not backed by the tokenizers library; "
+                "use an encoder that has a tokenizer.json"
+            )
+        if base.pad_token is None:
+            raise ValueError(f"the tokenizer of {name_or_path} has no padding token; choose another sentence encoder")
+        backend = Tokenizer.from_str(base.backend_tokenizer.to_str())
+        backend.no_truncation()
+        backend.no_padding()
+        backend.normalizer = _break_up_special_tokens(backend.normalizer, base.all_special_tokens)
+        return cls(tokenizer_object=backend, **{**base.special_tokens_map, **options})
+
+    @property
+    def start_token_id(self) -> int:
+        """Id of the token that begins every sentence."""
+        return self._prefix_ids[0]
+
+    def _frame(self) -> tuple[list[int], list[int]]:
+        """The ids that the sentence encoder's tokenizer puts before and after a text."""
+        encoding = self.backend_tokenizer.encode("a", add_special_tokens=True)
+        text = [place for place, special in enumerate(encoding.special_tokens_mask) if not special]
+        if not text or text[0] == 0:
+            raise ValueError(
+                f"the tokenizer {self.name_or_path or type(self).__name__} puts no start token before a sentence; HMDE "
+                "finds sentences by their start token, so choose an encoder of the BERT or RoBERTa kind"
+            )
+        prefix, suffix = encoding.ids[: text[0]], encoding.ids[text[-1] + 1 :]
+        if prefix[0] in prefix[1:] + suffix:
+            raise ValueError(f"the start token {prefix[0]} stands more than once around a sentence; it must be unique")
+        if self.max_sentence_length <= len(prefix) + len(suffix):
+            raise ValueError(
+                f"max_sentence_length is {self.max_sentence_length}, which leaves no room for text beside the "
+                f"{len(prefix) + len(suffix)} special tokens of a sentence"
+            )
+        return prefix, suffix
+
+    def _encode_plus(  # type: ignore[override]
+        self,
+        text: str | Sequence[str],
+        text_pair: Any = None,
+        add_special_tokens: bool = True,
+        truncation_strategy: TruncationStrategy = TruncationStrategy.DO_NOT_TRUNCATE,
+        max_length: int | None = None,
+        padding_strategy: Any = False,
+        pad_to_multiple_of: int | None = None,
+        padding_side: str | None = None,
+        return_tensors: Any = None,
+        return_attention_mask: bool | None = None,
+        return_special_tokens_mask: bool = False,
+        return_offsets_mapping: bool = False,
+        return_length: bool = False,
+        language: str | Sequence[str | None] | None = None,
+        as_queries: bool = False,
+        **kwargs: Any,
+    ) -> BatchEncoding:
+        self._refuse(text_pair, add_special_tokens, kwargs)
+        texts = [text] if isinstance(text, str) else list(text)
+        texts = _check_texts(texts)
+        languages = [language] * len(texts) if language is None or isinstance(language, str) else list(language)
+        if len(languages) != len(texts):
+            raise ValueError(f"{len(texts)} texts came with {len(languages)} languages; give one code, or one a text")
+
+        limit = max_length if truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE else None
+        frame = len(self._prefix_ids) + len(self._suffix_ids)
+        if limit is not None and limit <= frame:
+            raise ValueError(
+                f"max_length is {limit}, but a sentence takes {frame} special tokens; give at least {frame + 1}"
+            )
+        rows = [_join(pieces, limit, len(self._suffix_ids)) for pieces in self._pieces(texts, languages, as_queries)]
+        batch: dict[str, list[Any]] = {"input_ids": [row.input_ids for row in rows]}
+        if return_offsets_mapping:
+            batch["offset_mapping"] = [row.offsets for row in rows]
+        if return_special_tokens_mask:
+            batch["special_tokens_mask"] = [row.special for row in rows]
+        if return_length:
+            batch["length"] = [len(row.input_ids) for row in rows]
+
+        alone = isinstance(text, str) and return_tensors is None
+        return self.pad(
+            {key: values[0] if alone else values for key, values in batch.items()},
+            padding=padding_strategy,
+            max_length=max_length,
+            pad_to_multiple_of=pad_to_multiple_of,
+            padding_side=padding_side,
+            return_attention_mask=return_attention_mask,
+            return_tensors=return_tensors,
+        )
+
+    def _refuse(self, text_pair: Any, add_special_tokens: bool, others: dict[str, Any]) -> None:
+        if text_pair is not None:
+            raise ValueError("HMDE reads one document at a time; join the texts instead of giving a text_pair")
+        if not add_special_tokens:
+            raise ValueError("add_special_tokens=False would leave no start tokens, by which HMDE finds the sentences")
+        for name in ("is_split_into_words", "return_overflowing_tokens"):
+            if others.get(name):
+                raise ValueError(f"{name}=True is not supported; give each document as one string")
+
+    def _pieces(self, texts: list[str], languages: list[str | None], as_queries: bool) -> list[list[Piece]]:
+        """The sentences of each text, tokenised in one call of the backend."""
+        spans = [self._spans(text, language, as_queries) for text, language in zip(texts, languages)]
+        encodings = iter(
+            self.backend_tokenizer.encode_batch(
+                [text[begin:end] for text, found in zip(texts, spans) for begin, end in found],
+                add_special_tokens=False,
+            )
+        )
+        prompt = self.query_prompt if as_queries else self.sentence_prompt
+        prompt_ids = self.backend_tokenizer.encode(prompt.strip(), add_special_tokens=False).ids if prompt else []
+        once = as_queries or (self.segmentation == "sentences" and self.long_sentences == "cut")
+        documents = []
+        for found in spans:
+            pieces: list[Piece] = []
+            for begin, _ in found:
+                encoding = next(encodings)
+                pieces.extend(self._frame_tokens(encoding.ids, encoding.offsets, begin, prompt_ids, once))
+            if len(pieces) > self.max_sentences:
+                logger.warning_once(
+                    f"A document has more than {self.max_sentences} sentences; what follows is left out. "
+                    "Set the tokenizer's max_sentences to keep more. (Said once.)"
+                )
+            # Text that leaves no token behind (control characters, say) is like no text: one empty sentence.
+            documents.append(pieces[: self.max_sentences] or [self._frame_piece(prompt_ids, [], [])])
+        return documents
+
+    def _spans(self, text: str, language: str | None, as_query: bool) -> list[tuple[int, int]]:
+        if as_query or self.segmentation == "chunks":
+            return [(0, len(text))]
+        spans = []
+        for span in sentence_spans(text, language):
+            spans.append(span)
+            if len(spans) > self.max_sentences:  # one more than is kept shows that something is left out
+                break
+        return spans
+
+    def _frame_tokens(
+        self, ids: list[int], offsets: list[tuple[int, int]], begin: int, prompt_ids: list[int], once: bool
+    ) -> list[Piece]:
+        """One sentence's tokens as one piece, or as many as `max_sentence_length` asks for."""
+        room = self.max_sentence_length - len(self._prefix_ids) - len(self._suffix_ids) - len(prompt_ids)
+        pieces = []
+        for first in range(0, len(ids), room):
+            placed = [(begin + a, begin + b) for a, b in offsets[first : first + room]]
+            pieces.append(self._frame_piece(prompt_ids, ids[first : first + room], placed))
+            if once or len(pieces) > self.max_sentences:
+                break
+        return pieces
+
+    def _frame_piece(self, prompt_ids: list[int], ids: list[int], offsets: list[tuple[int, int]]) -> Piece:
+        before, after = len(self._prefix_ids), len(self._suffix_ids)
+        return Piece(
+            input_ids=[*self._prefix_ids, *prompt_ids, *ids, *self._suffix_ids],
+            offsets=[(0, 0)] * (before + len(prompt_ids)) + offsets + [(0, 0)] * after,
+            special=[1] * before + [0] * (len(prompt_ids) + len(ids)) + [1] * after,
+        )
+
+
+def _check_texts(texts: list[Any]) -> list[str]:
+    if not texts:
+        raise ValueError("there is no text to tokenize: the list is empty")
+    for place, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(f"text {place} is {type(text).__name__}, not str; give a string or a list of strings")
+    return [replace_surrogates(text) for text in texts]
+
+
+def _join(pieces: list[Piece], limit: int | None, num_suffix: int) -> Piece:
+    """The sentences of a document as one row of at most `limit` tokens, its last sentence properly ended."""
+    row = Piece([], [], [])
+    for piece in pieces:
+        room = len(piece.input_ids) if limit is None else limit - len(row.input_ids)
+        if room >= len(piece.input_ids):
+            row.extend(piece)
+            continue
+        if room > num_suffix + 1:  # a start token, some text and the end tokens fit
+            row.extend(piece.shortened(room, num_suffix))
+        break
+    return row
+
+
+def _break_up_special_tokens(normalizer: Any, special_tokens: list[str]) -> normalizers.Normalizer:
+    """A normalizer after which no special token can be read in a text: "<s>" becomes "< s>".
+
+    Needed because a Unigram vocabulary holds its special tokens as ordinary pieces, and placed behind the encoder's own
+    normalizer because that one can make "<s>" of other characters (full-width ones under NFKC).
+    """
+    rules = [normalizers.Replace(token, f"{token[0]} {token[1:]}") for token in special_tokens]
+    return normalizers.Sequence(([normalizer] if normalizer is not None else []) + rules)
+
+
+HMDETokenizer.register_for_auto_class()
+
+__all__ = ["HMDETokenizer"]

@@ -38,7 +38,7 @@ class Piece:
     def shortened(self, num_tokens: int, num_suffix: int) -> Piece:
         """The piece cut to `num_tokens`, its last `num_suffix` tokens kept at the end."""
         kept = [*range(num_tokens - num_suffix), *range(len(self.input_ids) - num_suffix, len(self.input_ids))]
-        return Piece(*([part[place] for place in kept] for part in (self.input_ids, self.offsets, self.special)))  # type: ignore[arg-type]
+        return Piece(*([part[place] for place in kept] for part in (self.input_ids, self.offsets, self.special)))
 
 
 class HMDETokenizer(PreTrainedTokenizerFast):

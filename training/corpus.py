@@ -108,12 +108,12 @@ def read_articles(connection: duckdb.DuckDBPyConnection, files: dict[str, Path],
     Raises:
         ValueError: a file cannot be read as an article table, or a concept stands twice in one language.
     """
-    connection.create_function("num_sentences", num_sentences, ["VARCHAR", "VARCHAR"], "INTEGER")  # type: ignore[arg-type]
+    connection.create_function("num_sentences", num_sentences, ["VARCHAR", "VARCHAR"], "INTEGER")
     columns = ", ".join(f"{name} {kind}" for name, kind in ARTICLE_COLUMNS.items())
     connection.execute(f"CREATE TABLE article ({columns})")
     for language, path in files.items():
         try:
-            source = table_of(connection, path)
+            source = table_of(connection, path)  # noqa: F841 (the query reads it by its name)
             connection.execute(
                 f"""
                 INSERT INTO article
@@ -207,7 +207,8 @@ def draw_triples(connection: duckdb.DuckDBPyConnection, seed: int) -> None:
          AND hard.positive_language = pair.positive_language AND hard.language = pair.anchor_language
         LEFT JOIN negative AS hard_positive
           ON hard_positive.concept_id = pair.concept_id AND hard_positive.anchor_language = pair.anchor_language
-         AND hard_positive.positive_language = pair.positive_language AND hard_positive.language = pair.positive_language
+         AND hard_positive.positive_language = pair.positive_language
+         AND hard_positive.language = pair.positive_language
         ORDER BY pair.split, pair.concept_id, pair.anchor_language, pair.positive_language;
         """
     )

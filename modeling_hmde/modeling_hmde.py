@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -30,9 +30,12 @@ from .configuration_hmde import HMDEConfig
 from .packing_hmde import Sentences, bucket_by_length, find_sentences, gather_tokens, scatter_sentences
 from .tokenization_hmde import HMDETokenizer
 
+if TYPE_CHECKING:
+    from typing import Self
+
 # Padded tokens in one call of the sentence encoder. Enough for a GPU's matrix units; memory grows with it, results do
 # not change with it.
-MAX_TOKENS_PER_BUCKET = 16_384
+MAX_TOKENS_PER_BUCKET = 4096
 
 # Texts that `encode_documents` tokenizes together, and among which it looks for those of like length.
 TEXTS_PER_TOKENIZATION = 4096
@@ -218,7 +221,7 @@ class HMDEPreTrainedModel(PreTrainedModel):
             super()._init_weights(module)
 
     @classmethod
-    def from_sentence_encoder(cls, name_or_path: str, **options: Any) -> HMDEPreTrainedModel:
+    def from_sentence_encoder(cls, name_or_path: str, **options: Any) -> Self:
         """An HMDE with a pretrained sentence encoder below and an untrained document encoder above.
 
         Args:

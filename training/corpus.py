@@ -15,8 +15,6 @@ The same input, languages and seed give the same triples, whatever the number of
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -24,6 +22,7 @@ import duckdb
 from jsonargparse import auto_cli
 
 from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
+from training.folders import written_whole
 
 ARTICLE_COLUMNS = {
     "concept_id": "VARCHAR",  # the same in all languages
@@ -71,15 +70,10 @@ def main(argv: list[str] | None = None) -> None:
     output = Path(recipe.output)
     if output.exists() and not (output / "statistics.json").exists():
         raise ValueError(f"{output} exists and holds no corpus of this command; name another folder, or remove it")
-    partial = output.with_name(output.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    (partial / "articles").mkdir(parents=True)
-    with duckdb.connect() as connection:
+    with written_whole(output) as folder, duckdb.connect() as connection:
         read_articles(connection, files, recipe.min_sentences)
         draw_triples(connection, recipe.seed)
-        statistics = write_corpus(connection, partial, recipe)
-    shutil.rmtree(output, ignore_errors=True)
-    os.replace(partial, output)
+        statistics = write_corpus(connection, folder, recipe)
     print(json.dumps(statistics, indent=2))
 
 
@@ -113,7 +107,7 @@ def read_articles(connection: duckdb.DuckDBPyConnection, files: dict[str, Path],
     connection.execute(f"CREATE TABLE article ({columns})")
     for language, path in files.items():
         try:
-            source = table_of(connection, path)  # noqa: F841 (the query reads it by its name)
+            source = table_of(connection, path)
             connection.execute(
                 f"""
                 INSERT INTO article
@@ -215,6 +209,7 @@ def draw_triples(connection: duckdb.DuckDBPyConnection, seed: int) -> None:
 
 
 def write_corpus(connection: duckdb.DuckDBPyConnection, folder: Path, recipe: CorpusRecipe) -> dict[str, object]:
+    (folder / "articles").mkdir()
     for language in recipe.languages:
         path = str(folder / "articles" / f"{language}.parquet")
         connection.table("article").filter(f"language = '{language}'").order("concept_id").write_parquet(path)

@@ -1,0 +1,221 @@
+"""Pretraining end to end, on tiny models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from accelerate.state import AcceleratorState
+from huggingface_hub import ModelCard
+from safetensors.torch import load_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from transformers import AutoModel, AutoTokenizer
+
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from training import corpus, pretrain
+from training.data import Triples, collate
+from training.dev_set import DevSet
+
+
+@pytest.fixture(autouse=True)
+def fresh_accelerator():
+    """Accelerate keeps its settings in the process; each run of ours is a process of its own."""
+    yield
+    AcceleratorState._reset_state(reset_partial_state=True)
+
+
+SENTENCES = {
+    "en": ["The {0} {0} {0} is warm.", "{0} sat there.", "See the {0} {0}!", "It was on the mat.", "Did {0} sit {0}?"],
+    "de": ["Die {0} {0} {0} ist warm.", "Sie sah {0}.", "Der Hund: {0} {0}!", "Sie lag da.", "Sah {0} die {0}?"],
+    "fr": ["Le {0} {0} {0} dort.", "Il dort: {0}.", "Il est {0} {0}!", "Le chat, le chat.", "Dort {0}, {0}?"],
+}
+
+
+@pytest.fixture(scope="module")
+def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pretrain")
+    (folder / "articles").mkdir()
+    for language, sentences in SENTENCES.items():
+        rows = []
+        for number in range(12):
+            name = chr(ord("a") + number) * 3
+            rows.append(
+                {
+                    "concept_id": f"Q{number}",
+                    "language": language,
+                    "title": f"{name} cat",
+                    "text": " ".join(sentences).format(name),
+                    "categories": ["even" if number % 2 else "odd", "all"],
+                    "source": "test",
+                    "license": "CC0-1.0",
+                    "split": "dev" if number > 8 else "train",
+                }
+            )
+        (folder / "articles" / f"{language}.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    options = ["--articles", str(folder / "articles"), "--output", str(folder / "corpus")]
+    corpus.main([*options, "--languages", '["en", "de", "fr"]'])
+    return folder / "corpus"
+
+
+def options(corpus_folder: Path, encoder: Path, output: Path, **changes: object) -> list[str]:
+    values: dict[str, object] = {
+        "corpus": corpus_folder,
+        "output": output,
+        "sentence_encoder": encoder,
+        "architecture": '{"num_document_attention_heads": 4, "document_intermediate_size": 32, "max_sentences": 4}',
+        "batch_size": 4,
+        "gradient_accumulation_steps": 2,
+        "learning_rate": 1e-3,
+        "warmup_steps": 2,
+        "epochs": 3,
+        "eval_steps": 4,
+        "eval_concepts": 3,
+        "save_steps": 4,
+        "log_steps": 1,
+    }
+    return [part for name, value in (values | changes).items() for part in (f"--{name}", str(value))]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"query_weight": 1.0, "hard_negatives": "all", "symmetric": "true"},
+        {"freeze": "sentence_encoder", "gradient_checkpointing": "true", "mixed_precision": "bf16"},
+    ],
+    ids=["paper", "query-all-symmetric", "frozen-checkpointed-bf16"],
+)
+def test_a_run_leaves_a_folder_that_the_auto_classes_open(corpus_folder, labse, tmp_path, changes):
+    pretrain.main(options(corpus_folder, labse, tmp_path / "model", max_steps=4, **changes))
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model", trust_remote_code=True)
+    model = AutoModel.from_pretrained(tmp_path / "model", trust_remote_code=True)
+    vectors = model.encode_documents(["The cat sat. It was warm."], tokenizer)
+    assert np.isfinite(vectors).all()
+    assert tokenizer.max_sentences == 4
+    assert sorted(path.name for path in (tmp_path / "model-training").iterdir()) == ["best", "checkpoint"]
+    card = ModelCard.load(tmp_path / "model" / "README.md")
+    assert card.data.language == ["de", "en", "fr"]
+    assert len(card.data.eval_results) == 2
+
+
+def test_the_loss_falls_and_the_best_model_is_kept(corpus_folder, xlmr, tmp_path):
+    architecture = {"num_document_attention_heads": 4, "sentence_pooling": "mean", "document_norm": "pre"}
+    changes = {
+        "architecture": json.dumps(architecture | {"document_dropout": 0.0}),
+        "sentence_dropout": 0.0,  # in 32 dimensions it drowns what there is to learn
+        "learning_rate": 3e-4,
+        "epochs": 10,
+        "query_weight": 0.5,
+        "log_with": "tensorboard",
+    }
+    pretrain.main(options(corpus_folder, xlmr, tmp_path / "model", **changes))
+    (log,) = (tmp_path / "model-training" / "logs" / "pretrain").glob("events*")
+    events = EventAccumulator(str(log)).Reload()
+    losses = [event.value for event in events.Scalars("document_loss")]
+    assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
+    scores = {event.step: event.value for event in events.Scalars("dev_mrr")}
+    best = max(scores, key=lambda step: scores[step])
+    tokenizer = HMDETokenizer.from_pretrained(tmp_path / "model")
+    model = AutoModel.from_pretrained(tmp_path / "model")
+    dev_set = DevSet(Triples(corpus_folder, "dev", both_sides=False), num_concepts=3, seed=42)
+    assert dev_set.evaluate(model, tokenizer)["mrr"] == pytest.approx(scores[best], abs=1e-6)
+
+
+def test_a_frozen_sentence_encoder_keeps_its_weights_and_the_document_encoder_does_not(corpus_folder, labse, tmp_path):
+    pretrain.main(options(corpus_folder, labse, tmp_path / "model", freeze="sentence_encoder", max_steps=2))
+    before = HMDEForDocumentEmbedding.from_sentence_encoder(labse, num_document_attention_heads=4).state_dict()
+    after = load_file(tmp_path / "model-training" / "checkpoint" / "model.safetensors")
+    for name, value in before.items():
+        if "sentence_encoder" in name:
+            assert torch.equal(after[f"model.{name}"], value)
+    assert after["model.hmde.document_encoder.layers.0.attention_norm.bias"].abs().max() > 0  # it started at 0
+
+
+def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(corpus_folder, labse, tmp_path, monkeypatch):
+    """Interrupted in the middle of an epoch; with dropout, shuffling and drawn queries."""
+    whole, halved = tmp_path / "whole", tmp_path / "halved"
+    changes = {"query_weight": 1.0, "save_steps": 3, "max_steps": 8}
+    pretrain.main(options(corpus_folder, labse, whole, **changes))
+
+    class Interrupted(Exception):
+        pass
+
+    steps = []
+    read = pretrain.Meter.read
+
+    def interrupt(meter):
+        steps.append(1)
+        if len(steps) == 5:
+            raise Interrupted
+        return read(meter)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pretrain.Meter, "read", interrupt)
+        with pytest.raises(Interrupted):
+            pretrain.main(options(corpus_folder, labse, halved, **changes))
+    assert not halved.exists()
+    pretrain.main(options(corpus_folder, labse, halved, **changes, resume="true"))
+    expected = load_file(tmp_path / "whole-training" / "checkpoint" / "model.safetensors")
+    resumed = load_file(tmp_path / "halved-training" / "checkpoint" / "model.safetensors")
+    assert all(torch.equal(resumed[name], value) for name, value in expected.items())
+
+
+def test_the_objective_adds_up_what_the_recipe_asks_for(corpus_folder, labse):
+    recipe = pretrain.PretrainRecipe(str(corpus_folder), "unused", str(labse), symmetric=True, query_weight=0.5)
+    recipe.architecture = {"num_document_attention_heads": 4}
+    model, tokenizer = pretrain.build(recipe)
+    triples = Triples(corpus_folder, "train", both_sides=True)
+    batch = collate([triples[place] for place in range(3)], tokenizer, both_sides=True)
+    with torch.no_grad():
+        documents, queries = pretrain.TripleEncoder(model, embed_queries=True)(batch)
+    assert len(documents) == 12
+    torch.testing.assert_close(queries, model.embed_queries(**batch.queries))
+    losses = pretrain.objective(documents, queries, batch, recipe, temperature=0.05)
+    assert set(losses) == {"document_loss", "reverse_loss", "query_loss"}
+    alone = pretrain.objective(documents, queries, batch, pretrain.PretrainRecipe("", "", query_weight=1.0), 0.05)
+    torch.testing.assert_close(losses["query_loss"], 0.5 * alone["query_loss"])
+    torch.testing.assert_close(losses["document_loss"], alone["document_loss"])
+
+
+def test_queries_are_the_anchors_title_or_one_of_its_sentences_and_change_with_the_epoch(corpus_folder):
+    triples = Triples(corpus_folder, "train", both_sides=False, query_source="sentence", seed=1)
+    first = [triples[place]["query"] for place in range(len(triples))]
+    assert all(query in triples[place]["anchor"] for place, query in enumerate(first))
+    assert first == [triples[place]["query"] for place in range(len(triples))]
+    triples.set_epoch(1)
+    assert first != [triples[place]["query"] for place in range(len(triples))]
+    titles = Triples(corpus_folder, "train", both_sides=False, query_source="title")
+    assert titles[0]["query"] == titles.article(titles[0]["concept_id"], titles[0]["anchor_language"])["title"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"corpus": "nowhere"}, "no triples.parquet"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"max_steps": 0}, "max_steps is 0"),
+        ({"resume": "true"}, "no checkpoint to resume from"),
+        ({"architecture": '{"max_sentence": 4}'}, "no field max_sentence"),
+        ({"architecture": '{"num_document_attention_heads": 5}'}, "does not divide"),
+    ],
+)
+def test_a_bad_recipe_is_refused_before_anything_is_written(corpus_folder, labse, tmp_path, changes, message):
+    with pytest.raises(ValueError, match=message):
+        pretrain.main(options(corpus_folder, labse, tmp_path / "model", **changes))
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unknown_key_is_an_error(corpus_folder, labse, tmp_path, capsys):
+    (tmp_path / "recipe.yaml").write_text("learning_speed: 1\n")
+    with pytest.raises(SystemExit):
+        pretrain.main(["--config", str(tmp_path / "recipe.yaml"), *options(corpus_folder, labse, tmp_path / "model")])
+    assert "learning_speed" in capsys.readouterr().err
+
+
+def test_an_output_that_exists_is_not_overwritten(corpus_folder, labse, tmp_path):
+    (tmp_path / "model").mkdir()
+    with pytest.raises(ValueError, match="exists"):
+        pretrain.main(options(corpus_folder, labse, tmp_path / "model"))

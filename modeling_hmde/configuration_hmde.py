@@ -12,6 +12,9 @@ SentencePooling = Literal["cls", "mean", "pooler"]
 DocumentPooling = Literal["mean", "mean_with_dbos", "dbos"]
 DocumentNorm = Literal["post", "pre"]
 
+# Sentence encoders whose first position is `pad_token_id + 1`, so that XLM-R's 514 positions serve 512 tokens.
+POSITIONS_AFTER_PADDING = ("camembert", "mpnet", "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl")
+
 
 class HMDEConfig(PreTrainedConfig):
     r"""Everything that decides what an HMDE computes. The defaults are the paper's (section 2.1 and appendix A.1).
@@ -149,6 +152,8 @@ class HMDEConfig(PreTrainedConfig):
                     f"{sentence.vocab_size}; take it from that encoder's tokenizer"
                 )
         positions = getattr(sentence, "max_position_embeddings", None)
+        if positions is not None and sentence.model_type in POSITIONS_AFTER_PADDING:
+            positions -= sentence.pad_token_id + 1
         if positions is not None and self.max_sentence_length > positions:
             raise ValueError(
                 f"max_sentence_length is {self.max_sentence_length}, but the sentence encoder has only {positions} "

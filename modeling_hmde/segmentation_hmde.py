@@ -12,6 +12,11 @@ except ImportError as error:  # inside `try`, so that loading from the Hub reach
 
 # A line break ends a sentence; sentencex alone would read on past a single one.
 _LINE = re.compile(r"[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
+# sentencex takes a full stop before a digit for a decimal point, also an ideographic one, which never is.
+_GLUED = re.compile(r"(?<=[。！？])(?=\d)")
+# Characters of a line that are split at once. No sentence is that long; a file without line breaks may be, and the time
+# that sentencex takes grows with the square of the number of unpaired quotation marks.
+_WINDOW = 10_000
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
@@ -27,22 +32,28 @@ def replace_surrogates(text: str) -> str:
 def sentence_spans(text: str, language: str | None = None) -> Iterator[tuple[int, int]]:
     """Where each sentence of a text begins and ends, in characters, white space around it left out.
 
-    Sentences are found lazily: reading the first 32 of a long text does not split the rest of its lines.
+    Sentences are found lazily: reading the first 32 of a long text does not split the rest of it.
 
     Args:
         text: free of surrogates (see `replace_surrogates`).
         language: ISO 639-1 code, with or without a region (`pt`, `pt-BR`). None or an unknown code: general rules.
 
-    >>> [text[a:b] for text in ["Dr. Who? Yes.\\nHe came"] for a, b in sentence_spans(text, "en")]
-    ['Dr. Who?', 'Yes.', 'He came']
+    >>> [text[a:b] for text in ["Is it Dr. Smith? Yes.\\nHe came"] for a, b in sentence_spans(text, "en")]
+    ['Is it Dr. Smith?', 'Yes.', 'He came']
+    >>> [text[a:b] for text in ["它很大。2004年来了。"] for a, b in sentence_spans(text, "zh")]
+    ['它很大。', '2004年来了。']
     """
     rules = re.split(r"[-_]", language)[0].lower() if language else "en"
     for line in _LINE.finditer(text):
         begin = line.start()
-        for sentence in sentencex.segment(rules, line.group()):
-            end = begin + len(sentence)
-            stripped = sentence.strip()
-            if stripped:
-                first = begin + len(sentence) - len(sentence.lstrip())
-                yield first, first + len(stripped)
-            begin = end
+        while begin < line.end():
+            end = min(begin + _WINDOW, line.end())
+            sentences = [part for glued in _GLUED.split(text[begin:end]) for part in sentencex.segment(rules, glued)]
+            if end < line.end() and len(sentences) > 1:
+                sentences.pop()  # it may go on behind the window, so the next window begins with it
+            for sentence in sentences:
+                stripped = sentence.strip()
+                if stripped:
+                    first = begin + len(sentence) - len(sentence.lstrip())
+                    yield first, first + len(stripped)
+                begin += len(sentence)

@@ -18,6 +18,10 @@ from .segmentation_hmde import replace_surrogates, sentence_spans
 
 logger = logging.get_logger(__name__)
 
+# Of a text that is not split into sentences, no more is tokenised than so many characters for each token that is kept:
+# far more than tokens have in any language, and far less than a file of many megabytes.
+MAX_CHARACTERS_PER_TOKEN = 64
+
 Segmentation = Literal["sentences", "chunks"]
 LongSentences = Literal["split", "cut"]
 
@@ -179,7 +183,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         **kwargs: Any,
     ) -> BatchEncoding:
         self._refuse(text_pair, add_special_tokens, kwargs)
-        texts = [text] if isinstance(text, str) else list(text)
+        texts = list(text) if isinstance(text, Sequence) and not isinstance(text, (str, bytes)) else [text]
         texts = _check_texts(texts)
         languages = [language] * len(texts) if language is None or isinstance(language, str) else list(language)
         if len(languages) != len(texts):
@@ -211,6 +215,16 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             return_tensors=return_tensors,
         )
 
+    def _pad(self, encoded_inputs: Any, *args: Any, **kwargs: Any) -> dict:
+        # As the backend of a fast tokenizer does; the base class leaves offsets as short as they are.
+        padded = super()._pad(encoded_inputs, *args, **kwargs)
+        if "offset_mapping" in padded:
+            offsets = padded["offset_mapping"]
+            padding = [(0, 0)] * (len(padded["input_ids"]) - len(offsets))
+            left = (kwargs.get("padding_side") or self.padding_side) == "left"
+            padded["offset_mapping"] = padding + offsets if left else offsets + padding
+        return padded
+
     def _refuse(self, text_pair: Any, add_special_tokens: bool, others: dict[str, Any]) -> None:
         if text_pair is not None:
             raise ValueError("HMDE reads one document at a time; join the texts instead of giving a text_pair")
@@ -222,6 +236,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
 
     def _pieces(self, texts: list[str], languages: list[str | None], as_queries: bool) -> list[list[Piece]]:
         """The sentences of each text, tokenised in one call of the backend."""
+        self.backend_tokenizer.encode_special_tokens = True  # a pickled or copied backend forgets it
         spans = [self._spans(text, language, as_queries) for text, language in zip(texts, languages)]
         encodings = iter(
             self.backend_tokenizer.encode_batch(
@@ -231,6 +246,12 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         )
         prompt = self.query_prompt if as_queries else self.sentence_prompt
         prompt_ids = self.backend_tokenizer.encode(prompt.strip(), add_special_tokens=False).ids if prompt else []
+        special = len(self._prefix_ids) + len(self._suffix_ids)
+        if special + len(prompt_ids) >= self.max_sentence_length:
+            raise ValueError(
+                f"max_sentence_length is {self.max_sentence_length}, which leaves no room for text beside {special} "
+                f"special tokens and the {len(prompt_ids)} tokens of the prompt {prompt!r}"
+            )
         once = as_queries or (self.segmentation == "sentences" and self.long_sentences == "cut")
         documents = []
         for found in spans:
@@ -249,7 +270,9 @@ class HMDETokenizer(PreTrainedTokenizerFast):
 
     def _spans(self, text: str, language: str | None, as_query: bool) -> list[tuple[int, int]]:
         if as_query or self.segmentation == "chunks":
-            return [(0, len(text))]
+            num_tokens = self.max_sentence_length * (1 if as_query else self.max_sentences)
+            begin = len(text) - len(text.lstrip())
+            return [(begin, min(begin + num_tokens * MAX_CHARACTERS_PER_TOKEN, len(text)))]
         spans = []
         for span in sentence_spans(text, language):
             spans.append(span)

@@ -16,7 +16,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from training import corpus, pretrain
-from training.data import Triples, collate
+from training.data import Triples, collate, load_articles
 from training.dev_set import DevSet
 
 
@@ -120,7 +120,7 @@ def test_the_loss_falls_and_the_best_model_is_kept(corpus_folder, xlmr, tmp_path
     best = max(scores, key=lambda step: scores[step])
     tokenizer = HMDETokenizer.from_pretrained(tmp_path / "model")
     model = AutoModel.from_pretrained(tmp_path / "model")
-    dev_set = DevSet(Triples(corpus_folder, "dev", both_sides=False), num_concepts=3, seed=42)
+    dev_set = DevSet(load_articles(corpus_folder), num_concepts=3, seed=42)
     assert dev_set.evaluate(model, tokenizer)["mrr"] == pytest.approx(scores[best], abs=1e-6)
 
 
@@ -219,3 +219,20 @@ def test_an_output_that_exists_is_not_overwritten(corpus_folder, labse, tmp_path
     (tmp_path / "model").mkdir()
     with pytest.raises(ValueError, match="exists"):
         pretrain.main(options(corpus_folder, labse, tmp_path / "model"))
+
+
+def test_dev_concepts_are_ranked_as_a_loop_over_all_documents_ranks_them(corpus_folder, model, tokenizer):
+    articles = load_articles(corpus_folder)
+    dev_set = DevSet(articles, num_concepts=5, seed=0)
+    assert {concept for _, concept in dev_set.articles} > {"Q9", "Q10", "Q11"}
+    assert {query[1] for query, _ in dev_set.pairs} == {"Q9", "Q10", "Q11"}
+    reciprocal = []
+    for (language, concept), (other, _) in dev_set.pairs:
+        query = model.encode_queries([dev_set.articles[language, concept]["title"]], tokenizer)[0]
+        scores = {}
+        for (candidate_language, candidate), article in dev_set.articles.items():
+            if candidate_language == other:
+                scores[candidate] = float(model.encode_documents([article["text"]], tokenizer)[0] @ query)
+        better = [candidate for candidate, score in scores.items() if score > scores[concept] + 1e-6]
+        reciprocal.append(1 / (1 + len(better)))
+    assert dev_set.evaluate(model, tokenizer)["title_mrr"] == pytest.approx(np.mean(reciprocal))

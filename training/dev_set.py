@@ -3,38 +3,53 @@
 from __future__ import annotations
 
 import random
+from itertools import permutations
 
 import numpy as np
+from datasets import Dataset
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 
-from .data import Triples
-
 
 class DevSet:
-    """Some concepts of the dev split. Each document is sought among all dev documents of its language.
+    """Dev concepts to be sought, among themselves and, where they are few, some training concepts.
 
     Args:
-        triples: of the dev split.
-        num_concepts: how many concepts are kept, drawn by the seed; all if there are fewer.
+        articles: article tables by language.
+        num_concepts: the pool's size, drawn by the seed: dev concepts first, filled up with training concepts.
         seed: of that draw.
+
+    Raises:
+        ValueError: no concept of the dev split stands in two languages.
     """
 
-    def __init__(self, triples: Triples, num_concepts: int, seed: int) -> None:
-        concepts = sorted(set(triples.triples["concept_id"]))
-        kept = set(random.Random(seed).sample(concepts, min(num_concepts, len(concepts))))
-        self.pairs = [
-            ((row["anchor_language"], row["concept_id"]), (row["positive_language"], row["concept_id"]))
-            for row in triples.triples
-            if row["concept_id"] in kept
-        ]
-        self.articles = {
-            (language, concept): triples.article(concept, language) for pair in self.pairs for language, concept in pair
+    def __init__(self, articles: dict[str, Dataset], num_concepts: int, seed: int) -> None:
+        split_of = {
+            concept: split
+            for table in articles.values()
+            for concept, split in zip(table["concept_id"], table["split"])
+            if split in ("dev", "train")
         }
+        drawn = random.Random(seed).sample(sorted(split_of), len(split_of))
+        pool = set(sorted(drawn, key=lambda concept: split_of[concept] != "dev")[:num_concepts])
+        self.articles = {
+            (language, article["concept_id"]): article
+            for language, table in articles.items()
+            for article in table.select([row for row, concept in enumerate(table["concept_id"]) if concept in pool])
+        }
+        self.pairs = [
+            ((one, concept), (other, concept))
+            for concept in sorted(pool)
+            if split_of[concept] == "dev"
+            for one, other in permutations(articles, 2)
+            if (one, concept) in self.articles and (other, concept) in self.articles
+        ]
+        if not self.pairs:
+            raise ValueError("no concept of the dev split stands in two languages; the best model cannot be chosen")
 
     def evaluate(self, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer) -> dict[str, float]:
-        """Mean reciprocal ranks: `document_mrr` (anchor to positive), `title_mrr` (anchor's title to positive), and
-        their mean `mrr`, by which the best model is chosen."""
+        """Mean reciprocal ranks of a concept's document in another language among all documents of that language:
+        `document_mrr` by its document, `title_mrr` by its title, and their mean `mrr`, which chooses the best model."""
         keys = list(self.articles)
         languages = np.array([language for language, _ in keys])
         documents = model.encode_documents(
@@ -42,11 +57,11 @@ class DevSet:
         )
         titles = model.encode_queries([self.articles[key]["title"] for key in keys], tokenizer)
         place = {key: number for number, key in enumerate(keys)}
-        anchors = np.array([place[anchor] for anchor, _ in self.pairs])
+        queries = np.array([place[query] for query, _ in self.pairs])
         positives = np.array([place[positive] for _, positive in self.pairs])
         same_language = languages[positives][:, None] == languages
         found = {
-            name: float(np.mean(1 / ranks_of(vectors[anchors] @ documents.T, positives, same_language)))
+            name: float(np.mean(1 / ranks_of(vectors[queries] @ documents.T, positives, same_language)))
             for name, vectors in (("document_mrr", documents), ("title_mrr", titles))
         }
         return found | {"mrr": sum(found.values()) / 2}

@@ -54,8 +54,8 @@ The whole recipe:
 
 ## Results
 
-Mean reciprocal rank of the document in the other language among all dev documents of that language, for
-{{ num_concepts }} dev concepts: `document` when the document is the query, `title` when its title is.
+Mean reciprocal rank of a dev concept's document in another language, in a pool of up to {{ num_concepts }} concepts:
+`document` when its document is the query, `title` when its title is.
 
 | | document | title | mean |
 |---|---|---|---|

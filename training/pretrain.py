@@ -69,7 +69,7 @@ class PretrainRecipe:
         gradient_checkpointing: recompute activations in the backward pass, for memory.
         num_workers: processes that tokenize ahead.
         eval_steps: optimizer steps between evaluations on dev concepts; the best model is the one that is kept.
-        eval_concepts: how many dev concepts are sought.
+        eval_concepts: size of the pool in which dev concepts are sought; training concepts fill it up.
         save_steps: optimizer steps between checkpoints; the last one is kept.
         log_steps: optimizer steps between log entries.
         log_with: a tracker of Accelerate (tensorboard, wandb, mlflow ...), or none.
@@ -171,7 +171,7 @@ def main(argv: list[str] | None = None) -> None:
     triples = Triples(
         recipe.corpus, "train", both_sides=recipe.symmetric, query_source=recipe.query_source, seed=recipe.seed
     )
-    dev_set = DevSet(Triples(recipe.corpus, "dev", both_sides=False), recipe.eval_concepts, recipe.seed)
+    dev_set = DevSet(triples.articles, recipe.eval_concepts, recipe.seed)
     model, tokenizer = build(recipe)
     train(recipe, accelerator, model, tokenizer, triples, dev_set)
 

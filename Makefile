@@ -1,0 +1,38 @@
+PYTHON ?= python3
+BIN := .venv/bin
+SAMPLE_MODEL := runs/hmde-sample
+
+.PHONY: quickstart test check clean
+
+## Install, pretrain a small HMDE on the sample, evaluate it beside its baselines, search with it from a fresh process.
+quickstart: .venv/quickstart
+	$(BIN)/python -m training.sentence_encoder --output runs/e5-small
+	$(BIN)/python -m training.corpus --config configuration/corpora/sample.yaml
+	rm -rf $(SAMPLE_MODEL) $(SAMPLE_MODEL)-training
+	$(BIN)/accelerate launch --num_processes 1 training/pretrain.py --config configuration/pretrain/sample.yaml
+	$(BIN)/python -m evaluation.retrieval --config configuration/evaluate/sample-retrieval.yaml
+	@# A user's view: the model folder and the Hugging Face libraries, this repository neither installed nor in reach.
+	cp examples/search.py $(SAMPLE_MODEL)-training/
+	cd $(SAMPLE_MODEL)-training && HF_HUB_OFFLINE=1 ../../$(BIN)/python -I -c "import runpy, sys; \
+	    sys.path.remove('$(CURDIR)'); sys.argv[1:] = ['../hmde-sample', '../../sample/docs/ru.jsonl', \
+	    'Why does the tail always point away from the Sun?']; runpy.run_path('search.py', run_name='__main__')"
+
+## Install, then lint, check types and run the tests.
+test: .venv/test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest -n 2
+
+.venv/quickstart: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,eval,offline]'
+	touch $@
+
+.venv/test: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv runs

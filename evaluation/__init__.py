@@ -1,0 +1,1 @@
+"""How good document embeddings are: retrieval across languages and zero-shot classification, beside baselines."""

@@ -1,0 +1,122 @@
+"""Numbers to files and to the terminal: results.json for programs, results.md for readers. Knows no tasks."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import rich
+import rich.table
+import torch
+
+Scores = dict[str, dict[str, float]]  # by pair or language, then by measure
+
+PACKAGES = ("torch", "transformers", "tokenizers", "sentencex", "faiss-cpu", "ir_measures", "scikit-learn")
+
+
+@dataclass
+class Table:
+    """One row a pair or language, one column a system.
+
+    Args:
+        title: what is measured, and how.
+        row_name: what a row is.
+        scores: by system, then by row; all systems have the same rows.
+    """
+
+    title: str
+    row_name: str
+    scores: dict[str, dict[str, float]]
+
+    @property
+    def header(self) -> list[str]:
+        return [self.row_name, *self.scores]
+
+    @property
+    def rows(self) -> list[list[str]]:
+        names = next(iter(self.scores.values()))
+        return [[name, *(f"{rows[name]:.3f}" for rows in self.scores.values())] for name in names]
+
+    def to_markdown(self) -> str:
+        """
+        >>> print(Table("MAP", "pair", {"first": {"en-de": 0.5}}).to_markdown())
+        MAP
+        <BLANKLINE>
+        | pair | first |
+        |:---|---:|
+        | en-de | 0.500 |
+        <BLANKLINE>
+        """
+        lines = [self.header, [":---", *("---:" for _ in self.scores)], *self.rows]
+        written = ["| " + " | ".join(line) + " |" for line in lines]
+        written[1] = written[1].replace(" ", "")
+        return "\n".join([self.title, "", *written, ""])
+
+    def to_rich(self) -> rich.table.Table:
+        table = rich.table.Table(self.row_name, title=self.title, title_justify="left")
+        for system in self.scores:
+            table.add_column(system, justify="right")
+        for row in self.rows:
+            table.add_row(*row)
+        return table
+
+
+def averages(scores: Scores, groups: dict[str, list[str]], measures: Sequence[str]) -> Scores:
+    """The mean of each measure over the rows of each group; a group without rows is left out.
+
+    >>> averages({"de": {"MAP": 0.25}, "fr": {"MAP": 0.75}}, {"average": ["de", "fr"], "held out": []}, ["MAP"])
+    {'average': {'MAP': 0.5}}
+    """
+    return {
+        group: {measure: float(np.mean([scores[row][measure] for row in rows])) for measure in measures}
+        for group, rows in groups.items()
+        if rows
+    }
+
+
+def write_report(output: Path, recipe: dict[str, Any], results: dict[str, Any], tables: Sequence[Table]) -> None:
+    """Writes results.json (recipe, environment and `results`) and results.md (the tables), and shows the tables."""
+    content = {"recipe": recipe, "environment": environment(), **results}
+    write_whole(output / "results.json", json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    markdown = "\n".join(table.to_markdown() for table in tables)
+    write_whole(output / "results.md", markdown)
+    if sys.stdout.isatty():
+        rich.print(*(table.to_rich() for table in tables))
+    else:
+        print(markdown)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """A file that is there whole or not at all, in a folder that is made if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, path)
+
+
+def environment() -> dict[str, Any]:
+    """What numbers and speeds may depend on beside the recipe."""
+    versions = {package.name: package.version for package in distributions()}
+    return {
+        "python": platform.python_version(),
+        "packages": {name: versions.get(name) for name in PACKAGES},
+        "cpu": _cpu(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _cpu() -> str:
+    """The processor's name, which Python itself does not tell on Linux."""
+    information = Path("/proc/cpuinfo")
+    lines = information.read_text().splitlines() if information.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()

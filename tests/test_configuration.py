@@ -1,0 +1,140 @@
+"""The configuration: its defaults, what it refuses, and that it comes back from its file as it was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from transformers import AutoConfig, BertConfig, CLIPConfig, ModernBertConfig, XLMRobertaConfig
+
+from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDEForSequenceClassification, HMDEModel
+
+SENTENCE_CONFIG = BertConfig(
+    vocab_size=200, hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=64
+)
+
+
+def test_the_defaults_are_the_sizes_of_the_paper() -> None:
+    config = HMDEConfig()
+    assert (config.max_sentences, config.max_sentence_length) == (32, 128)
+    assert (config.num_document_layers, config.num_document_attention_heads) == (2, 8)
+    assert (config.document_intermediate_size, config.document_hidden_act) == (2048, "gelu")
+    assert (config.document_layer_norm_eps, config.document_dropout) == (1e-12, 0.1)
+    assert (config.document_norm, config.document_positions, config.document_pooling) == ("post", False, "mean")
+    assert config.hidden_size == config.sentence_config.hidden_size == 768
+
+
+def test_the_width_is_the_sentence_encoders() -> None:
+    assert HMDEConfig(sentence_config=SENTENCE_CONFIG).hidden_size == 32
+
+
+@pytest.mark.parametrize(
+    "sentence_config",
+    [
+        SENTENCE_CONFIG,
+        SENTENCE_CONFIG.to_dict(),
+        XLMRobertaConfig(vocab_size=200, hidden_size=32, max_position_embeddings=514),
+        ModernBertConfig(vocab_size=200, hidden_size=32, num_attention_heads=4, pad_token_id=0),
+    ],
+    ids=["bert", "dictionary", "xlm-roberta", "modernbert"],
+)
+def test_a_config_comes_back_from_its_file_as_it_was(sentence_config: object, tmp_path: Path) -> None:
+    config = HMDEConfig(
+        sentence_config=sentence_config,
+        num_labels=3,
+        problem_type="multi_label_classification",
+        document_norm="pre",
+        document_positions=True,
+        max_sentences=7,
+        temperature=0.1,
+    )
+    config.save_pretrained(tmp_path)
+    loaded = AutoConfig.from_pretrained(tmp_path)
+    assert type(loaded) is HMDEConfig
+    assert type(loaded.sentence_config) is type(config.sentence_config)
+    assert loaded.sentence_config.to_dict() == config.sentence_config.to_dict()
+    assert loaded.to_json_string() == config.to_json_string()
+    assert HMDEConfig.from_dict(json.loads(config.to_json_string(use_diff=False))).to_dict() == config.to_dict()
+
+
+@pytest.mark.parametrize("model_class", [HMDEModel, HMDEForDocumentEmbedding, HMDEForSequenceClassification])
+def test_every_model_names_its_config_class(model_class: type) -> None:
+    assert model_class.config_class is HMDEConfig
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "rule"),
+    [
+        ("start_token_id", -1, "at least 0"),
+        ("start_token_id", 200, "vocabulary of 200"),
+        ("pad_token_id", -1, "at least 0"),
+        ("pad_token_id", 200, "vocabulary of 200"),
+        ("pad_token_id", 101, "must differ"),
+        ("sentence_pooling", "max", "one of cls, mean, pooler"),
+        ("max_sentence_length", 2, "at least 3"),
+        ("max_sentence_length", 513, "only 512 positions"),
+        ("max_sentences", 0, "at least 1"),
+        ("num_document_layers", 0, "at least 1"),
+        ("num_document_attention_heads", 0, "at least 1"),
+        ("num_document_attention_heads", 5, "does not divide the width 32"),
+        ("document_intermediate_size", 0, "at least 1"),
+        ("document_hidden_act", "gelo", "one of"),
+        ("document_layer_norm_eps", 0.0, "above 0"),
+        ("document_dropout", 1.0, "below 1"),
+        ("document_dropout", -0.1, "at least 0"),
+        ("document_norm", "none", "one of post, pre"),
+        ("document_pooling", "cls", "one of mean, mean_with_dbos, dbos"),
+        ("temperature", 0.0, "above 0"),
+        ("temperature", float("nan"), "above 0"),
+        ("initializer_range", -1.0, "above 0"),
+        ("hidden_size", 64, "leave it out"),
+    ],
+)
+def test_an_impossible_value_is_refused_by_its_name(field: str, value: object, rule: str) -> None:
+    with pytest.raises(ValueError, match=rule) as refusal:
+        HMDEConfig(sentence_config=SENTENCE_CONFIG, **{field: value})
+    assert field in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "start_token_id",
+        "pad_token_id",
+        "max_sentence_length",
+        "max_sentences",
+        "num_document_layers",
+        "num_document_attention_heads",
+        "document_intermediate_size",
+    ],
+)
+@pytest.mark.parametrize("value", [4.0, "4", True, None])
+def test_what_must_be_whole_is_refused_as_anything_else(field: str, value: object) -> None:
+    with pytest.raises(TypeError, match=f"{field} is {value!r}; it must be an int"):
+        HMDEConfig(sentence_config=SENTENCE_CONFIG, **{field: value})
+
+
+@pytest.mark.parametrize("field", ["document_layer_norm_eps", "document_dropout", "temperature", "initializer_range"])
+@pytest.mark.parametrize("value", ["0.1", True, None])
+def test_what_must_be_a_number_is_refused_as_anything_else(field: str, value: object) -> None:
+    with pytest.raises(TypeError, match=f"{field} is {value!r}; it must be a number"):
+        HMDEConfig(sentence_config=SENTENCE_CONFIG, **{field: value})
+
+
+@pytest.mark.parametrize("value", [1, "true", None])
+def test_positions_are_on_or_off(value: object) -> None:
+    with pytest.raises(TypeError, match="document_positions"):
+        HMDEConfig(sentence_config=SENTENCE_CONFIG, document_positions=value)
+
+
+def test_the_longest_sentence_leaves_room_for_the_position_offset_of_roberta() -> None:
+    sentence_config = XLMRobertaConfig(vocab_size=200, hidden_size=32, pad_token_id=1, max_position_embeddings=514)
+    assert HMDEConfig(sentence_config=sentence_config, max_sentence_length=512).max_sentence_length == 512
+    with pytest.raises(ValueError, match="only 512 positions"):
+        HMDEConfig(sentence_config=sentence_config, max_sentence_length=513)
+
+
+def test_a_model_that_is_no_text_encoder_is_refused() -> None:
+    with pytest.raises(ValueError, match="no hidden_size"):
+        HMDEConfig(sentence_config=CLIPConfig())

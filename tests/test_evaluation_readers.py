@@ -1,0 +1,154 @@
+"""Evaluation data files: what is read, and what is refused with file, line, rule and way out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from evaluation.readers import (
+    languages_of,
+    read_documents,
+    read_labelled_texts,
+    read_qrels,
+    read_queries,
+    read_retrieval_set,
+)
+
+
+def written(path: Path, content: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A set in which `de` lacks document d2, and query q4 is judged in the dev split only."""
+    written(tmp_path / "docs" / "en.jsonl", '{"doc_id": "d1", "text": "one"}\n{"doc_id": "d2", "text": "two"}\n')
+    written(tmp_path / "docs" / "de.jsonl", '{"doc_id": "d1", "text": "eins"}\n{"doc_id": "d3", "text": "drei"}\n')
+    written(tmp_path / "queries" / "en.tsv", "q1\tfirst\nq2\tsecond\nq3\tthird\nq4\tfourth\n")
+    written(tmp_path / "qrels.test.tsv", "q1\t0\td1\t2\nq1\t0\td2\t1\nq2\t0\td2\t1\nq3\t0\td3\t1\nq3\t0\td1\t0\n")
+    written(tmp_path / "qrels.dev.tsv", "q4\t0\td1\t1\n")
+    return tmp_path
+
+
+def test_only_the_files_and_queries_that_pairs_and_split_need_are_read(folder: Path) -> None:
+    written(folder / "docs" / "fr.jsonl", "no JSON")
+    found = read_retrieval_set(folder, ["en-de", "en-en"], split="test")
+    assert found.documents == {"de": {"d1": "eins", "d3": "drei"}, "en": {"d1": "one", "d2": "two"}}
+    assert found.queries == {"en": {"q1": "first", "q2": "second", "q3": "third"}}
+    assert read_retrieval_set(folder, ["en-de"], split="dev").queries == {"en": {"q4": "fourth"}}
+
+
+def test_judgements_leave_out_what_a_collection_lacks(folder: Path) -> None:
+    found = read_retrieval_set(folder, ["en-de", "en-en"], split="test")
+    assert found.judgements("en", "de") == {"q1": {"d1": 2}, "q3": {"d3": 1, "d1": 0}}
+    assert found.judgements("en", "en") == {"q1": {"d1": 2, "d2": 1}, "q2": {"d2": 1}}  # q3: grade 0 is not relevant
+
+
+def test_a_set_without_splits_has_one_file_of_qrels(folder: Path) -> None:
+    (folder / "qrels.dev.tsv").rename(folder / "qrels.tsv")
+    assert read_retrieval_set(folder, ["en-de"]).qrels == {"q4": {"d1": 1}}
+
+
+def test_an_article_table_is_a_collection_and_titles_are_not_read(tmp_path: Path) -> None:
+    line = '{"concept_id": "c1", "language": "en", "title": "A title", "text": "A text.", "split": "test"}\n'
+    assert read_documents(written(tmp_path / "en.jsonl", line)) == {"c1": "A text."}
+
+
+def test_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path: Path) -> None:
+    mark = b"\xef\xbb\xbf"
+    documents = b'{"doc_id": "d", "text": "t"}\r\n{"doc_id": "e", "text": "u"}\r\n'
+    assert read_documents(written(tmp_path / "a", mark + documents)) == {"d": "t", "e": "u"}
+    assert read_queries(written(tmp_path / "b", mark + b"q\tt\r\nr\tu\r\n")) == {"q": "t", "r": "u"}
+    assert read_qrels(written(tmp_path / "c", mark + b"q\t0\td\t1\r\n")) == {"q": {"d": 1}}
+    assert read_labelled_texts(written(tmp_path / "d", mark + b"l\tt\r\nm\tu\r\n")) == (["l", "m"], ["t", "u"])
+
+
+def test_only_a_line_feed_ends_a_line_and_only_the_first_tab_a_field(tmp_path: Path) -> None:
+    path = written(tmp_path / "en.tsv", "a\tone\u2028two\x85three\rfour\tfive\nb\t\n")
+    assert read_labelled_texts(path) == (["a", "b"], ["one\u2028two\x85three\rfour\tfive", ""])
+
+
+def test_qrels_with_blanks_for_tabs_are_read_as_trec_eval_reads_them(tmp_path: Path) -> None:
+    assert read_qrels(written(tmp_path / "qrels", "141 0 FSA-1 1\n141  Q0 FSA-2 -1\n")) == {
+        "141": {"FSA-1": 1, "FSA-2": -1}
+    }
+
+
+GOOD = {
+    read_documents: '{"doc_id": "d1", "text": "t"}',
+    read_queries: "q1\ttext",
+    read_qrels: "q1\t0\td1\t1",
+    read_labelled_texts: "label\ttext",
+}
+
+
+@pytest.mark.parametrize(
+    ("read", "line", "rule"),
+    [
+        (read_documents, "{", "is no JSON"),
+        (read_documents, "", "is no JSON"),
+        (read_documents, '["d2", "t"]', 'write {"doc_id": "...", "text": "..."}'),
+        (read_documents, '{"doc_id": "d2"}', 'write {"doc_id": "...", "text": "..."}'),
+        (read_documents, '{"doc_id": 2, "text": "t"}', 'write {"doc_id": "...", "text": "..."}'),
+        (read_documents, '{"text": "t"}', 'write {"doc_id": "...", "text": "..."}'),
+        (read_documents, '{"doc_id": "d1", "text": "t"}', "repeats the id d1"),
+        (
+            read_documents,
+            '{"doc_id": "d 2", "text": "t"}',
+            "'d 2'; an id has at least one character and no white",
+        ),
+        (read_documents, '{"doc_id": "", "text": "t"}', "an id has at least one character"),
+        (read_queries, "q2 text", "write query_id TAB text"),
+        (read_queries, "q2\t ", "write query_id TAB text"),
+        (read_queries, "", "write query_id TAB text"),
+        (read_queries, "\ttext", "an id has at least one character"),
+        (read_queries, "q1\tother", "repeats the id q1"),
+        (read_qrels, "q1\td2\t1", "write query_id TAB 0 TAB doc_id TAB grade"),
+        (read_qrels, "q1\t0\td2\t1\tx", "write query_id TAB 0 TAB doc_id TAB grade"),
+        (read_qrels, "q1\t0\td2\thigh", "the grade an integer"),
+        (read_qrels, "q1\t0\td1\t2", "judges d1 for q1 a second time"),
+        (read_labelled_texts, "label text", "write label TAB text"),
+        (read_labelled_texts, " \ttext", "write label TAB text"),
+        (read_labelled_texts, "", "write label TAB text"),
+    ],
+)
+def test_a_malformed_line_is_named_with_the_rule(
+    tmp_path: Path, read: Callable[[Path], object], line: str, rule: str
+) -> None:
+    path = written(tmp_path / "file", f"{GOOD[read]}\n{line}\n")
+    with pytest.raises(ValueError, match=f"^{re.escape(str(path))}, line 2: .*{re.escape(rule)}"):
+        read(path)
+
+
+@pytest.mark.parametrize("read", GOOD)
+def test_a_line_that_is_not_utf_8_is_named(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    path = written(tmp_path / "file", GOOD[read].encode() + b"\n\xff\n")
+    with pytest.raises(ValueError, match=r"line 2: is not UTF-8 .*save the file as UTF-8"):
+        read(path)
+
+
+@pytest.mark.parametrize("read", GOOD)
+def test_a_missing_or_empty_file_is_named(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    with pytest.raises(ValueError, match="absent is missing"):
+        read(tmp_path / "absent")
+    with pytest.raises(ValueError, match="empty is empty"):
+        read(written(tmp_path / "empty", ""))
+
+
+@pytest.mark.parametrize("pair", ["en", "en-", "-de", "pt-BR-en", ""])
+def test_a_pair_is_two_codes_and_a_hyphen(pair: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(repr(pair))):
+        languages_of(pair)
+
+
+def test_a_pair_without_a_judged_query_is_refused(folder: Path) -> None:
+    written(folder / "docs" / "fr.jsonl", '{"doc_id": "d9", "text": "neuf"}\n')
+    with pytest.raises(ValueError, match=r"qrels.test.tsv has no relevant document in docs/fr.jsonl .* the pair en-fr"):
+        read_retrieval_set(folder, ["en-de", "en-fr"], split="test")
+    with pytest.raises(ValueError, match="pairs is empty"):
+        read_retrieval_set(folder, [], split="test")

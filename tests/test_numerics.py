@@ -1,0 +1,386 @@
+"""What the model computes, against a reference that loops over documents and sentences and pads nothing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn.functional import gelu
+from transformers import AutoModel, AutoTokenizer, PreTrainedModel
+
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer, modeling_hmde
+
+MakeModel = Callable[..., HMDEForDocumentEmbedding]
+DOCUMENTS = [
+    ["The cat sat on the mat.", "It was warm there!", "Did the dog see it?", "кот"],
+    ["Le chat dort."],
+    ["猫在垫子上睡觉。", "Кот спит на ковре.", "a"],
+    ["Der Hund sah die Katze.", "Sie lag in der Sonne."],
+]
+TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
+
+
+# --- the reference ---------------------------------------------------------------------------------------------------
+
+
+def reference_sentence_vector(encoder: PreTrainedModel, ids: list[int], pooling: str) -> Tensor:
+    output = encoder(torch.tensor([ids]))
+    if pooling == "pooler":
+        return output.pooler_output[0]
+    states = output.last_hidden_state[0]
+    return states[0] if pooling == "cls" else states.mean(dim=0)
+
+
+def reference_attention(states: list[Tensor], weights: SimpleNamespace, layer: str, num_heads: int) -> list[Tensor]:
+    def project(name: str, state: Tensor) -> Tensor:
+        return weights[f"{layer}.attention.{name}.weight"] @ state + weights[f"{layer}.attention.{name}.bias"]
+
+    attended = []
+    for state in states:
+        heads = []
+        for head in range(num_heads):
+            query = project("query", state).chunk(num_heads)[head]
+            keys = [project("key", other).chunk(num_heads)[head] for other in states]
+            values = [project("value", other).chunk(num_heads)[head] for other in states]
+            exponentials = [torch.exp(query @ key / len(query) ** 0.5) for key in keys]
+            heads.append(sum(e * value for e, value in zip(exponentials, values, strict=True)) / sum(exponentials))
+        attended.append(project("output", torch.cat(heads)))
+    return attended
+
+
+def reference_document_embedding(vectors: list[Tensor], weights: dict[str, Tensor], config: object) -> Tensor:
+    """Section 2.1 of the paper, one state at a time; `weights` are the document encoder's, by their names."""
+
+    def linear(name: str, state: Tensor) -> Tensor:
+        return weights[f"{name}.weight"] @ state + weights[f"{name}.bias"]
+
+    def norm(name: str, state: Tensor) -> Tensor:
+        scaled = (state - state.mean()) / (state.var(correction=0) + config.document_layer_norm_eps).sqrt()
+        return weights[f"{name}.weight"] * scaled + weights[f"{name}.bias"]
+
+    post = config.document_norm == "post"
+    states = [weights["dbos"], *vectors]
+    if config.document_positions:
+        states = [state + weights["positions.weight"][place] for place, state in enumerate(states)]
+        if post:
+            states = [norm("input_norm", state) for state in states]
+    for number in range(config.num_document_layers):
+        layer = f"layers.{number}"
+
+        def feed_forward(state: Tensor, layer: str = layer) -> Tensor:
+            return linear(f"{layer}.feed_forward.output", gelu(linear(f"{layer}.feed_forward.input", state)))
+
+        read = states if post else [norm(f"{layer}.attention_norm", state) for state in states]
+        attended = reference_attention(read, weights, layer, config.num_document_attention_heads)
+        states = [state + more for state, more in zip(states, attended, strict=True)]
+        if post:
+            states = [norm(f"{layer}.attention_norm", state) for state in states]
+            states = [norm(f"{layer}.feed_forward_norm", state + feed_forward(state)) for state in states]
+        else:
+            states = [state + feed_forward(norm(f"{layer}.feed_forward_norm", state)) for state in states]
+    pooled = {"dbos": states[:1], "mean": states[1:], "mean_with_dbos": states}[config.document_pooling]
+    return sum(pooled) / len(pooled)
+
+
+def reference(folder: Path, model: HMDEForDocumentEmbedding) -> tuple[Tensor, PreTrainedModel, dict[str, Tensor]]:
+    """The embeddings of DOCUMENTS, and the weights they were computed with: the source checkpoint's and copies of
+    the document encoder's."""
+    encoder = AutoModel.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    weights = {
+        name: value.detach().clone().requires_grad_() for name, value in model.hmde.document_encoder.named_parameters()
+    }
+    embeddings = []
+    for document in DOCUMENTS:
+        vectors = [
+            reference_sentence_vector(encoder, tokenizer(sentence)["input_ids"], model.config.sentence_pooling)
+            for sentence in document
+        ]
+        embeddings.append(reference_document_embedding(vectors, weights, model.config))
+    return torch.stack(embeddings), encoder, weights
+
+
+def tokenize(folder: Path, documents: Sequence[Sequence[str]] = DOCUMENTS, **options: object) -> dict[str, Tensor]:
+    tokenizer = HMDETokenizer.from_sentence_encoder(str(folder))
+    return tokenizer(
+        ["\n".join(document) for document in documents], return_tensors="pt", **({"padding": True} | options)
+    )
+
+
+# --- equal to the reference ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("document_positions", [False, True], ids=["", "positions"])
+@pytest.mark.parametrize("document_norm", ["post", "pre"])
+@pytest.mark.parametrize("document_pooling", ["mean", "mean_with_dbos", "dbos"])
+@pytest.mark.parametrize("sentence_pooling", ["cls", "mean", "pooler"])
+@pytest.mark.parametrize("shape", ["labse", "xlmr"])
+def test_forward_equals_the_reference(
+    shape: str,
+    sentence_pooling: str,
+    document_pooling: str,
+    document_norm: str,
+    document_positions: bool,
+    request: pytest.FixtureRequest,
+    make_model: MakeModel,
+) -> None:
+    folder = request.getfixturevalue(shape)
+    model = make_model(
+        folder,
+        sentence_pooling=sentence_pooling,
+        document_pooling=document_pooling,
+        document_norm=document_norm,
+        document_positions=document_positions,
+    )
+    with torch.no_grad():
+        expected, _, _ = reference(folder, model)
+        actual = model(**tokenize(folder)).pooler_output
+    assert expected.std(dim=0).mean() > 0.05, "documents too alike for the comparison to mean anything"
+    torch.testing.assert_close(actual, expected, **TOLERANCE)
+
+
+@pytest.mark.parametrize("sentence_pooling", ["cls", "mean"])
+def test_forward_equals_the_reference_on_an_encoder_with_rotary_positions(
+    modernbert: Path, make_model: MakeModel, sentence_pooling: str
+) -> None:
+    model = make_model(modernbert, sentence_pooling=sentence_pooling)
+    with torch.no_grad():
+        expected, _, _ = reference(modernbert, model)
+        actual = model(**tokenize(modernbert)).pooler_output
+    torch.testing.assert_close(actual, expected, **TOLERANCE)
+
+
+@pytest.mark.parametrize("document_norm", ["post", "pre"])
+@pytest.mark.parametrize(("shape", "sentence_pooling"), [("labse", "pooler"), ("labse", "cls"), ("xlmr", "mean")])
+def test_gradients_reach_both_encoders_and_equal_the_references(
+    shape: str, sentence_pooling: str, document_norm: str, request: pytest.FixtureRequest, make_model: MakeModel
+) -> None:
+    folder = request.getfixturevalue(shape)
+    model = make_model(
+        folder,
+        sentence_pooling=sentence_pooling,
+        document_norm=document_norm,
+        document_positions=True,
+        document_pooling="mean_with_dbos",
+    )
+    expected, encoder, weights = reference(folder, model)
+    direction = torch.randn(expected.shape, generator=torch.Generator().manual_seed(0))
+    (expected * direction).sum().backward()
+    (model(**tokenize(folder)).pooler_output * direction).sum().backward()
+
+    for name, parameter in model.hmde.sentence_encoder.named_parameters():
+        torch.testing.assert_close(parameter.grad, encoder.get_parameter(name).grad, rtol=1e-4, atol=1e-4, msg=name)
+    for name, parameter in model.hmde.document_encoder.named_parameters():
+        torch.testing.assert_close(parameter.grad, weights[name].grad, rtol=1e-4, atol=1e-4, msg=name)
+        if "key.bias" not in name:  # it adds the same to every score of a query, which changes no weight
+            assert parameter.grad.abs().max() > 1e-3, name
+    assert model.hmde.get_input_embeddings().weight.grad.abs().max() > 1e-3
+
+
+def test_outputs_are_the_sentences_and_documents_they_say(labse: Path, make_model: MakeModel) -> None:
+    model = make_model(labse)
+    encoder, tokenizer = AutoModel.from_pretrained(labse), AutoTokenizer.from_pretrained(labse)
+    with torch.no_grad():
+        output = model(**tokenize(labse))
+        assert output.sentence_mask.tolist() == [
+            [place < len(document) for place in range(4)] for document in DOCUMENTS
+        ]
+        for row, document in enumerate(DOCUMENTS):
+            for place, sentence in enumerate(document):
+                expected = reference_sentence_vector(encoder, tokenizer(sentence)["input_ids"], "cls")
+                torch.testing.assert_close(output.sentence_embeddings[row, place], expected, **TOLERANCE)
+            mean = output.last_hidden_state[row, : len(document)].mean(dim=0)
+            torch.testing.assert_close(output.pooler_output[row], mean, **TOLERANCE)
+        for states in (output.sentence_embeddings, output.last_hidden_state):
+            assert not states[~output.sentence_mask].any()
+            assert states[output.sentence_mask].any(dim=-1).all()
+
+
+@pytest.mark.parametrize("document_positions", [False, True])
+def test_an_untrained_identity_start_embeds_a_document_as_the_mean_of_its_sentences(
+    encoder_folder: Path, document_positions: bool
+) -> None:
+    model = HMDEForDocumentEmbedding.from_sentence_encoder(
+        str(encoder_folder),
+        document_norm="pre",
+        document_positions=document_positions,
+        num_document_attention_heads=4,
+    )
+    encoder, tokenizer = AutoModel.from_pretrained(encoder_folder).eval(), AutoTokenizer.from_pretrained(encoder_folder)
+    with torch.no_grad():
+        actual = model(**tokenize(encoder_folder)).pooler_output
+        for embedding, document in zip(actual, DOCUMENTS, strict=True):
+            vectors = [
+                reference_sentence_vector(encoder, tokenizer(sentence)["input_ids"], "cls") for sentence in document
+            ]
+            torch.testing.assert_close(embedding, torch.stack(vectors).mean(dim=0), **TOLERANCE)
+
+
+def test_a_query_is_embedded_by_the_sentence_encoder_alone(encoder_folder: Path, make_model: MakeModel) -> None:
+    model = make_model(encoder_folder)
+    queries = ["the cat", "Кот спит на ковре. Le chat dort."]
+    encoder, tokenizer = AutoModel.from_pretrained(encoder_folder).eval(), AutoTokenizer.from_pretrained(encoder_folder)
+    with torch.no_grad():
+        actual = model.embed_queries(**tokenize(encoder_folder, [[query] for query in queries], as_queries=True))
+        for vector, query in zip(actual, queries, strict=True):
+            expected = reference_sentence_vector(encoder, tokenizer(query)["input_ids"], "cls")
+            torch.testing.assert_close(vector, expected, **TOLERANCE)
+
+
+# --- no document changes with its batch ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["labse", "xlmr", "modernbert"])
+def embedded_alone(request: pytest.FixtureRequest, make_model: MakeModel) -> SimpleNamespace:
+    """A model of each kind with everything on, and the embedding that it gives to each document by itself."""
+    folder = request.getfixturevalue(request.param)
+    model = make_model(folder, sentence_pooling="mean", document_positions=True, document_pooling="mean_with_dbos")
+    with torch.no_grad():
+        alone = torch.cat([model(**tokenize(folder, [document])).pooler_output for document in DOCUMENTS])
+    return SimpleNamespace(folder=folder, model=model, alone=alone)
+
+
+@settings(max_examples=30)
+@given(
+    batch=st.lists(st.sampled_from(range(len(DOCUMENTS))), min_size=1, max_size=6),
+    padding_side=st.sampled_from(["left", "right"]),
+    multiple=st.sampled_from([None, 8, 128]),
+    bucket=st.sampled_from([1, 30, 16_384]),
+    with_mask=st.booleans(),
+)
+def test_no_document_changes_with_its_batch_its_padding_or_the_buckets(
+    embedded_alone: SimpleNamespace,
+    batch: list[int],
+    padding_side: str,
+    multiple: int | None,
+    bucket: int,
+    with_mask: bool,
+) -> None:
+    documents = [DOCUMENTS[place] for place in batch]
+    inputs = tokenize(embedded_alone.folder, documents, padding_side=padding_side, pad_to_multiple_of=multiple)
+    if not with_mask:
+        del inputs["attention_mask"]
+    with pytest.MonkeyPatch.context() as patch, torch.no_grad():
+        patch.setattr(modeling_hmde, "MAX_TOKENS_PER_BUCKET", bucket)
+        actual = embedded_alone.model(**inputs).pooler_output
+    torch.testing.assert_close(actual, embedded_alone.alone[batch], **TOLERANCE)
+
+
+def test_what_stands_in_the_padding_is_never_read(embedded_alone: SimpleNamespace) -> None:
+    inputs = tokenize(embedded_alone.folder)
+    inputs["input_ids"][inputs["attention_mask"] == 0] = int(inputs["input_ids"][0, 0])  # start tokens
+    with torch.no_grad():
+        torch.testing.assert_close(embedded_alone.model(**inputs).pooler_output, embedded_alone.alone, **TOLERANCE)
+
+
+def test_the_order_of_sentences_counts_with_positions_only(labse: Path, make_model: MakeModel) -> None:
+    for document_positions in (False, True):
+        model = make_model(labse, document_positions=document_positions)
+        with torch.no_grad():
+            there, back = model(**tokenize(labse, [DOCUMENTS[0], DOCUMENTS[0][::-1]])).pooler_output
+        assert torch.allclose(there, back, **TOLERANCE) is not document_positions
+
+
+# --- precision, attention, checkpointing -----------------------------------------------------------------------------
+
+WORDS = " ".join(" ".join(document) for document in DOCUMENTS).split()
+THIRTY_TWO_SENTENCES = [" ".join(random.Random(seed).choices(WORDS, k=1 + seed % 7)) for seed in range(32)]
+
+
+@pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_one_sentence_beside_thirty_two_is_finite_in_half_precision(
+    encoder_folder: Path, make_model: MakeModel, dtype: torch.dtype, attn_implementation: str
+) -> None:
+    inputs = tokenize(encoder_folder, [["猫"], THIRTY_TWO_SENTENCES])
+    options = {"document_positions": True, "sentence_pooling": "mean"}
+    model = make_model(encoder_folder, dtype=dtype, attn_implementation=attn_implementation, **options)
+    with torch.no_grad():
+        output = model(**inputs)
+        exact = model.float()(**inputs)
+    for states, expected in zip(output.to_tuple()[:3], exact.to_tuple()[:3], strict=True):
+        assert states.dtype == dtype
+        assert states.isfinite().all()
+        assert torch.cosine_similarity(states.float().flatten(), expected.flatten(), dim=0) > 0.98
+
+
+def test_autocast_trains_both_encoders_in_bfloat16(labse: Path, make_model: MakeModel) -> None:
+    model = make_model(labse)
+    inputs = tokenize(labse)
+    with torch.autocast("cpu", torch.bfloat16):
+        embeddings = model(**inputs).pooler_output
+    embeddings.float().sum().backward()
+    assert torch.cosine_similarity(embeddings.flatten(), model(**inputs).pooler_output.flatten(), dim=0) > 0.99
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+def test_eager_attention_equals_sdpa(encoder_folder: Path, make_model: MakeModel) -> None:
+    inputs = tokenize(encoder_folder)
+    embeddings = {}
+    for attention in ("eager", "sdpa"):
+        model = make_model(encoder_folder, attn_implementation=attention)
+        assert model.config._attn_implementation == attention
+        assert model.hmde.sentence_encoder.config._attn_implementation == attention
+        with torch.no_grad():
+            embeddings[attention] = model(**inputs).pooler_output
+    torch.testing.assert_close(embeddings["eager"], embeddings["sdpa"], **TOLERANCE)
+
+
+def test_attention_can_be_switched_on_a_loaded_model(labse: Path, make_model: MakeModel) -> None:
+    model = make_model(labse, attn_implementation="sdpa")
+    model.set_attn_implementation("eager")
+    assert model.hmde.document_encoder.config._attn_implementation == "eager"
+    assert model.hmde.document_encoder.layers[0].attention.config._attn_implementation == "eager"
+    assert model.hmde.sentence_encoder.config._attn_implementation == "eager"
+
+
+@pytest.mark.parametrize("frozen", [False, True], ids=["", "sentence encoder frozen"])
+def test_gradient_checkpointing_gives_the_same_gradients_with_dropout_on(
+    encoder_folder: Path, make_model: MakeModel, frozen: bool
+) -> None:
+    inputs = tokenize(encoder_folder)
+    gradients, calls = [], []
+    for checkpointing in (False, True):
+        model = make_model(encoder_folder).train()
+        model.hmde.sentence_encoder.requires_grad_(not frozen)
+        if checkpointing:
+            model.gradient_checkpointing_enable()
+        num_calls = 0
+
+        def count(*_: object) -> None:
+            nonlocal num_calls
+            num_calls += 1
+
+        for layer in (model.hmde.document_encoder.layers[0], get_layers(model.hmde.sentence_encoder)[0]):
+            layer.register_forward_pre_hook(count)
+        torch.manual_seed(0)
+        model(**inputs).pooler_output.square().sum().backward()
+        gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
+        calls.append(num_calls)
+    assert calls == [2, 3 if frozen else 4], "the layers of both encoders are computed again where gradients pass"
+    assert all(not frozen for name in gradients[0] if "sentence_encoder" in name and gradients[0][name] is not None)
+    for name, gradient in gradients[0].items():
+        assert (gradient is None) == (gradients[1][name] is None)
+        if gradient is not None:
+            torch.testing.assert_close(gradients[1][name], gradient, **TOLERANCE)
+
+
+def get_layers(encoder: PreTrainedModel) -> torch.nn.ModuleList:
+    return encoder.encoder.layer if hasattr(encoder, "encoder") else encoder.layers
+
+
+def test_dropout_acts_in_training_only(labse: Path, make_model: MakeModel) -> None:
+    inputs = tokenize(labse)
+    model = make_model(labse)
+    model.hmde.sentence_encoder.eval()
+    with torch.no_grad():
+        assert torch.equal(model(**inputs).pooler_output, model(**inputs).pooler_output)
+        model.hmde.document_encoder.train()
+        assert not torch.equal(model(**inputs).pooler_output, model(**inputs).pooler_output)

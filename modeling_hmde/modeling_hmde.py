@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedModel
 from transformers import initialization as init
 from transformers.activations import ACT2FN
+from transformers.dynamic_module_utils import custom_object_save
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import SequenceClassifierOutput
@@ -226,14 +228,15 @@ class HMDEPreTrainedModel(PreTrainedModel):
 
         Args:
             name_or_path: a Hub name or a folder of any encoder whose tokenizer marks the start of a sentence.
-            options: fields of `HMDEConfig`. Its token ids and the sentence encoder's configuration are read from the
-                checkpoint; so are `dtype` and `attn_implementation`, which reach the sentence encoder.
+            options: fields of `HMDEConfig`, and `num_labels`. Its token ids and the sentence encoder's configuration
+                are read from the checkpoint; so are `dtype` and `attn_implementation`, which reach the sentence
+                encoder.
 
         Raises:
             ValueError: the tokenizer has no start token, or an option is unknown or impossible.
         """
         loading = {key: options.pop(key) for key in ("dtype", "attn_implementation") if key in options}
-        unknown = sorted(set(options) - set(HMDEConfig.__dataclass_fields__))
+        unknown = sorted(set(options) - set(HMDEConfig.__dataclass_fields__) - {"num_labels"})
         if unknown:
             raise ValueError(f"HMDEConfig has no field {', '.join(unknown)}; see its documentation for those it has")
         tokenizer = HMDETokenizer.from_sentence_encoder(name_or_path)
@@ -245,7 +248,7 @@ class HMDEPreTrainedModel(PreTrainedModel):
             pad_token_id=tokenizer.pad_token_id,
             **options,
         )
-        config._attn_implementation = sentence_encoder.config._attn_implementation
+        config._attn_implementation = loading.get("attn_implementation")  # making a config resets its sub-configs'
         model = cls(config).to(sentence_encoder.dtype)
         pooler = ("pooler.",) if config.sentence_pooling != "pooler" else ()
         weights = {key: value for key, value in sentence_encoder.state_dict().items() if not key.startswith(pooler)}
@@ -259,6 +262,8 @@ class HMDEPreTrainedModel(PreTrainedModel):
             "AutoModel": "modeling_hmde.HMDEForDocumentEmbedding",
             "AutoModelForSequenceClassification": "modeling_hmde.HMDEForSequenceClassification",
         }
+        Path(save_directory).mkdir(parents=True, exist_ok=True)
+        custom_object_save(self, save_directory)  # also for HMDEModel, which is no Auto class's model
         super().save_pretrained(save_directory, **kwargs)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import runpy
+import sys
 from itertools import islice
 
 import pytest
@@ -10,6 +11,7 @@ import sentencex
 from hypothesis import given
 from hypothesis import strategies as st
 
+from modeling_hmde import segmentation_hmde
 from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
 
 LINE_BREAKS = ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
@@ -53,6 +55,7 @@ def test_every_line_break_of_unicode_ends_a_sentence(line_break: str) -> None:
         ("en", "Dr. Smith came. He left.", ["Dr. Smith came.", "He left."]),
         ("de", "Das ist z. B. so. Ja.", ["Das ist z. B. so.", "Ja."]),
         ("zh", "猫在睡觉。狗看着它！", ["猫在睡觉。", "狗看着它！"]),
+        ("zh", "它很大。2004年来了。", ["它很大。", "2004年来了。"]),
         ("ja", "猫が寝ている。犬が見ている。", ["猫が寝ている。", "犬が見ている。"]),
         ("hi", "बिल्ली सो रही है। कुत्ता देखता है।", ["बिल्ली सो रही है।", "कुत्ता देखता है।"]),
         (None, "One. 二。Three.", ["One.", "二。", "Three."]),
@@ -76,17 +79,38 @@ def test_white_space_has_no_sentence(text: str) -> None:
     assert sentences(text) == []
 
 
-def test_only_the_lines_that_are_read_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines_split = []
+@pytest.mark.parametrize("separator", ["\n", " "], ids=["lines", "one line"])
+def test_a_long_text_is_split_no_further_than_it_is_read(monkeypatch: pytest.MonkeyPatch, separator: str) -> None:
+    characters_split = 0
+    segment = sentencex.segment
 
-    def segment(language: str, line: str) -> list[str]:
-        lines_split.append(line)
-        return [line]
+    def counting(language: str, text: str) -> list[str]:
+        nonlocal characters_split
+        characters_split += len(text)
+        return segment(language, text)
 
-    monkeypatch.setattr(sentencex, "segment", segment)
-    spans: Iterator[tuple[int, int]] = sentence_spans("a line\n" * 1000)
-    assert len(list(islice(spans, 3))) == 3
-    assert len(lines_split) == 3
+    monkeypatch.setattr(sentencex, "segment", counting)
+    assert len(list(islice(sentence_spans(separator.join(["A cat sat."] * 100_000)), 3))) == 3
+    assert characters_split <= 20_000
+
+
+def test_a_long_line_is_split_where_a_short_one_is() -> None:
+    short = ["The cat sat.", "It was warm there!", "Did the dog, see it?"]
+    assert sentences(" ".join(short * 1000)) == short * 1000
+
+
+def test_a_sentence_without_end_is_cut_and_nothing_of_it_is_lost() -> None:
+    parts = sentences("One. " + "猫" * 25_000 + "。 Two.")
+    assert parts[0] == "One."
+    assert parts[-1] == "Two."
+    assert "".join(parts[1:-1]) == "猫" * 25_000 + "。"
+    assert max(map(len, parts)) <= 10_000
+
+
+def test_a_missing_splitter_is_said_how_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentencex", None)
+    with pytest.raises(ImportError, match="pip install sentencex"):
+        runpy.run_path(segmentation_hmde.__file__)
 
 
 @given(st.text(alphabet=st.characters(categories=["Cs", "Ll", "So"])))

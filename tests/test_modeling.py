@@ -1,0 +1,453 @@
+"""The models: how they are made, saved and loaded, what they refuse, and their encoding of lists of texts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import AutoModel, AutoModelForSequenceClassification, BertConfig, BertModel, PreTrainedTokenizerFast
+
+from modeling_hmde import (
+    HMDEConfig,
+    HMDEForDocumentEmbedding,
+    HMDEForSequenceClassification,
+    HMDEModel,
+    HMDETokenizer,
+    modeling_hmde,
+)
+
+MakeModel = Callable[..., HMDEForDocumentEmbedding]
+MODEL_CLASSES = [HMDEModel, HMDEForDocumentEmbedding, HMDEForSequenceClassification]
+
+
+@pytest.fixture
+def nan_in_new_memory() -> Iterator[None]:
+    """Whatever torch allocates without filling it holds NaN."""
+    torch.use_deterministic_algorithms(True)
+    assert torch.empty(3).isnan().all()
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture(scope="module")
+def saved(model: HMDEForDocumentEmbedding, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of `model`, without a tokenizer. Not to be changed."""
+    folder = tmp_path_factory.mktemp("saved")
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def inputs(tokenizer: HMDETokenizer, documents: list[str]) -> dict[str, torch.Tensor]:
+    return tokenizer(documents, padding=True, return_tensors="pt")
+
+
+def assert_same_weights(actual: torch.nn.Module, expected: torch.nn.Module) -> None:
+    theirs = expected.state_dict()
+    assert actual.state_dict().keys() == theirs.keys()
+    for name, weight in actual.state_dict().items():
+        assert torch.equal(weight, theirs[name]), name
+
+
+# --- made from a sentence encoder ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model_class", MODEL_CLASSES)
+def test_the_sentence_encoder_has_its_checkpoints_weights_bit_for_bit(encoder_folder: Path, model_class: type) -> None:
+    model = model_class.from_sentence_encoder(str(encoder_folder), num_document_attention_heads=4)
+    checkpoint = load_file(encoder_folder / "model.safetensors")
+    weights = model.base_model.sentence_encoder.state_dict()
+    assert set(checkpoint) - set(weights) <= {"pooler.dense.weight", "pooler.dense.bias"}
+    for name, weight in weights.items():
+        assert torch.equal(weight, checkpoint[name]), name
+    assert not model.training
+
+
+def test_the_sentence_encoders_pooler_is_kept_where_it_is_used_only(labse: Path, make_model: MakeModel) -> None:
+    checkpoint = load_file(labse / "model.safetensors")
+    pooler = make_model(labse, sentence_pooling="pooler").hmde.sentence_encoder.pooler
+    assert torch.equal(pooler.dense.weight, checkpoint["pooler.dense.weight"])
+    assert make_model(labse, sentence_pooling="cls").hmde.sentence_encoder.pooler is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_dtype_reaches_both_encoders(labse: Path, dtype: torch.dtype) -> None:
+    model = HMDEForDocumentEmbedding.from_sentence_encoder(str(labse), dtype=dtype)
+    assert {parameter.dtype for parameter in model.parameters()} == {dtype}
+
+
+def test_no_path_of_this_machine_is_saved(labse: Path, model: HMDEForDocumentEmbedding, tmp_path: Path) -> None:
+    model.save_pretrained(tmp_path)
+    HMDETokenizer.from_sentence_encoder(str(labse)).save_pretrained(tmp_path)
+    for file in tmp_path.glob("*.json"):
+        assert str(labse) not in file.read_text(), file.name
+
+
+def test_an_unknown_option_is_refused(labse: Path) -> None:
+    with pytest.raises(ValueError, match="HMDEConfig has no field sentence_poling"):
+        HMDEForDocumentEmbedding.from_sentence_encoder(str(labse), sentence_poling="mean")
+
+
+def test_an_impossible_option_is_refused(labse: Path) -> None:
+    with pytest.raises(ValueError, match="does not divide the width 32"):
+        HMDEForDocumentEmbedding.from_sentence_encoder(str(labse), num_document_attention_heads=5)
+
+
+def test_the_pooler_of_an_encoder_without_one_is_refused(modernbert: Path) -> None:
+    with pytest.raises(ValueError, match="a modernbert model has none; use 'cls' or 'mean'"):
+        HMDEForDocumentEmbedding.from_sentence_encoder(
+            str(modernbert), num_document_attention_heads=4, sentence_pooling="pooler"
+        )
+
+
+def test_an_encoder_without_a_start_token_is_refused(tmp_path: Path) -> None:
+    backend = Tokenizer(models.WordLevel({"<pad>": 0, "</s>": 1, "<unk>": 2, "a": 3}, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>", pad_token="<pad>").save_pretrained(tmp_path)
+    BertModel(BertConfig(vocab_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=1)).save_pretrained(
+        tmp_path
+    )
+    with pytest.raises(ValueError, match="puts no start token before a sentence"):
+        HMDEForDocumentEmbedding.from_sentence_encoder(str(tmp_path))
+
+
+# --- saved and loaded as a built-in model is (each a trap that custom models on transformers 5 fall into) ------------
+
+
+@pytest.mark.parametrize("model_class", MODEL_CLASSES)
+def test_post_init_has_run_in_every_model(labse: Path, model_class: type) -> None:
+    assert model_class.from_sentence_encoder(str(labse)).all_tied_weights_keys == {}
+
+
+@pytest.mark.parametrize("model_class", MODEL_CLASSES)
+def test_no_weights_are_tied_or_share_memory(labse: Path, model_class: type) -> None:
+    model = model_class.from_sentence_encoder(str(labse))
+    assert not model._tied_weights_keys
+    places = [weight.untyped_storage().data_ptr() for weight in model.state_dict().values()]
+    assert len(set(places)) == len(places)
+
+
+@pytest.mark.parametrize("model_class", MODEL_CLASSES)
+@pytest.mark.parametrize("document_norm", ["post", "pre"])
+def test_no_module_of_ours_has_a_buffer(labse: Path, model_class: type, document_norm: str) -> None:
+    model = model_class.from_sentence_encoder(str(labse), document_norm=document_norm, document_positions=True)
+    names = [name for name, _ in model.named_buffers()]
+    assert all("sentence_encoder." in name for name in names)
+
+
+def test_loading_leaves_no_garbage_of_new_memory(
+    encoder_folder: Path, make_model: MakeModel, tmp_path: Path, documents: list[str], nan_in_new_memory: None
+) -> None:
+    model = make_model(encoder_folder, document_positions=True)
+    inputs = HMDETokenizer.from_sentence_encoder(str(encoder_folder))(documents, padding=True, return_tensors="pt")
+    model.save_pretrained(tmp_path)
+    loaded = HMDEForDocumentEmbedding.from_pretrained(tmp_path)
+    assert_same_weights(loaded, model)
+    for name, buffer in loaded.named_buffers():
+        assert torch.equal(buffer, model.get_buffer(name)), name
+    with torch.no_grad():
+        assert torch.equal(loaded(**inputs).pooler_output, model(**inputs).pooler_output)
+
+
+@pytest.mark.parametrize("model_class", MODEL_CLASSES)
+def test_every_model_can_be_built_on_the_meta_device(labse: Path, model_class: type) -> None:
+    config = HMDEForDocumentEmbedding.from_sentence_encoder(str(labse), document_positions=True).config
+    with torch.device("meta"):
+        model = model_class(config)
+    assert all(parameter.is_meta for parameter in model.parameters())
+
+
+def test_loading_reads_nothing_but_the_models_own_folder(labse: Path, make_model: MakeModel, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(labse, source)
+    model = make_model(source)
+    model.save_pretrained(tmp_path / "saved")
+    shutil.rmtree(source)
+    assert_same_weights(AutoModel.from_pretrained(tmp_path / "saved"), model)
+
+
+@pytest.mark.parametrize("document_norm", ["post", "pre"])
+def test_loading_keeps_the_weights_there_are_and_initialises_those_there_are_not(
+    labse: Path, make_model: MakeModel, tmp_path: Path, document_norm: str, nan_in_new_memory: None
+) -> None:
+    """Loaded weights must outlive `_init_weights`, also those of modules of which another weight is missing."""
+    model = make_model(labse, document_norm=document_norm, document_positions=True)
+    model.save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    layer = "hmde.document_encoder.layers.1"
+    missing = {
+        "hmde.document_encoder.dbos",
+        "hmde.document_encoder.positions.weight",
+        f"{layer}.attention.output.weight",
+        f"{layer}.feed_forward.input.bias",
+    }
+    kept = {name: weight for name, weight in weights.items() if name not in missing}
+    save_file(kept, tmp_path / "model.safetensors", {"format": "pt"})
+    loaded = HMDEForDocumentEmbedding.from_pretrained(tmp_path).state_dict()
+    for name, weight in kept.items():
+        assert torch.equal(loaded[name], weight), name
+    zero = {f"{layer}.feed_forward.input.bias"}
+    if document_norm == "pre":
+        zero |= {"hmde.document_encoder.positions.weight", f"{layer}.attention.output.weight"}
+    for name in missing:
+        if name in zero:
+            assert not loaded[name].any(), name
+        else:
+            assert 0.01 < loaded[name].std() < 0.04, name
+
+
+def test_a_classifier_starts_from_a_document_encoder(saved: Path, model: HMDEForDocumentEmbedding) -> None:
+    classifier = AutoModelForSequenceClassification.from_pretrained(saved, num_labels=3)
+    assert type(classifier) is HMDEForSequenceClassification
+    assert_same_weights(classifier.hmde, model.hmde)
+    assert classifier.classifier.weight.shape == (3, 32)
+    assert 0.01 < classifier.classifier.weight.std() < 0.04
+
+
+def test_a_document_encoder_is_taken_out_of_a_classifier(
+    saved: Path, model: HMDEForDocumentEmbedding, tmp_path: Path
+) -> None:
+    AutoModelForSequenceClassification.from_pretrained(saved, num_labels=3).save_pretrained(tmp_path)
+    assert_same_weights(AutoModel.from_pretrained(tmp_path), model)
+
+
+def test_the_bare_model_and_the_one_with_a_head_load_each_others_weights(
+    saved: Path, model: HMDEForDocumentEmbedding, tmp_path: Path
+) -> None:
+    bare = HMDEModel.from_pretrained(saved)
+    assert_same_weights(bare, model.hmde)
+    bare.save_pretrained(tmp_path)
+    assert_same_weights(HMDEForDocumentEmbedding.from_pretrained(tmp_path), model)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"low_cpu_mem_usage": True}, {"device_map": "cpu"}, {"device_map": "auto"}], ids=str
+)
+def test_every_way_of_loading_gives_the_same_embeddings_bit_for_bit(
+    saved: Path, model: HMDEForDocumentEmbedding, inputs: dict[str, torch.Tensor], arguments: dict
+) -> None:
+    loaded = AutoModel.from_pretrained(saved, **arguments)
+    with torch.no_grad():
+        assert torch.equal(loaded(**inputs).pooler_output, model(**inputs).pooler_output)
+
+
+def test_a_model_loads_in_bfloat16_and_keeps_it_when_saved(
+    saved: Path, model: HMDEForDocumentEmbedding, inputs: dict[str, torch.Tensor], tmp_path: Path
+) -> None:
+    loaded = AutoModel.from_pretrained(saved, dtype=torch.bfloat16)
+    assert {parameter.dtype for parameter in loaded.parameters()} == {torch.bfloat16}
+    with torch.no_grad():
+        actual, exact = loaded(**inputs).pooler_output, model(**inputs).pooler_output
+    assert actual.dtype == torch.bfloat16
+    assert torch.cosine_similarity(actual.float(), exact).min() > 0.98
+    loaded.save_pretrained(tmp_path)
+    assert AutoModel.from_pretrained(tmp_path).dtype == torch.bfloat16
+
+
+def test_weights_are_saved_as_safetensors_only(saved: Path, model: HMDEForDocumentEmbedding) -> None:
+    assert set(load_file(saved / "model.safetensors")) == set(model.state_dict())
+    assert not [*saved.glob("*.bin"), *saved.glob("*.pt")]
+
+
+@pytest.mark.parametrize("model_class", MODEL_CLASSES)
+def test_every_saved_folder_holds_the_code_for_every_auto_class(labse: Path, model_class: type, tmp_path: Path) -> None:
+    model_class.from_sentence_encoder(str(labse)).save_pretrained(tmp_path)
+    auto_map = json.loads((tmp_path / "config.json").read_text())["auto_map"]
+    assert set(auto_map) == {"AutoConfig", "AutoModel", "AutoModelForSequenceClassification"}
+    for name in auto_map.values():
+        assert "--" not in name, "code of another repository"
+        assert (tmp_path / f"{name.split('.')[0]}.py").exists()
+
+
+def test_device_maps_split_no_layer_of_either_encoder(model: HMDEForDocumentEmbedding) -> None:
+    assert {"DocumentLayer", "BertLayer"} <= set(model._no_split_modules)
+
+
+def test_the_config_makes_an_untrained_model(model: HMDEForDocumentEmbedding) -> None:
+    untrained = AutoModel.from_config(model.config)
+    assert type(untrained) is HMDEForDocumentEmbedding
+    assert untrained.state_dict().keys() == model.state_dict().keys()
+
+
+def test_output_is_a_tuple_where_that_is_asked_for(
+    model: HMDEForDocumentEmbedding, inputs: dict[str, torch.Tensor]
+) -> None:
+    with torch.no_grad():
+        output = model(**inputs, return_dict=False)
+        assert isinstance(output, tuple)
+        assert torch.equal(output[1], model(**inputs).pooler_output)
+
+
+# --- rows that are no documents --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("token", [-1, 10**6])
+def test_an_id_out_of_the_vocabulary_is_named(model: HMDEForDocumentEmbedding, token: int) -> None:
+    with pytest.raises(ValueError, match=rf"input_ids\[1, 2\] is {token}, outside the vocabulary of"):
+        model(torch.tensor([[2, 7, 3], [2, 7, token]]))
+
+
+def test_a_row_that_does_not_begin_with_the_start_token_is_refused(model: HMDEForDocumentEmbedding) -> None:
+    with pytest.raises(ValueError, match="row 1 of the batch begins with token 7, not with the start token 2"):
+        model(torch.tensor([[2, 7, 3], [7, 2, 3]]))
+
+
+@pytest.mark.parametrize("attention_mask", [None, torch.tensor([[1, 1, 1], [0, 0, 0]])], ids=["no mask", "mask"])
+def test_a_row_of_padding_is_refused(model: HMDEForDocumentEmbedding, attention_mask: torch.Tensor | None) -> None:
+    with pytest.raises(ValueError, match="row 1 of the batch has no real token"):
+        model(torch.tensor([[2, 7, 3], [0, 0, 0]]), attention_mask)
+
+
+def test_more_sentences_than_positions_are_refused(labse: Path, make_model: MakeModel) -> None:
+    model = make_model(labse, document_positions=True, max_sentences=2)
+    assert model(torch.tensor([[2, 3, 2, 3]])).pooler_output.isfinite().all()
+    with pytest.raises(ValueError, match="has 3 sentences, but this model has learned positions for 2 only"):
+        model(torch.tensor([[2, 3, 2, 3, 2, 3]]))
+
+
+def test_a_query_of_several_sentences_is_refused(model: HMDEForDocumentEmbedding) -> None:
+    with pytest.raises(ValueError, match="query 1 has more than one sentence; tokenize queries with as_queries=True"):
+        model.embed_queries(torch.tensor([[2, 7, 3, 0], [2, 3, 2, 3]]))
+
+
+# --- lists of texts --------------------------------------------------------------------------------------------------
+
+
+def embed_one_by_one(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, documents: list[str]) -> torch.Tensor:
+    with torch.no_grad():
+        return torch.cat([model(**tokenizer(text, return_tensors="pt")).pooler_output for text in documents])
+
+
+@pytest.mark.parametrize("max_tokens_per_batch", [1, 40, 16_384])
+@pytest.mark.parametrize("texts_per_tokenization", [1, 4, 4096])
+def test_documents_are_encoded_in_their_order_whatever_the_batches(
+    model: HMDEForDocumentEmbedding,
+    tokenizer: HMDETokenizer,
+    documents: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    max_tokens_per_batch: int,
+    texts_per_tokenization: int,
+) -> None:
+    monkeypatch.setattr(modeling_hmde, "TEXTS_PER_TOKENIZATION", texts_per_tokenization)
+    actual = model.encode_documents(
+        documents, tokenizer, normalize=False, return_tensors="pt", max_tokens_per_batch=max_tokens_per_batch
+    )
+    torch.testing.assert_close(actual, embed_one_by_one(model, tokenizer, documents), rtol=1e-5, atol=1e-5)
+    assert not actual.requires_grad
+
+
+def test_queries_are_encoded_as_one_sentence_each(
+    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, documents: list[str]
+) -> None:
+    actual = model.encode_queries(documents, tokenizer, normalize=False, return_tensors="pt", max_tokens_per_batch=40)
+    with torch.no_grad():
+        expected = [model.embed_queries(**tokenizer(text, as_queries=True, return_tensors="pt")) for text in documents]
+    torch.testing.assert_close(actual, torch.cat(expected), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("encode", ["encode_documents", "encode_queries"])
+def test_embeddings_are_unit_vectors_of_numpy_unless_asked_otherwise(
+    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, documents: list[str], encode: str
+) -> None:
+    encode_texts = getattr(model, encode)
+    unit = encode_texts(documents, tokenizer)
+    assert isinstance(unit, np.ndarray)
+    assert unit.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1, rtol=1e-6)
+    raw = encode_texts(documents, tokenizer, normalize=False)
+    np.testing.assert_allclose(raw / np.linalg.norm(raw, axis=1, keepdims=True), unit, atol=1e-6)
+    torch.testing.assert_close(encode_texts(documents, tokenizer, return_tensors="pt"), torch.from_numpy(unit))
+
+
+def test_a_model_in_bfloat16_gives_numpy_float32_and_torch_bfloat16(
+    saved: Path, tokenizer: HMDETokenizer, documents: list[str]
+) -> None:
+    model = AutoModel.from_pretrained(saved, dtype=torch.bfloat16)
+    assert model.encode_documents(documents, tokenizer).dtype == np.float32
+    assert model.encode_documents(documents, tokenizer, return_tensors="pt").dtype == torch.bfloat16
+
+
+def test_the_language_of_the_documents_reaches_the_splitter(
+    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer
+) -> None:
+    text = "Das ist z. B. so. Ja."
+    german, french = (model.encode_documents([text], tokenizer, language=code)[0] for code in ("de", "fr"))
+    assert not np.allclose(german, french, atol=1e-3)
+    mixed = model.encode_documents([text] * 3, tokenizer, language=["fr", "de", "fr"])
+    np.testing.assert_allclose(mixed, [french, german, french], atol=1e-5)
+    with pytest.raises(ValueError, match="2 texts came with 1 languages"):
+        model.encode_documents([text] * 2, tokenizer, language=["de"])
+
+
+def test_encoding_leaves_training_mode_as_it_was_and_draws_no_dropout(
+    labse: Path, make_model: MakeModel, tokenizer: HMDETokenizer, documents: list[str]
+) -> None:
+    model = make_model(labse)
+    expected = model.encode_documents(documents, tokenizer)
+    model.train()
+    np.testing.assert_array_equal(model.encode_documents(documents, tokenizer), expected)
+    assert model.training
+
+
+def test_the_progress_bar_counts_texts(
+    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, documents: list[str], capfd: pytest.CaptureFixture
+) -> None:
+    model.encode_documents(documents, tokenizer)
+    assert "6/6" not in capfd.readouterr().err
+    model.encode_documents(documents, tokenizer, show_progress_bar=True)
+    assert "6/6" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " \n\t", "\x00\x07", "\ud800", "\u200b", "[CLS]", "<s>", "[CLS] [SEP] [PAD]", "\u2028" * 50, "猫" * 9000],
+    ids=lambda text: ascii(text[:20]),
+)
+def test_every_text_has_one_finite_embedding(
+    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, text: str
+) -> None:
+    vectors = model.encode_documents([text, "The cat sat."], tokenizer)
+    assert vectors.shape == (2, 32)
+    assert np.isfinite(vectors).all()
+    assert np.isfinite(model.encode_queries([text], tokenizer)).all()
+
+
+def test_the_embedding_of_an_empty_document_is_that_of_an_empty_sentence(
+    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer
+) -> None:
+    empty = model(torch.tensor([[tokenizer.cls_token_id, tokenizer.sep_token_id]])).pooler_output
+    vectors = model.encode_documents(["", "\n"], tokenizer, normalize=False, return_tensors="pt")
+    torch.testing.assert_close(vectors, empty.expand(2, -1), rtol=1e-5, atol=1e-5)
+
+
+def test_no_text_at_all_has_no_embedding(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer) -> None:
+    assert model.encode_documents([], tokenizer).shape == model.encode_queries([], tokenizer).shape == (0, 32)
+
+
+@pytest.mark.parametrize("encode", ["encode_documents", "encode_queries"])
+def test_what_is_no_list_of_texts_is_refused(
+    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, encode: str
+) -> None:
+    with pytest.raises(TypeError, match=r"got one string; give a list of strings"):
+        getattr(model, encode)("the cat", tokenizer)
+    with pytest.raises(TypeError, match="text 1 is int, not str"):
+        getattr(model, encode)(["the cat", 7], tokenizer)
+    with pytest.raises(ValueError, match="return_tensors is 'tf'; it must be 'np' or 'pt'"):
+        getattr(model, encode)(["the cat"], tokenizer, return_tensors="tf")
+
+
+def test_a_config_alone_knows_the_pooler_is_missing(modernbert: Path) -> None:
+    sentence_config = AutoModel.from_pretrained(modernbert).config
+    config = HMDEConfig(
+        sentence_config=sentence_config, sentence_pooling="pooler", num_document_attention_heads=4, start_token_id=261
+    )
+    with pytest.raises(ValueError, match="sentence_pooling is 'pooler'"):
+        HMDEModel(config)

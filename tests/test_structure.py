@@ -1,0 +1,80 @@
+"""What imports what: the files that a model folder ships stand alone, and imports run down."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from transformers.dynamic_module_utils import get_imports, get_relative_import_files
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+SHIPPED = sorted((REPOSITORY / "modeling_hmde").glob("*_hmde.py"))
+LIBRARIES = {"torch", "transformers", "tokenizers", "sentencex"}
+
+
+def imports(file: Path) -> Iterator[ast.Import | ast.ImportFrom]:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield node
+
+
+def packages(file: Path) -> set[str]:
+    """The top-level packages that a file imports by name."""
+    names = set()
+    for node in imports(file):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif node.level == 0:
+            names.add(node.module or "")
+    return {name.split(".")[0] for name in names}
+
+
+def test_the_package_is_flat() -> None:
+    python_files = sorted((REPOSITORY / "modeling_hmde").rglob("*.py"))
+    assert python_files == sorted([REPOSITORY / "modeling_hmde" / "__init__.py", *SHIPPED])
+    assert len(SHIPPED) == 5
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
+def test_shipped_files_import_the_libraries_of_a_model_and_flat_siblings_only(file: Path) -> None:
+    assert packages(file) <= LIBRARIES | sys.stdlib_module_names
+    for node in imports(file):
+        if isinstance(node, ast.ImportFrom) and node.level > 0:
+            assert node.level == 1
+            assert node.module is not None, "the Hub's loader does not see `from . import x`"
+            assert (file.parent / f"{node.module}.py") in SHIPPED
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
+def test_the_hubs_loader_asks_for_no_package_that_users_of_transformers_lack(file: Path) -> None:
+    """It refuses to load where a package imported outside `try` is missing, whatever we would have said of it."""
+    assert set(get_imports(file)) <= {"torch", "transformers", "tokenizers"} | sys.stdlib_module_names
+
+
+def test_the_hubs_loader_finds_every_file_from_the_model() -> None:
+    model = REPOSITORY / "modeling_hmde" / "modeling_hmde.py"
+    assert {Path(file) for file in get_relative_import_files(model)} == set(SHIPPED) - {model}
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "name",
+    ["get_extended_attention_mask", "get_head_mask", "batch_encode_plus", "encode_plus", "prepare_for_model"],
+)
+def test_nothing_that_transformers_5_removed_is_called(file: Path, name: str) -> None:
+    attributes = {
+        node.attr for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, ast.Attribute)
+    }
+    assert name not in attributes
+
+
+@pytest.mark.parametrize("folder", ["modeling_hmde", "evaluation", "training"])
+def test_imports_run_down(folder: str) -> None:
+    above = {"modeling_hmde": {"evaluation", "training"}, "evaluation": {"training"}, "training": set()}[folder]
+    files = list((REPOSITORY / folder).rglob("*.py"))
+    assert files
+    for file in files:
+        assert not packages(file) & (above | {"tests"}), file

@@ -42,15 +42,17 @@ def test_a_run_leaves_a_classifier_that_a_pipeline_opens(folder):
 def test_training_stops_when_the_dev_loss_no_longer_falls_and_keeps_the_best_epoch(folder, monkeypatch):
     losses = iter([3.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0])
     weights = []
-    evaluate = finetune.Trainer._evaluate  # what the Trainer calls after an epoch
+    evaluation_loop = finetune.Trainer.evaluation_loop
 
     def evaluate_as_told(trainer, *args, **kwargs):
         weights.append(trainer.model.classifier.weight.detach().clone())
-        return evaluate(trainer, *args, **kwargs) | {"eval_loss": next(losses)}
+        output = evaluation_loop(trainer, *args, **kwargs)
+        output.metrics["eval_loss"] = next(losses)
+        return output
 
-    monkeypatch.setattr(finetune.Trainer, "_evaluate", evaluate_as_told)
+    monkeypatch.setattr(finetune.Trainer, "evaluation_loop", evaluate_as_told)
     finetune.main(arguments(folder, epochs=7, patience=2))
-    assert len(weights) == 4
+    assert len(weights) == 5  # four epochs, and the best again
     kept = HMDEForSequenceClassification.from_pretrained(folder / "classifier").classifier.weight
     assert torch.equal(kept, weights[1])
 

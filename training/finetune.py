@@ -12,10 +12,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 from datasets import Dataset
 from huggingface_hub import ModelCard, ModelCardData
 from jsonargparse import auto_cli
+from sklearn.metrics import accuracy_score
 from transformers import (
     DataCollatorWithPadding,
     EarlyStoppingCallback,
@@ -37,9 +39,11 @@ CARD = """\
 
 # {{ name }}
 
-A topic classifier on a hierarchical multilingual document encoder (HMDE), fine-tuned on {{ language }} texts with the labels
-{{ labels }}. It reads other languages without having been trained on them. Loss on {{ language }} dev texts
-{{ "%.4f" | format(metrics.eval_loss) }}, accuracy {{ "%.4f" | format(metrics.eval_accuracy) }}.
+A topic classifier on a hierarchical multilingual document encoder (HMDE), fine-tuned on texts in the language
+`{{ language }}` with the labels {{ labels }}. It reads other languages without having been trained on them.
+
+On dev texts of that language: loss {{ "%.4f" | format(metrics.eval_loss) }}, accuracy\
+ {{ "%.4f" | format(metrics.eval_accuracy) }}.
 
 ```python
 from transformers import pipeline
@@ -107,7 +111,7 @@ def main(argv: list[str] | None = None) -> None:
     labels = sorted(set(texts["train"][0]))
     for label in texts["dev"][0]:
         if label not in labels:
-            raise ValueError(f"{files['dev']} has the label {label!r}, which {files['train']} has not; use the same labels")
+            raise ValueError(f"{files['dev']} has the label {label!r}, unknown to {files['train']}; use the same ones")
 
     set_seed(recipe.seed)  # the classifier starts at random
     tokenizer = HMDETokenizer.from_pretrained(recipe.model)
@@ -168,8 +172,8 @@ def tokenized(
 
 
 def accuracy(prediction: EvalPrediction) -> dict[str, float]:
-    logits = prediction.predictions  # (documents, labels)
-    return {"accuracy": float((logits.argmax(axis=-1) == prediction.label_ids).mean())}
+    predicted = np.argmax(prediction.predictions, axis=-1)  # of (documents, labels)
+    return {"accuracy": float(accuracy_score(prediction.label_ids, predicted))}
 
 
 def write_card(folder: Path, recipe: FinetuneRecipe, labels: list[str], metrics: dict[str, float]) -> None:

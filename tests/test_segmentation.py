@@ -66,8 +66,9 @@ def test_sentences_end_where_the_language_ends_them(language: str | None, text: 
 
 
 def test_the_region_of_a_language_is_ignored() -> None:
-    text = "Das ist z. B. so. Ja."
-    assert sentences(text, "de-AT") == sentences(text, "DE_at") == sentences(text, "de")
+    text = "Dr. Who kam. Ja."
+    assert sentences(text, "de-AT") == sentences(text, "DE_at") == sentences(text, "de") == ["Dr. Who kam.", "Ja."]
+    assert sentences(text, "en") != sentences(text, "de")
 
 
 def test_an_unknown_language_is_split_by_general_rules() -> None:

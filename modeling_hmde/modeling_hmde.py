@@ -467,6 +467,8 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
 class HMDEForSequenceClassification(HMDEPreTrainedModel):
     """A linear classifier on the document embedding: softmax(W d + b), equation 2."""
 
+    accepts_loss_kwargs = False  # the loss is a mean, so the Trainer must divide it by the accumulation steps
+
     def __init__(self, config: HMDEConfig) -> None:
         super().__init__(config)
         self.num_labels = config.num_labels or 0

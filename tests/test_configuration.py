@@ -58,6 +58,13 @@ def test_a_config_comes_back_from_its_file_as_it_was(sentence_config: object, tm
     assert HMDEConfig.from_dict(json.loads(config.to_json_string(use_diff=False))).to_dict() == config.to_dict()
 
 
+def test_a_config_saved_alone_comes_with_its_code(tmp_path: Path) -> None:
+    HMDEConfig(sentence_config=SENTENCE_CONFIG).save_pretrained(tmp_path)
+    saved = json.loads((tmp_path / "config.json").read_text())
+    assert saved["auto_map"] == {"AutoConfig": "configuration_hmde.HMDEConfig"}
+    assert (tmp_path / "configuration_hmde.py").exists()
+
+
 @pytest.mark.parametrize("model_class", [HMDEModel, HMDEForDocumentEmbedding, HMDEForSequenceClassification])
 def test_every_model_names_its_config_class(model_class: type) -> None:
     assert model_class.config_class is HMDEConfig

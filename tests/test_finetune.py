@@ -1,100 +1,250 @@
-"""Fine-tuning end to end, on a tiny model."""
+"""Fine-tuning end to end, on a tiny model and texts of two kinds."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from accelerate.state import AcceleratorState
 from huggingface_hub import ModelCard
-from transformers import pipeline
+from jsonargparse import auto_cli
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trainer
 
-from modeling_hmde import HMDEForSequenceClassification
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from training import finetune
 
-TEXTS = {"animals": "The cat sat on the mat. The dog did see it.", "weather": "It was warm there. It was 30 degrees!"}
+ANIMALS, WEATHER = "The cat sat on the mat. The dog did see it {}.", "It was warm there. It was {} degrees!"
+CONFIGURATIONS = Path(__file__).parent.parent / "configuration" / "finetune"
+
+
+@pytest.fixture(autouse=True)
+def fresh_accelerator() -> Iterator[None]:
+    """Accelerate keeps its settings in the process; each run of ours is a process of its own."""
+    yield
+    AcceleratorState._reset_state(reset_partial_state=True)
 
 
 @pytest.fixture
-def folder(model, tokenizer, tmp_path) -> Path:
-    """A saved HMDE and labelled texts in English."""
+def folder(tmp_path: Path, labse: Path, tokenizer: HMDETokenizer) -> Path:
+    """A pretrained HMDE in `hmde`, and files of labelled texts beside it."""
+    model = HMDEForDocumentEmbedding.from_sentence_encoder(
+        str(labse), sentence_pooling="mean", document_norm="pre", num_document_layers=1
+    )
     model.save_pretrained(tmp_path / "hmde")
     tokenizer.save_pretrained(tmp_path / "hmde")
-    lines = [f"{label}\t{text} {number}" for number in range(8) for label, text in TEXTS.items()]
-    for part in ("train", "dev"):
-        (tmp_path / f"en.{part}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_texts(tmp_path / "en.train.tsv", 8, animals=ANIMALS, weather=WEATHER)
+    write_texts(tmp_path / "en.dev.tsv", 4, animals=ANIMALS, weather=WEATHER)
+    write_texts(tmp_path / "en.test.tsv", 2, animals=ANIMALS, weather=WEATHER)
+    write_texts(tmp_path / "de.test.tsv", 2, animals="Der Hund sah {} die Katze.", weather="Sie lag {} in der Sonne.")
     return tmp_path
 
 
-def arguments(folder: Path, output: str = "classifier", **changes: object) -> list[str]:
-    values = {"model": folder / "hmde", "data": folder, "output": folder / output}
-    values |= {"learning_rate": 1e-2, "warmup_steps": 1, "epochs": 3, "gradient_accumulation_steps": 2}
-    return [part for name, value in (values | changes).items() for part in (f"--{name}", str(value))]
+def write_texts(path: Path, number: int, **texts: str) -> None:
+    lines = [f"{label}\t{text.format(place)}\n" for place in range(number) for label, text in texts.items()]
+    path.write_text("".join(lines), encoding="utf-8")
 
 
-def test_a_run_leaves_a_classifier_that_a_pipeline_opens(folder):
-    finetune.main(arguments(folder, epochs=6))
-    classify = pipeline("text-classification", model=str(folder / "classifier"), trust_remote_code=True)
-    assert [found["label"] for found in classify(list(TEXTS.values()))] == list(TEXTS)
-    assert ModelCard.load(folder / "classifier" / "README.md").data.pipeline_tag == "text-classification"
+def mislabel(path: Path) -> None:
+    """Labels that contradict the others: the better the model, the higher its loss."""
+    write_texts(path, 4, animals=WEATHER, weather=ANIMALS)
 
 
-def test_training_stops_when_the_dev_loss_no_longer_falls_and_keeps_the_best_epoch(folder, monkeypatch):
-    losses = iter([3.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0])
-    weights = []
-    evaluation_loop = finetune.Trainer.evaluation_loop
-
-    def evaluate_as_told(trainer, *args, **kwargs):
-        weights.append(trainer.model.classifier.weight.detach().clone())
-        output = evaluation_loop(trainer, *args, **kwargs)
-        output.metrics["eval_loss"] = next(losses)
-        return output
-
-    monkeypatch.setattr(finetune.Trainer, "evaluation_loop", evaluate_as_told)
-    finetune.main(arguments(folder, epochs=7, patience=2))
-    assert len(weights) == 5  # four epochs, and the best again
-    kept = HMDEForSequenceClassification.from_pretrained(folder / "classifier").classifier.weight
-    assert torch.equal(kept, weights[1])
+def fine_tune(folder: Path, output: str = "classifier", **changes: object) -> dict[str, Any]:
+    options: dict[str, object] = {
+        "model": folder / "hmde",
+        "data": folder,
+        "output": folder / output,
+        "test_languages": '["en", "de"]',
+        "num_train_epochs": 3,
+        "gradient_accumulation_steps": 2,
+        "learning_rate": 1e-2,
+        "warmup_steps": 1,
+    }
+    finetune.main([part for name, value in (options | changes).items() for part in (f"--{name}", str(value))])
+    return json.loads((folder / output / "results.json").read_text(encoding="utf-8"))
 
 
-def test_a_resumed_run_ends_as_an_uninterrupted_one(folder, monkeypatch):
-    finetune.main(arguments(folder, "whole"))
+def losses(results: dict[str, Any]) -> list[float]:
+    return [epoch["eval_loss"] for epoch in results["epochs"]]
 
-    class Interrupted(Exception):
-        pass
 
-    def interrupt(trainer, *args, **kwargs):
-        if trainer.state.epoch >= 2:
-            raise Interrupted
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"bf16": "true", "activation_checkpointing": "true", "report_to": "tensorboard"}],
+    ids=["plain", "bf16-checkpointed-tracked"],
+)
+def test_the_folder_holds_a_classifier_that_learnt_and_the_scores_it_has(folder: Path, changes: dict[str, str]) -> None:
+    results = fine_tune(folder, num_train_epochs=8, **changes)
+    assert losses(results)[-1] < losses(results)[0] / 2
+
+    model = AutoModelForSequenceClassification.from_pretrained(folder / "classifier").eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder / "classifier")
+    assert model.config.id2label == {0: "animals", 1: "weather"}
+    for name in ("en.dev", "en.test", "de.test"):
+        lines = [line.split("\t") for line in (folder / f"{name}.tsv").read_text(encoding="utf-8").splitlines()]
+        with torch.no_grad():
+            best = [int(model(**tokenizer(text, return_tensors="pt")).logits.argmax()) for _, text in lines]
+        right = [model.config.id2label[label] == expected for label, (expected, _) in zip(best, lines)]
+        assert results["scores"][name]["accuracy"] == sum(right) / len(right)
+    assert results["scores"]["en.test"]["accuracy"] == 1.0
+    assert results["scores"]["average without en"] == results["scores"]["de.test"]
+
+    card = ModelCard.load(folder / "classifier" / "README.md")
+    assert card.data.pipeline_tag == "text-classification"
+    assert f"| de.test | {results['scores']['de.test']['accuracy']:.3f} |" in card.text
+    files = {path.name for path in (folder / "classifier").iterdir()}
+    assert {"modeling_hmde.py", "tokenizer.json", "model.safetensors"} <= files
+    assert not any("optimizer" in name or "checkpoint" in name or "training" in name for name in files)
+    assert any((folder / "classifier-training").rglob("events.out.tfevents.*")) == ("report_to" in changes)
+
+
+def test_without_test_languages_only_dev_is_scored(folder: Path) -> None:
+    assert list(fine_tune(folder, test_languages="[]", num_train_epochs=1)["scores"]) == ["en.dev"]
+
+
+def test_training_stops_when_patience_is_at_its_end_and_the_best_model_is_kept(folder: Path) -> None:
+    mislabel(folder / "en.dev.tsv")
+    results = fine_tune(folder, num_train_epochs=9, early_stopping_patience=2)
+    assert len(losses(results)) == 3
+    assert losses(results) == sorted(losses(results))
+
+    model = AutoModelForSequenceClassification.from_pretrained(folder / "classifier").eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder / "classifier")
+    labels, texts = zip(*(line.split("\t") for line in (folder / "en.dev.tsv").read_text().splitlines()))
+    inputs = tokenizer(list(texts), padding=True, return_tensors="pt")
+    with torch.no_grad():
+        loss = model(**inputs, labels=torch.tensor([model.config.label2id[label] for label in labels])).loss
+    assert loss.item() == pytest.approx(losses(results)[0], rel=1e-4)
+
+
+@pytest.mark.parametrize("dev_is_mislabelled", [False, True])
+def test_a_resumed_run_ends_as_an_uninterrupted_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, dev_is_mislabelled: bool
+) -> None:
+    if dev_is_mislabelled:
+        mislabel(folder / "en.dev.tsv")
+    changes = {"num_train_epochs": 5, "early_stopping_patience": 2}
+    whole = fine_tune(folder, "whole", **changes)
+
+    evaluated = []
+    evaluate = Trainer.evaluate
+
+    def interrupted_once(trainer: Trainer, *args: Any, **kwargs: Any) -> dict[str, float]:
+        evaluated.append(trainer.state.epoch)
+        if evaluated == [1, 2, 3]:
+            raise KeyboardInterrupt
         return evaluate(trainer, *args, **kwargs)
 
-    evaluate = finetune.Trainer.evaluate
-    with monkeypatch.context() as patch:
-        patch.setattr(finetune.Trainer, "evaluate", interrupt)
-        with pytest.raises(Interrupted):
-            finetune.main(arguments(folder, "halved"))
-    finetune.main(arguments(folder, "halved", resume="true"))
-    whole, halved = (HMDEForSequenceClassification.from_pretrained(folder / name) for name in ("whole", "halved"))
-    for name, value in whole.state_dict().items():
-        assert torch.equal(halved.state_dict()[name], value), name
+    monkeypatch.setattr(Trainer, "evaluate", interrupted_once)
+    with pytest.raises(KeyboardInterrupt):
+        fine_tune(folder, "halved", **changes)
+    assert not (folder / "halved").exists()
+    halved = fine_tune(folder, "halved", resume_from_checkpoint="true", **changes)
+
+    assert evaluated[3:] == ([3] if dev_is_mislabelled else [3, 4, 5])
+    assert losses(halved) == losses(whole)
+    assert halved["scores"] == whole["scores"]
+    for name, weight in weights_of(folder / "whole").items():
+        assert torch.equal(weights_of(folder / "halved")[name], weight), name
+
+
+def weights_of(classifier: Path) -> dict[str, torch.Tensor]:
+    return AutoModelForSequenceClassification.from_pretrained(classifier).state_dict()
+
+
+def test_accumulated_batches_have_the_loss_of_one(folder: Path) -> None:
+    first_losses = []
+    for steps in (1, 4):
+        fine_tune(
+            folder,
+            f"steps-{steps}",
+            num_train_epochs=1,
+            learning_rate=1e-12,
+            gradient_accumulation_steps=steps,
+            per_device_train_batch_size=8 // steps,
+        )
+        (state,) = (folder / f"steps-{steps}-training").glob("checkpoint-*/trainer_state.json")
+        first_losses.append(json.loads(state.read_text())["log_history"][0]["loss"])
+    assert first_losses[1] == pytest.approx(first_losses[0], rel=0.3)  # dropout differs
+
+
+def append(path: Path, line: str) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
 
 
 @pytest.mark.parametrize(
     ("file", "line", "message"),
     [
-        ("en.train.tsv", "no tab here", r"en\.train\.tsv, line 17"),
-        ("en.dev.tsv", "sports\tA game.", "label 'sports'"),
+        ("en.train.tsv", "no label", r"en\.train\.tsv, line 17: is no labelled text"),
+        ("en.dev.tsv", "birds\tA bird.", r"en\.dev\.tsv has the label 'birds', which .*en\.train\.tsv does not know"),
+        (
+            "de.test.tsv",
+            "birds\tEin Vogel.",
+            r"de\.test\.tsv has the label 'birds', which .*en\.train\.tsv does not know",
+        ),
     ],
 )
-def test_a_bad_file_is_refused_before_any_training(folder, file, line, message):
-    with (folder / file).open("a", encoding="utf-8") as lines:
-        lines.write(line + "\n")
+def test_a_bad_file_is_refused_before_training(folder: Path, file: str, line: str, message: str) -> None:
+    append(folder / file, line)
     with pytest.raises(ValueError, match=message):
-        finetune.main(arguments(folder))
+        fine_tune(folder)
     assert not (folder / "classifier-training").exists()
 
 
-def test_an_unknown_key_is_an_error(folder, capsys):
+def test_one_label_alone_is_refused(folder: Path) -> None:
+    write_texts(folder / "en.train.tsv", 4, animals=ANIMALS)
+    with pytest.raises(ValueError, match=r"en\.train\.tsv has no label but 'animals'"):
+        fine_tune(folder)
+
+
+def test_an_unknown_key_is_an_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        finetune.main(arguments(folder, learning_speed=1))
-    assert "learning_speed" in capsys.readouterr().err
+        fine_tune(folder, epochs=3)
+    assert "epochs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_train_epochs": 0}, "num_train_epochs is 0; it must be above 0"),
+        ({"resume_from_checkpoint": "true"}, "classifier-training has no checkpoint"),
+        ({"output": "."}, "exists; remove it, or name another output"),
+    ],
+)
+def test_an_impossible_recipe_is_refused(folder: Path, changes: dict[str, object], message: str) -> None:
+    with pytest.raises((ValueError, SystemExit), match=message):
+        fine_tune(folder, **changes)
+
+
+def test_an_unfinished_run_is_neither_continued_nor_replaced_unasked(folder: Path) -> None:
+    (folder / "classifier-training" / "checkpoint-1").mkdir(parents=True)
+    with pytest.raises(
+        ValueError, match="has checkpoints of an unfinished run; go on with --resume_from_checkpoint true"
+    ):
+        fine_tune(folder)
+
+
+def test_a_model_that_is_no_hmde_is_refused(folder: Path, labse: Path) -> None:
+    with pytest.raises(ValueError, match="labse is no HMDE"):
+        fine_tune(folder, model=labse)
+
+
+def test_the_recipe_for_mldoc_is_the_papers() -> None:
+    file = CONFIGURATIONS / "mldoc.yaml"
+    recipe = auto_cli(finetune.FinetuneRecipe, args=["--config", str(file)], as_positional=False)
+    assert (recipe.learning_rate, recipe.weight_decay, recipe.warmup_steps) == (2e-5, 0.0, 200)
+    assert (recipe.per_device_train_batch_size, recipe.gradient_accumulation_steps) == (4, 8)
+    assert (recipe.num_train_epochs, recipe.early_stopping_patience) == (50, 7)
+    assert recipe == finetune.FinetuneRecipe(recipe.model, recipe.data, recipe.output, "en", recipe.test_languages)
+
+
+def test_the_sample_has_every_file_that_its_recipe_reads() -> None:
+    file = CONFIGURATIONS / "sample.yaml"
+    recipe = auto_cli(finetune.FinetuneRecipe, args=["--config", str(file)], as_positional=False)
+    recipe.data = str(CONFIGURATIONS.parent.parent / recipe.data)
+    assert len(finetune.read(recipe)) == 2 + len(recipe.test_languages)

@@ -1,36 +1,44 @@
-"""Fine-tune an HMDE as a topic classifier in one language, to be used in all (paper, section 3.2 and appendix A.1).
+"""Fine-tune an HMDE as a classifier in one language and test it in others (paper, section 3.2 and appendix A.1).
 
     accelerate launch training/finetune.py --config configuration/finetune/mldoc.yaml [--key value ...]
 
-Reads files in MLDoc's format, `label TAB text`, and writes a classifier ready for the Hub; what it scores in other
-languages is measured by `python -m evaluation.classification --finetuned.NAME FOLDER`.
+Reads files in MLDoc's format, `<language>.<part>.tsv`, label TAB text; writes a model folder ready for the Hub, its
+scores in results.json, and beside it a training folder with checkpoints, from which `--resume_from_checkpoint true`
+goes on.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import torch
 import yaml
 from datasets import Dataset
 from huggingface_hub import ModelCard, ModelCardData
 from jsonargparse import auto_cli
-from sklearn.metrics import accuracy_score
+from sklearn.metrics import accuracy_score, f1_score
 from transformers import (
     DataCollatorWithPadding,
     EarlyStoppingCallback,
     EvalPrediction,
     Trainer,
+    TrainerState,
     TrainingArguments,
     set_seed,
 )
-from transformers.trainer_utils import get_last_checkpoint
+from transformers.trainer_utils import PredictionOutput
 
+from evaluation.classification import MEASURES, LabelledTexts, check_labels
 from evaluation.readers import read_labelled_texts
+from evaluation.report import Scores, averages, environment
+from evaluation.systems import model_type_of
 from modeling_hmde import HMDEForSequenceClassification, HMDETokenizer
 from training.folders import written_whole
+from training.model_card import base_model_of
 
 CARD = """\
 ---
@@ -39,161 +47,233 @@ CARD = """\
 
 # {{ name }}
 
-A topic classifier on a hierarchical multilingual document encoder (HMDE), fine-tuned on texts in the language
-`{{ language }}` with the labels {{ labels }}. It reads other languages without having been trained on them.
-
-On dev texts of that language: loss {{ "%.4f" | format(metrics.eval_loss) }}, accuracy\
- {{ "%.4f" | format(metrics.eval_accuracy) }}.
+A classifier of documents by the labels {{ labels | join(", ") }}, fine-tuned from {{ recipe.model }}, a hierarchical
+multilingual document encoder (HMDE), on documents in one language, {{ recipe.train_language }}. It reads other
+languages without having been trained on them.
 
 ```python
 from transformers import pipeline
 
 classify = pipeline("text-classification", model="{{ name }}", trust_remote_code=True)
-classify("A document. In any language.")
+classify("A long document. In any language.")
 ```
 
+The code in this folder runs on your machine: pin it with `revision="<commit>"`.
+
+## Results
+
+The model is that of optimizer step {{ state.best_global_step }} of {{ state.global_step }}, where the loss on dev was\
+ lowest, {{ "%.4f" | format(state.best_metric) }}.
+
+| | accuracy | macro-F1 |
+|---|---|---|
+{% for name, found in scores.items() -%}
+| {{ name }} | {{ "%.3f" | format(found.accuracy) }} | {{ "%.3f" | format(found.macro_f1) }} |
+{% endfor %}
 The whole recipe:
 
 ```yaml
-{{ recipe }}
+{{ recipe_yaml }}
 ```
 """
 
 
 @dataclass
 class FinetuneRecipe:
-    """A fine-tuning run; the defaults are the paper's.
+    """A fine-tuning run; the defaults are the paper's. What TrainingArguments has too means the same there.
 
     Args:
-        model: folder or Hub name of an HMDE.
-        data: folder with `<language>.train.tsv` and `<language>.dev.tsv`.
-        output: folder of the finished classifier. Checkpoints and logs go to `<output>-training`.
-        language: of training and dev texts.
-        learning_rate: reached after the warm-up, then falling linearly to 0.
-        warmup_steps: optimizer steps over which the learning rate rises from 0.
-        batch_size: documents of one forward pass on one device.
+        model: folder or Hub name of a pretrained HMDE. All its weights are trained.
+        data: folder of <language>.<part>.tsv: <train_language>.train.tsv and .dev.tsv, and <language>.test.tsv of each
+            test language.
+        output: folder of the finished model, ready for the Hub. Checkpoints and logs go to `<output>-training`.
+        train_language: of training and dev documents.
+        test_languages: languages to test in.
+        num_train_epochs: passes over the training documents, at most.
+        early_stopping_patience: epochs without a lower loss on dev after which training stops.
+        per_device_train_batch_size: documents of one forward pass on one device.
         gradient_accumulation_steps: forward passes to an optimizer step.
-        epochs: passes over the training texts, at most.
-        patience: epochs without a lower dev loss after which training stops.
+        per_device_eval_batch_size: documents of one forward pass on one device in dev and tests.
+        learning_rate: reached after the warm-up, then falling linearly to 0 at the end of `num_train_epochs`.
+        warmup_steps: optimizer steps over which the learning rate rises from 0.
+        weight_decay: AdamW's.
         bf16: mixed precision.
-        gradient_checkpointing: recompute activations in the backward pass, for memory.
-        log_with: a tracker of the Trainer (tensorboard, wandb, mlflow ...), or none.
-        resume: go on from the last checkpoint of this output.
+        activation_checkpointing: recompute activations in the backward pass, for memory.
+        report_to: a tracker of the Trainer (tensorboard, wandb, mlflow ...), or none.
+        resume_from_checkpoint: go on from the last checkpoint of this output.
         seed: of the classifier's start, dropout and order.
     """
 
     model: str
     data: str
     output: str
-    language: str = "en"
+    train_language: str = "en"
+    test_languages: list[str] = field(default_factory=list)
+    num_train_epochs: int = 50
+    early_stopping_patience: int = 7
+    per_device_train_batch_size: int = 4
+    gradient_accumulation_steps: int = 8
+    per_device_eval_batch_size: int = 16
     learning_rate: float = 2e-5
     warmup_steps: int = 200
-    batch_size: int = 4
-    gradient_accumulation_steps: int = 8
-    epochs: int = 50
-    patience: int = 7
+    weight_decay: float = 0.0
     bf16: bool = False
-    gradient_checkpointing: bool = False
-    log_with: str = "none"
-    resume: bool = False
+    activation_checkpointing: bool = False
+    report_to: str = "none"
+    resume_from_checkpoint: bool = False
     seed: int = 42
+
+    def __post_init__(self) -> None:
+        positive = ("num_train_epochs", "early_stopping_patience", "gradient_accumulation_steps", "learning_rate")
+        for name in (*positive, "per_device_train_batch_size", "per_device_eval_batch_size"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
+
+
+def training_folder(recipe: FinetuneRecipe) -> Path:
+    """Where checkpoints and logs are kept."""
+    return Path(f"{recipe.output}-training")
 
 
 def main(argv: list[str] | None = None) -> None:
     recipe = auto_cli(FinetuneRecipe, args=argv, as_positional=False)
-    if Path(recipe.output).exists():
-        raise ValueError(f"{recipe.output} exists; remove it, or name another output")
-    last = get_last_checkpoint(training_folder(recipe)) if Path(training_folder(recipe)).exists() else None
-    if recipe.resume and last is None:
-        raise ValueError(f"{training_folder(recipe)} has no checkpoint to resume from; start without --resume")
-    files = {part: Path(recipe.data) / f"{recipe.language}.{part}.tsv" for part in ("train", "dev")}
-    texts = {part: read_labelled_texts(path) for part, path in files.items()}
-    labels = sorted(set(texts["train"][0]))
-    for label in texts["dev"][0]:
-        if label not in labels:
-            raise ValueError(f"{files['dev']} has the label {label!r}, unknown to {files['train']}; use the same ones")
-
+    check_folders(recipe)
+    train, dev, *tests = read(recipe)
+    labels = sorted(set(train.labels))
     set_seed(recipe.seed)  # the classifier starts at random
     tokenizer = HMDETokenizer.from_pretrained(recipe.model)
     model = HMDEForSequenceClassification.from_pretrained(
-        recipe.model, id2label=dict(enumerate(labels)), label2id={label: number for number, label in enumerate(labels)}
+        recipe.model,
+        dtype="float32",
+        id2label=dict(enumerate(labels)),
+        label2id={label: number for number, label in enumerate(labels)},
     )
     trainer = Trainer(
         model=model,
         args=training_arguments(recipe),
-        train_dataset=tokenized(*texts["train"], tokenizer, labels, recipe.language),
-        eval_dataset=tokenized(*texts["dev"], tokenizer, labels, recipe.language),
+        train_dataset=encode(train, tokenizer, labels),
+        eval_dataset=encode(dev, tokenizer, labels),
         processing_class=tokenizer,
         data_collator=DataCollatorWithPadding(tokenizer),
-        compute_metrics=accuracy,
-        callbacks=[EarlyStoppingCallback(early_stopping_patience=recipe.patience)],
+        compute_metrics=measure,
+        callbacks=[EarlyStoppingCallback(recipe.early_stopping_patience)],
     )
-    trainer.train(resume_from_checkpoint=last if recipe.resume else None)
-    metrics = trainer.evaluate()  # of the best epoch, whose weights the Trainer has put back
+    trainer.train(resume_from_checkpoint=recipe.resume_from_checkpoint)
+    scores = {  # of the best model, which the Trainer has put back
+        documents.file.stem: measure(trainer.predict(encode(documents, tokenizer, labels)))
+        for documents in (dev, *tests)
+    }
     if trainer.is_world_process_zero():
         with written_whole(recipe.output) as folder:
             model.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
-            write_card(folder, recipe, labels, metrics)
+            write_results(folder, recipe, labels, trainer.state, scores)
 
 
-def training_folder(recipe: FinetuneRecipe) -> str:
-    return f"{recipe.output}-training"
+def check_folders(recipe: FinetuneRecipe) -> None:
+    """Raises:
+    ValueError: the output is there already, a run would be mixed up with another, or the model is no HMDE.
+    """
+    begun = any(training_folder(recipe).glob("checkpoint-*"))
+    if Path(recipe.output).exists():
+        raise ValueError(f"{recipe.output} exists; remove it, or name another output")
+    if begun and not recipe.resume_from_checkpoint:
+        raise ValueError(
+            f"{training_folder(recipe)} has checkpoints of an unfinished run; go on with "
+            "--resume_from_checkpoint true, remove it, or name another output"
+        )
+    if recipe.resume_from_checkpoint and not begun:
+        raise ValueError(f"{training_folder(recipe)} has no checkpoint; start without --resume_from_checkpoint")
+    if model_type_of("model", recipe.model) != "hmde":
+        raise ValueError(f"model: {recipe.model} is no HMDE; give one that training/pretrain.py wrote")
+
+
+def read(recipe: FinetuneRecipe) -> list[LabelledTexts]:
+    """The training documents, the dev documents and those of each test.
+
+    Raises:
+        ValueError: a file is missing or malformed, or has a label that cannot be learnt from the training documents.
+    """
+    names = [(recipe.train_language, "train"), (recipe.train_language, "dev")]
+    names += [(language, "test") for language in recipe.test_languages]
+    files = [(Path(recipe.data) / f"{language}.{part}.tsv", language) for language, part in names]
+    train, *others = [LabelledTexts(file, language, *read_labelled_texts(file)) for file, language in files]
+    if len(set(train.labels)) < 2:
+        raise ValueError(f"{train.file} has no label but {train.labels[0]!r}; a classifier needs two or more")
+    check_labels(others, set(train.labels), known_by=str(train.file))
+    return [train, *others]
 
 
 def training_arguments(recipe: FinetuneRecipe) -> TrainingArguments:
+    names = {field.name for field in fields(TrainingArguments)}
     return TrainingArguments(
-        output_dir=training_folder(recipe),
-        learning_rate=recipe.learning_rate,
-        warmup_steps=recipe.warmup_steps,
-        per_device_train_batch_size=recipe.batch_size,
-        per_device_eval_batch_size=recipe.batch_size,
-        gradient_accumulation_steps=recipe.gradient_accumulation_steps,
-        num_train_epochs=recipe.epochs,
-        weight_decay=0.0,
-        bf16=recipe.bf16,
-        gradient_checkpointing=recipe.gradient_checkpointing,
+        output_dir=str(training_folder(recipe)),
+        **{name: value for name, value in asdict(recipe).items() if name in names},
+        use_cpu=not torch.accelerator.is_available(),  # unsaid, bf16 is refused there
         eval_strategy="epoch",
-        save_strategy="epoch",
-        save_total_limit=2,
         logging_strategy="epoch",
+        save_strategy="epoch",
+        save_total_limit=1,  # and the best one
         load_best_model_at_end=True,
         metric_for_best_model="eval_loss",
-        report_to=recipe.log_with,
-        seed=recipe.seed,
+        restore_callback_states_from_checkpoint=True,  # how much patience is left
     )
 
 
-def tokenized(
-    labels: list[str], texts: list[str], tokenizer: HMDETokenizer, names: list[str], language: str
-) -> Dataset:
-    rows = tokenizer(texts, language=language)
-    return Dataset.from_dict({**rows, "labels": [names.index(label) for label in labels]})
+def encode(documents: LabelledTexts, tokenizer: HMDETokenizer, labels: Sequence[str]) -> Dataset:
+    rows = tokenizer(documents.texts, language=documents.language)
+    return Dataset.from_dict({**rows, "labels": [labels.index(label) for label in documents.labels]})
 
 
-def accuracy(prediction: EvalPrediction) -> dict[str, float]:
+def measure(prediction: EvalPrediction | PredictionOutput) -> dict[str, float]:
+    """Accuracy and macro-F1 (over the labels that occur or are predicted)."""
     predicted = np.argmax(prediction.predictions, axis=-1)  # of (documents, labels)
-    return {"accuracy": float(accuracy_score(prediction.label_ids, predicted))}
+    return {
+        "accuracy": float(accuracy_score(prediction.label_ids, predicted)),
+        "macro_f1": float(f1_score(prediction.label_ids, predicted, average="macro")),
+    }
 
 
-def write_card(folder: Path, recipe: FinetuneRecipe, labels: list[str], metrics: dict[str, float]) -> None:
-    base_model: dict[str, Any] = {} if Path(recipe.model).is_dir() else {"base_model": recipe.model}
+def write_results(
+    folder: Path, recipe: FinetuneRecipe, labels: Sequence[str], state: TrainerState, scores: Scores
+) -> None:
+    """Write results.json and the model card, README.md.
+
+    Args:
+        folder: the finished model's.
+        recipe: the run's.
+        labels: in the order of their ids.
+        state: of the Trainer, after the last epoch.
+        scores: by `<language>.<part>`, then by measure.
+    """
+    tests = [f"{language}.test" for language in recipe.test_languages]
+    others = [name for name in tests if name != f"{recipe.train_language}.test"]
+    scores |= averages(scores, {"average": tests, f"average without {recipe.train_language}": others}, MEASURES)
+    results = {
+        "recipe": asdict(recipe),
+        "environment": environment(),
+        "scores": scores,
+        "epochs": [entry for entry in state.log_history if "eval_loss" in entry],
+    }
+    (folder / "results.json").write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
     data = ModelCardData(
-        language=[recipe.language],
+        language=sorted({recipe.train_language, *recipe.test_languages}),
         license="apache-2.0",
         library_name="transformers",
         pipeline_tag="text-classification",
         tags=["hmde", "multilingual"],
-        **base_model,
+        base_model=base_model_of(recipe.model),
     )
     card = ModelCard.from_template(
         data,
         template_str=CARD,
         name=recipe.output,
-        language=recipe.language,
-        labels=", ".join(labels),
-        metrics=metrics,
-        recipe=yaml.safe_dump(asdict(recipe), sort_keys=False).strip(),
+        labels=labels,
+        state=state,
+        scores=scores,
+        recipe=recipe,
+        recipe_yaml=yaml.safe_dump(asdict(recipe), sort_keys=False, allow_unicode=True).strip(),
     )
     card.save(folder / "README.md")
 

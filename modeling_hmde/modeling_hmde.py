@@ -10,7 +10,7 @@ Encoder", 2023, called "the paper" throughout.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,16 +28,28 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import ModelOutput, can_return_tuple
 from transformers.utils.logging import tqdm
 
-from .configuration_hmde import HMDEConfig
-from .packing_hmde import Sentences, bucket_by_length, find_sentences, gather_tokens, scatter_sentences
+from .configuration_hmde import POSITIONS_AFTER_PADDING, HMDEConfig
+from .packing_hmde import (
+    PACKABLE_ENCODERS,
+    PACKED_ATTENTION,
+    PackedTokens,
+    Sentences,
+    bucket_by_length,
+    find_sentences,
+    gather_tokens,
+    pack_tokens,
+    packed_attention_arguments,
+    scatter_sentences,
+)
 from .tokenization_hmde import HMDETokenizer
 
 if TYPE_CHECKING:
     from typing import Self
 
-# Padded tokens in one call of the sentence encoder. Enough for a GPU's matrix units; memory grows with it, results do
-# not change with it.
+# Tokens in one call of the sentence encoder. Memory grows with it, results do not change with it. A processor's caches
+# hold the states of so many; a GPU wants more, to be busy longer than it takes to ask for the work.
 MAX_TOKENS_PER_BUCKET = 4096
+MAX_TOKENS_PER_BUCKET_ON_GPU = 65_536
 
 # Texts that `encode_documents` tokenizes together, and among which it looks for those of like length.
 TEXTS_PER_TOKENIZATION = 4096
@@ -97,7 +109,7 @@ class DocumentAttention(nn.Module):
         self.value = nn.Linear(config.hidden_size, config.hidden_size)
         self.output = ResidualProjection(config.hidden_size, config.hidden_size)
 
-    def forward(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
+    def forward(self, states: Tensor, attention_mask: Tensor | None, **kwargs: Any) -> Tensor:
         heads = (*states.shape[:-1], -1, self.head_dim)
         query, key, value = (
             project(states).view(heads).transpose(1, 2) for project in (self.query, self.key, self.value)
@@ -111,6 +123,7 @@ class DocumentAttention(nn.Module):
             attention_mask,
             dropout=self.config.document_dropout if self.training else 0.0,
             scaling=self.scaling,
+            **kwargs,
         )
         return self.output(attended.reshape(states.shape))
 
@@ -140,11 +153,11 @@ class DocumentLayer(GradientCheckpointingLayer):
         self.feed_forward_norm = nn.LayerNorm(config.hidden_size, eps=config.document_layer_norm_eps)
         self.dropout = nn.Dropout(config.document_dropout)
 
-    def forward(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
+    def forward(self, states: Tensor, attention_mask: Tensor | None, **kwargs: Any) -> Tensor:
         if self.pre_norm:
-            states = states + self.dropout(self.attention(self.attention_norm(states), attention_mask))
+            states = states + self.dropout(self.attention(self.attention_norm(states), attention_mask, **kwargs))
             return states + self.dropout(self.feed_forward(self.feed_forward_norm(states)))
-        states = self.attention_norm(states + self.dropout(self.attention(states, attention_mask)))
+        states = self.attention_norm(states + self.dropout(self.attention(states, attention_mask, **kwargs)))
         return self.feed_forward_norm(states + self.dropout(self.feed_forward(states)))
 
 
@@ -173,11 +186,22 @@ class DocumentEncoder(nn.Module):
         states = torch.cat([dbos, sentence_embeddings], dim=1)
         mask = nn.functional.pad(sentence_mask, (1, 0), value=True)
         states = self._add_positions(states)
-        attention_mask = create_bidirectional_mask(self.config, states, mask)
-        for layer in self.layers:
-            states = layer(states, attention_mask)
+        if self.config._attn_implementation in PACKED_ATTENTION:
+            contextualised = self._contextualise_packed(states[mask], mask.sum(dim=1))
+            states = states.masked_scatter(mask.unsqueeze(-1), contextualised)
+        else:
+            attention_mask = create_bidirectional_mask(self.config, states, mask)
+            for layer in self.layers:
+                states = layer(states, attention_mask)
         states = states.masked_fill(~mask.unsqueeze(-1), 0)
         return states[:, 1:], self._pool(states, mask)
+
+    def _contextualise_packed(self, states: Tensor, lengths: Tensor) -> Tensor:
+        """All layers on the states (states, hidden) of documents of so many states (documents,), end to end."""
+        states, arguments = states.unsqueeze(0), packed_attention_arguments(lengths)
+        for layer in self.layers:
+            states = layer(states, None, **arguments)
+        return states.squeeze(0)
 
     def _add_positions(self, states: Tensor) -> Tensor:
         if not self.config.document_positions:
@@ -221,6 +245,10 @@ class HMDEPreTrainedModel(PreTrainedModel):
             init.normal_(module.dbos, std=self.config.initializer_range)
         else:
             super()._init_weights(module)
+
+    def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
+        # Packed unless asked for otherwise, as other models take sdpa unless asked for otherwise.
+        return super().get_correct_attn_implementation(requested_attention or "packed", is_init_check)
 
     @classmethod
     def from_sentence_encoder(cls, name_or_path: str, **options: Any) -> Self:
@@ -272,7 +300,10 @@ class HMDEModel(HMDEPreTrainedModel):
 
     def __init__(self, config: HMDEConfig) -> None:
         super().__init__(config)
-        self.sentence_encoder = AutoModel.from_config(config.sentence_config)
+        attention = config.sentence_config._attn_implementation
+        if attention is None and config.sentence_config.model_type in PACKABLE_ENCODERS:
+            attention = "packed"
+        self.sentence_encoder = AutoModel.from_config(config.sentence_config, attn_implementation=attention)
         pooler = getattr(self.sentence_encoder, "pooler", None)
         if config.sentence_pooling == "pooler" and pooler is None:
             raise ValueError(
@@ -324,11 +355,40 @@ class HMDEModel(HMDEPreTrainedModel):
         if attention_mask is None:
             attention_mask = input_ids != self.config.pad_token_id
         sentences = find_sentences(input_ids, attention_mask, self.config.start_token_id)
-        buckets = bucket_by_length(sentences.length, MAX_TOKENS_PER_BUCKET)
-        vectors = torch.cat([self._encode_bucket(input_ids, sentences, bucket) for bucket in buckets])
+        budget = MAX_TOKENS_PER_BUCKET_ON_GPU if input_ids.is_cuda else MAX_TOKENS_PER_BUCKET
+        buckets = bucket_by_length(sentences.length, budget)
+        sentence_config = self.sentence_encoder.config
+        if sentence_config.model_type in PACKABLE_ENCODERS and sentence_config._attn_implementation in PACKED_ATTENTION:
+            packs = [pack_tokens(input_ids, sentences, bucket) for bucket in buckets]
+            vectors = torch.cat([*map(self._encode_packed, packs, self._embed_tokens(packs))])
+        else:
+            vectors = torch.cat([self._encode_padded(input_ids, sentences, bucket) for bucket in buckets])
         return sentences, vectors[torch.cat(buckets).argsort()]
 
-    def _encode_bucket(self, input_ids: Tensor, sentences: Sentences, bucket: Tensor) -> Tensor:
+    def _embed_tokens(self, packs: Sequence[PackedTokens]) -> Iterator[Tensor]:
+        """The word embeddings (1, tokens, hidden) of each pack, read from those of the distinct tokens of all, so that
+        the embedding matrix has one gradient of its size and not one a pack."""
+        ids, places = torch.cat([pack.input_ids[0] for pack in packs]).unique(return_inverse=True)
+        embeddings = self.get_input_embeddings()(ids)
+        for places_of_pack in places.split([pack.input_ids.shape[1] for pack in packs]):
+            yield embeddings[places_of_pack].unsqueeze(0)
+
+    def _encode_packed(self, pack: PackedTokens, embeddings: Tensor) -> Tensor:
+        sentence_config = self.sentence_encoder.config
+        offset = sentence_config.pad_token_id + 1 if sentence_config.model_type in POSITIONS_AFTER_PADDING else 0
+        output = self.sentence_encoder(
+            inputs_embeds=embeddings,
+            position_ids=pack.position_ids + offset,
+            **packed_attention_arguments(pack.lengths),
+        )
+        states = output.last_hidden_state.squeeze(0)
+        if self.config.sentence_pooling == "mean":
+            exact = states.to(torch.promote_types(states.dtype, torch.float32))
+            return torch.segment_reduce(exact, "mean", lengths=pack.lengths).to(states.dtype)
+        starts = states[pack.lengths.cumsum(0) - pack.lengths]
+        return starts if self.config.sentence_pooling == "cls" else self.sentence_encoder.pooler(starts.unsqueeze(1))
+
+    def _encode_padded(self, input_ids: Tensor, sentences: Sentences, bucket: Tensor) -> Tensor:
         ids, mask = gather_tokens(input_ids, sentences, bucket, self.config.pad_token_id)
         output = self.sentence_encoder(input_ids=ids, attention_mask=mask)
         if self.config.sentence_pooling == "pooler":

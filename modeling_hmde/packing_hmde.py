@@ -2,14 +2,34 @@
 
 Only real tokens reach the sentence encoder. The sentences of all documents of a batch are sorted by length and encoded
 in buckets of like length; their vectors are put back at their places in the documents.
+
+A bucket is packed: its sentences lie end to end in one row without padding, and the attention, registered with
+transformers under the name `packed`, keeps them apart. An encoder that cannot be packed gets a padded batch.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.utils import logging
+
+try:
+    from torch.nn.attention.varlen import varlen_attn
+except ImportError:  # before torch 2.10
+    varlen_attn = None  # type: ignore[assignment]
+
+logger = logging.get_logger(__name__)
+
+# Attention that computes sequences laid end to end: ours, and that of the flash-attn package through transformers.
+PACKED_ATTENTION = ("packed", "flash_attention_2", "flash_attention_3")
+
+# Sentence encoders that take position_ids and inputs_embeds and hand what the attention needs down to it. Others may
+# take the same arguments and ignore them, so each is named.
+PACKABLE_ENCODERS = ("bert", "camembert", "modernbert", "roberta", "xlm-roberta")
 
 
 class Sentences(NamedTuple):
@@ -99,6 +119,111 @@ def gather_tokens(input_ids: Tensor, sentences: Sentences, bucket: Tensor, pad_t
     columns = torch.where(real, sentences.start[bucket].unsqueeze(1) + offsets, 0)
     ids = input_ids[sentences.document[bucket].unsqueeze(1), columns]
     return ids.masked_fill(~real, pad_token_id), real.long()
+
+
+class PackedTokens(NamedTuple):
+    """Sentences end to end in one row, in the form that transformers' models take."""
+
+    input_ids: Tensor  # (1, tokens), int64
+    position_ids: Tensor  # (1, tokens), int64, from 0 in every sentence
+    lengths: Tensor  # (sentences,), int64
+
+
+def pack_tokens(input_ids: Tensor, sentences: Sentences, bucket: Tensor) -> PackedTokens:
+    """The tokens of some sentences end to end.
+
+    Args:
+        input_ids: (documents, tokens).
+        sentences: all sentences of the batch.
+        bucket: (sentences of the bucket,), indices into `sentences`.
+
+    >>> places = find_sentences(torch.tensor([[7, 1, 7], [7, 2, 3]]), torch.ones(2, 3), start_token_id=7)
+    >>> pack_tokens(torch.tensor([[7, 1, 7], [7, 2, 3]]), places, torch.tensor([2, 0])).input_ids
+    tensor([[7, 2, 3, 7, 1]])
+    """
+    lengths = sentences.length[bucket]
+    first = (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
+    positions = torch.arange(len(first), device=input_ids.device) - first
+    columns = sentences.start[bucket].repeat_interleave(lengths) + positions
+    ids = input_ids[sentences.document[bucket].repeat_interleave(lengths), columns]
+    return PackedTokens(ids.unsqueeze(0), positions.unsqueeze(0), lengths)
+
+
+def packed_attention_arguments(lengths: Tensor) -> dict[str, Any]:
+    """What a packed attention has to know of the sequences (lengths: (sequences,)), by the names of transformers'
+    flash attention."""
+    bounds = nn.functional.pad(lengths.cumsum(0), (1, 0)).int()
+    longest = int(lengths.max())
+    return {"cu_seq_lens_q": bounds, "cu_seq_lens_k": bounds, "max_length_q": longest, "max_length_k": longest}
+
+
+def packed_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: None,
+    *,
+    cu_seq_lens_q: Tensor,
+    max_length_q: int,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Attention within each of the sequences that lie end to end in one row.
+
+    On a GPU in half precision, core PyTorch's variable-length flash attention, which has no dropout; else one call of
+    scaled dot product attention for each run of sequences of one length, so sort them by length.
+
+    Args:
+        module, attention_mask: of transformers' attention interface, not needed.
+        query, key, value: (1, heads, tokens, head width).
+        cu_seq_lens_q: (sequences + 1,), int32, where each sequence begins, and the number of tokens.
+        max_length_q: tokens of the longest sequence.
+        sliding_window: a token attends to those fewer than so many tokens away.
+
+    Returns:
+        (1, tokens, heads, head width), and no weights.
+    """
+    if has_variable_length_kernel(value):
+        if dropout:
+            logger.warning_once("variable-length attention has no dropout: the attention's weights keep theirs")
+        # Rotary positions leave query and key in float32 under autocast.
+        query, key, value = (states.squeeze(0).transpose(0, 1).to(value.dtype) for states in (query, key, value))
+        bounds, longest = cu_seq_lens_q, max_length_q
+        window = (-1, -1) if sliding_window is None else (sliding_window - 1, sliding_window - 1)
+        attended: Any = varlen_attn(
+            query, key, value, bounds, bounds, longest, longest, scale=scaling, window_size=window
+        )
+        return attended.unsqueeze(0), None
+
+    lengths, counts = torch.unique_consecutive(cu_seq_lens_q.diff(), return_counts=True)
+    runs = list(zip(counts.tolist(), lengths.tolist()))
+    # `split`, whose backward is one concatenation; slices would each fill a gradient of all tokens.
+    sizes = [count * length for count, length in runs]
+    attended_runs = []
+    for run, *parts in zip(runs, *(states.squeeze(0).split(sizes, dim=1) for states in (query, key, value))):
+        queries, keys, values = (states.unflatten(1, run).transpose(0, 1) for states in parts)
+        mask = _band(run[1], sliding_window, query.device)
+        attended = scaled_dot_product_attention(queries, keys, values, attn_mask=mask, dropout_p=dropout, scale=scaling)
+        attended_runs.append(attended.transpose(1, 2).flatten(0, 1))
+    return torch.cat(attended_runs).unsqueeze(0), None
+
+
+def has_variable_length_kernel(states: Tensor) -> bool:
+    return varlen_attn is not None and states.is_cuda and states.dtype in (torch.bfloat16, torch.float16)
+
+
+def _band(length: int, width: int | None, device: torch.device) -> Tensor | None:
+    """(length, length), True where two tokens are fewer than `width` tokens apart; None where all are."""
+    if width is None or length <= width:
+        return None
+    places = torch.arange(length, device=device)
+    return (places - places.unsqueeze(1)).abs() < width
+
+
+ALL_ATTENTION_FUNCTIONS.register("packed", packed_attention)
 
 
 def scatter_sentences(vectors: Tensor, sentences: Sentences, num_documents: int) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import gelu
-from transformers import AutoModel, AutoTokenizer, PreTrainedModel
+from transformers import AutoModel, AutoTokenizer, MPNetConfig, PreTrainedModel
 
-from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer, modeling_hmde
+from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer, modeling_hmde, packing_hmde
 
 MakeModel = Callable[..., HMDEForDocumentEmbedding]
 DOCUMENTS = [
@@ -389,3 +390,157 @@ def test_dropout_acts_in_training_only(labse: Path, make_model: MakeModel) -> No
         assert torch.equal(model(**inputs).pooler_output, model(**inputs).pooler_output)
         model.hmde.document_encoder.train()
         assert not torch.equal(model(**inputs).pooler_output, model(**inputs).pooler_output)
+
+
+# --- packed and padded, on processors and GPUs -----------------------------------------------------------------------
+
+
+def variable_length_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cu_seq_q: Tensor,
+    cu_seq_k: Tensor,
+    max_q: int,
+    max_k: int,
+    *,
+    scale: float,
+    window_size: tuple[int, int],
+) -> Tensor:
+    """What `torch.nn.attention.varlen.varlen_attn` computes on a GPU, with its arguments, a sequence at a time.
+    query, key, value: (tokens, heads, head width)."""
+    assert cu_seq_q.dtype == cu_seq_k.dtype == torch.int32
+    assert max_q == max_k == int(cu_seq_q.diff().max())
+    attended = []
+    for begin, end in itertools.pairwise(cu_seq_q.tolist()):
+        places = torch.arange(end - begin)
+        distances = (places - places.unsqueeze(1)).abs()
+        scores = torch.einsum("qhd,khd->hqk", query[begin:end], key[begin:end]) * scale
+        if window_size[0] >= 0:
+            scores = scores.masked_fill(distances > window_size[0], -torch.inf)
+        attended.append(torch.einsum("hqk,khd->qhd", scores.softmax(dim=-1), value[begin:end]))
+    return torch.cat(attended)
+
+
+@pytest.fixture
+def gpu_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The path that a GPU takes, with a stand-in for its kernel."""
+    monkeypatch.setattr(packing_hmde, "has_variable_length_kernel", lambda states: True)
+    monkeypatch.setattr(packing_hmde, "varlen_attn", variable_length_attention)
+
+
+def gradients_of(model: HMDEForDocumentEmbedding, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    embeddings = model(**inputs).pooler_output
+    direction = torch.randn(embeddings.shape, generator=torch.Generator().manual_seed(0), dtype=embeddings.dtype)
+    (embeddings * direction).sum().backward()
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+    return {"embeddings": embeddings.detach()} | gradients
+
+
+def assert_same_gradients(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    for name, gradient in expected.items():
+        torch.testing.assert_close(actual[name], gradient, **EXACT, msg=name)
+
+
+@pytest.mark.parametrize("sentence_pooling", ["cls", "mean"])
+def test_packed_sentences_and_documents_give_the_embeddings_and_gradients_of_padded_ones(
+    encoder_folder: Path, make_model: MakeModel, sentence_pooling: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(modeling_hmde, "MAX_TOKENS_PER_BUCKET", 30)
+    options = {"sentence_pooling": sentence_pooling, "dtype": torch.float64, "document_positions": True}
+    inputs = tokenize(encoder_folder)
+    packed = make_model(encoder_folder, **options)
+    assert packed.config._attn_implementation == packed.hmde.sentence_encoder.config._attn_implementation == "packed"
+    padded = make_model(encoder_folder, attn_implementation="sdpa", **options)
+    assert_same_gradients(gradients_of(packed, inputs), gradients_of(padded, inputs))
+
+
+@pytest.mark.parametrize("checkpointing", [False, True], ids=["", "gradient checkpointing"])
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_the_path_of_a_gpu_gives_the_embeddings_and_gradients_of_a_processor(
+    encoder_folder: Path, make_model: MakeModel, checkpointing: bool, request: pytest.FixtureRequest
+) -> None:
+    inputs = tokenize(encoder_folder)
+    options = {"sentence_pooling": "mean", "dtype": torch.float64}
+    expected = gradients_of(make_model(encoder_folder, **options), inputs)
+    request.getfixturevalue("gpu_kernel")
+    model = make_model(encoder_folder, **options)
+    if checkpointing:
+        model.gradient_checkpointing_enable()
+    assert_same_gradients(gradients_of(model, inputs), expected)
+
+
+def test_autocast_reaches_the_kernel_of_a_gpu_in_one_dtype(
+    encoder_folder: Path, make_model: MakeModel, gpu_kernel: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dtypes = set()
+
+    def record(*states: Tensor, **kwargs: object) -> Tensor:
+        dtypes.add(tuple(tensor.dtype for tensor in states[:3]))
+        return variable_length_attention(*states, **kwargs)
+
+    monkeypatch.setattr(packing_hmde, "varlen_attn", record)
+    model = make_model(encoder_folder)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        model(**tokenize(encoder_folder))
+    assert dtypes == {(torch.bfloat16,) * 3}
+
+
+def test_the_compiled_sentence_encoder_is_compiled_once_for_batches_of_all_sizes(
+    labse: Path, make_model: MakeModel, gpu_kernel: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = []
+
+    @torch.library.custom_op("hmde_test::varlen", mutates_args=())
+    def kernel(query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, longest: int, scale: float) -> Tensor:
+        return variable_length_attention(
+            query, key, value, bounds, bounds, longest, longest, scale=scale, window_size=(-1, -1)
+        )
+
+    kernel.register_fake(lambda query, *_: torch.empty_like(query))
+    monkeypatch.setattr(
+        packing_hmde,
+        "varlen_attn",
+        lambda query, key, value, bounds, _, longest, __, scale, window_size: kernel(
+            query, key, value, bounds, longest, scale
+        ),
+    )
+
+    def backend(graph: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:
+        compiled.append(graph)
+        return graph
+
+    model = make_model(labse)
+    inputs = [tokenize(labse, DOCUMENTS[first:]) for first in (0, 2, 3)]
+    with torch.no_grad():
+        expected = [model(**batch).pooler_output for batch in inputs]
+        model.hmde.sentence_encoder.compile(backend=backend, dynamic=True, fullgraph=True)
+        for batch, embeddings in zip(inputs, expected, strict=True):
+            torch.testing.assert_close(model(**batch).pooler_output, embeddings, **TOLERANCE)
+    assert len(compiled) == 1
+
+
+def test_the_embedding_matrix_has_one_gradient_however_many_buckets_there_are(
+    labse: Path, make_model: MakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(modeling_hmde, "MAX_TOKENS_PER_BUCKET", 1)
+    model = make_model(labse)
+    calls = []
+    model.get_input_embeddings().register_forward_hook(lambda *_: calls.append(1))
+    model(**tokenize(labse)).pooler_output.sum().backward()
+    assert len(calls) == 1
+
+
+def test_a_sentence_encoder_that_cannot_be_packed_is_padded() -> None:
+    config = MPNetConfig(
+        vocab_size=300, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64
+    )
+    torch.manual_seed(0)
+    model = HMDEForDocumentEmbedding(
+        HMDEConfig(sentence_config=config, start_token_id=2, pad_token_id=1, num_document_attention_heads=4)
+    ).eval()
+    rows = torch.tensor([[2, 7, 8, 9, 2, 5, 6], [2, 4, 1, 1, 1, 1, 1]])
+    with torch.no_grad():
+        together = model(rows, (rows != 1).long()).pooler_output
+        alone = model(rows[1:, :2]).pooler_output
+    torch.testing.assert_close(together[1:], alone, **TOLERANCE)

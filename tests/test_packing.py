@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from itertools import chain, pairwise
+from random import Random
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
-from modeling_hmde.packing_hmde import bucket_by_length, find_sentences, gather_tokens, scatter_sentences
+from modeling_hmde.packing_hmde import (
+    bucket_by_length,
+    find_sentences,
+    gather_tokens,
+    pack_tokens,
+    packed_attention,
+    packed_attention_arguments,
+    scatter_sentences,
+)
 
 START, PAD = 7, 0
 SENTENCES = st.lists(st.integers(1, 6), max_size=5).map(lambda text: [START, *text])
@@ -51,6 +61,47 @@ def test_gathered_tokens_are_the_sentences_padded_at_their_end(
             missing = longest - len(sentences[place])
             assert row == sentences[place] + [PAD] * missing
             assert attended == [1] * len(sentences[place]) + [0] * missing
+
+
+@given(DOCUMENTS, st.integers(0, 3), st.randoms(use_true_random=False))
+def test_packed_tokens_are_the_sentences_end_to_end_with_positions_that_begin_anew(
+    documents: list[list[list[int]]], left: int, random: Random
+) -> None:
+    ids, mask = batch(documents, left, right=2)
+    sentences = [*chain(*documents)]
+    bucket = random.sample(range(len(sentences)), k=random.randint(1, len(sentences)))
+    packed = pack_tokens(ids, find_sentences(ids, mask, START), torch.tensor(bucket))
+    assert packed.input_ids.tolist() == [[*chain(*(sentences[place] for place in bucket))]]
+    assert packed.position_ids.tolist() == [[*chain(*(range(len(sentences[place])) for place in bucket))]]
+    assert packed.lengths.tolist() == [len(sentences[place]) for place in bucket]
+
+
+def attention_one_by_one(query: Tensor, key: Tensor, value: Tensor, lengths: list[int], width: int | None) -> Tensor:
+    """(1, heads, tokens, head width) -> (1, tokens, heads, head width), one token of one sequence at a time."""
+    attended = []
+    for q, k, v in zip(*(states[0].split(lengths, dim=1) for states in (query, key, value)), strict=True):
+        for place in range(q.shape[1]):
+            seen = [other for other in range(q.shape[1]) if width is None or abs(other - place) < width]
+            weights = (k[:, seen] @ q[:, place].unsqueeze(-1) * 0.3).softmax(dim=1)
+            attended.append((weights * v[:, seen]).sum(dim=1))
+    return torch.stack(attended).unsqueeze(0)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.integers(1, 7), min_size=1, max_size=6), st.sampled_from([None, 1, 3]))
+def test_packed_attention_never_leaves_a_sequence_nor_its_window(lengths: list[int], width: int | None) -> None:
+    generator = torch.Generator().manual_seed(sum(lengths))
+    states = torch.randn(3, 1, 2, sum(lengths), 4, generator=generator, dtype=torch.float64)
+    direction = torch.randn(1, sum(lengths), 2, 4, generator=generator, dtype=torch.float64)
+    theirs, ours = states.clone().requires_grad_(), states.clone().requires_grad_()
+    expected = attention_one_by_one(*theirs, lengths, width)
+    arguments = packed_attention_arguments(torch.tensor(lengths))
+    actual, weights = packed_attention(torch.nn.Identity(), *ours, None, scaling=0.3, sliding_window=width, **arguments)
+    assert weights is None
+    torch.testing.assert_close(actual, expected)
+    (actual * direction).sum().backward()
+    (expected * direction).sum().backward()
+    torch.testing.assert_close(ours.grad, theirs.grad)
 
 
 @given(st.lists(st.integers(1, 30), min_size=1), st.integers(1, 60))

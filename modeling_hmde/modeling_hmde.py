@@ -11,9 +11,11 @@ Encoder", 2023, called "the paper" throughout.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -46,13 +48,16 @@ from .tokenization_hmde import HMDETokenizer
 if TYPE_CHECKING:
     from typing import Self
 
+Given = TypeVar("Given")
+Made = TypeVar("Made")
+
 # Tokens in one call of the sentence encoder. Memory grows with it, results do not change with it. A processor's caches
 # hold the states of so many; a GPU wants more, to be busy longer than it takes to ask for the work.
 MAX_TOKENS_PER_BUCKET = 4096
 MAX_TOKENS_PER_BUCKET_ON_GPU = 65_536
 
-# Texts that `encode_documents` tokenizes together, and among which it looks for those of like length.
-TEXTS_PER_TOKENIZATION = 4096
+# Texts that `encode_documents` tokenizes together, while the model computes those before them.
+TEXTS_PER_TOKENIZATION = 1024
 
 
 @dataclass
@@ -399,6 +404,22 @@ class HMDEModel(HMDEPreTrainedModel):
         return (output.last_hidden_state * mask).sum(dim=1) / mask.sum(dim=1)
 
 
+def read_ahead(function: Callable[[Given], Made], given: Sequence[Given]) -> Iterator[Made]:
+    """`map(function, given)`, each value computed by a thread while the one before it is used.
+
+    >>> list(read_ahead(len, ["a", "bc"]))
+    [1, 2]
+    """
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        futures = [thread.submit(function, first) for first in given[:1]]
+        for following in given[1:]:
+            made = futures.pop().result()
+            futures.append(thread.submit(function, following))
+            yield made
+        for last in futures:
+            yield last.result()
+
+
 class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
     """Documents and queries as vectors in one space, whatever their languages. Compare them by cosine."""
 
@@ -435,7 +456,7 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
         language: str | Sequence[str | None] | None = None,
         normalize: bool = True,
         return_tensors: str = "np",
-        max_tokens_per_batch: int = 16_384,
+        max_tokens_per_batch: int = 262_144,
         show_progress_bar: bool = False,
     ) -> Any:
         """Embed documents of any length (up to the tokenizer's `max_sentences`), any number and any language.
@@ -446,14 +467,16 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
             language: code of all documents or one a document, for the sentence splitter's rules.
             normalize: to unit length, so that dot products are cosines.
             return_tensors: `np` (float32) or `pt` (the model's dtype, on its device).
-            max_tokens_per_batch: how much is computed at once; it changes memory and speed, not results.
+            max_tokens_per_batch: among how many tokens sentences of like length are looked for. It changes speed, not
+                results, and memory little: what is computed at once is a bucket of these sentences.
             show_progress_bar: over documents.
 
         Returns:
-            (documents, hidden), in the order given.
+            (documents, hidden), in the order given. A document that comes twice is computed once.
 
         Raises:
             TypeError: `documents` is one string, or something in it is not a string.
+            ValueError: there are not as many languages as documents.
         """
         return self._encode(
             documents,
@@ -473,7 +496,7 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
         *,
         normalize: bool = True,
         return_tensors: str = "np",
-        max_tokens_per_batch: int = 16_384,
+        max_tokens_per_batch: int = 262_144,
         show_progress_bar: bool = False,
     ) -> Any:
         """Embed queries by the sentence encoder alone; arguments and result as in `encode_documents`."""
@@ -504,20 +527,41 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
         """Vectors of `texts`, read as documents where there are `languages` and as queries where there are none."""
         if isinstance(texts, str):
             raise TypeError("got one string; give a list of strings, [text] for a single one")
+        for place, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise TypeError(f"text {place} is {type(text).__name__}, not str; give a list of strings")
+        if languages is not None and len(languages) != len(texts):
+            raise ValueError(f"{len(texts)} texts came with {len(languages)} languages; give one code, or one a text")
         if return_tensors not in ("np", "pt"):
             raise ValueError(f"return_tensors is {return_tensors!r}; it must be 'np' or 'pt'")
+
+        def tokenize(inputs: Sequence[tuple[str, str | None]]) -> list[list[int]]:
+            read, codes = zip(*inputs)
+            return tokenizer(
+                list(read), **({"as_queries": True} if languages is None else {"language": codes})
+            ).input_ids
+
+        # A text that comes twice in one language is encoded once.
+        rows_of: dict[tuple[str, str | None], list[int]] = {}
+        for row, key in enumerate(zip(texts, languages or [None] * len(texts))):
+            rows_of.setdefault(key, []).append(row)
+        distinct = list(rows_of)
+        windows = [
+            distinct[first : first + TEXTS_PER_TOKENIZATION]
+            for first in range(0, len(distinct), TEXTS_PER_TOKENIZATION)
+        ]
         was_training = self.training
         self.eval()
         vectors = torch.empty(len(texts), self.config.hidden_size, dtype=self.dtype, device=self.device)
         with tqdm(total=len(texts), disable=not show_progress_bar, unit="text") as progress:
-            for first in range(0, len(texts), TEXTS_PER_TOKENIZATION):
-                last = first + TEXTS_PER_TOKENIZATION
-                reading = {"as_queries": True} if languages is None else {"language": languages[first:last]}
-                rows = tokenizer(list(texts[first:last]), **reading)["input_ids"]
+            for window, rows in zip(windows, read_ahead(tokenize, windows)):
                 for batch in bucket_by_length(torch.tensor([len(row) for row in rows]), max_tokens_per_batch):
                     inputs = tokenizer.pad({"input_ids": [rows[place] for place in batch]}, return_tensors="pt")
-                    vectors[first + batch.to(self.device)] = embed(**inputs.to(self.device)).to(self.dtype)
-                    progress.update(len(batch))
+                    embeddings = embed(**inputs.to(self.device)).to(self.dtype)
+                    places = [rows_of[window[place]] for place in batch]
+                    repeats = torch.tensor([len(same) for same in places], device=self.device)
+                    vectors[list(chain.from_iterable(places))] = embeddings.repeat_interleave(repeats, dim=0)
+                    progress.update(int(repeats.sum()))
         self.train(was_training)
         if normalize:
             vectors = nn.functional.normalize(vectors.float(), dim=-1).to(self.dtype)

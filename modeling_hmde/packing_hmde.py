@@ -189,8 +189,7 @@ def packed_attention(
     if has_variable_length_kernel(value):
         if dropout:
             logger.warning_once("variable-length attention has no dropout: the attention's weights keep theirs")
-        # Rotary positions leave query and key in float32 under autocast.
-        query, key, value = (states.squeeze(0).transpose(0, 1).to(value.dtype) for states in (query, key, value))
+        query, key, value = (states.squeeze(0).transpose(0, 1) for states in (query, key, value))
         bounds, longest = cu_seq_lens_q, max_length_q
         window = (-1, -1) if sliding_window is None else (sliding_window - 1, sliding_window - 1)
         attended: Any = varlen_attn(

@@ -388,6 +388,23 @@ def test_the_language_of_the_documents_reaches_the_splitter(
         model.encode_documents([text] * 2, tokenizer, language=["de"])
 
 
+def test_a_document_that_comes_twice_in_one_language_is_computed_once(
+    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(modeling_hmde, "TEXTS_PER_TOKENIZATION", 2)
+    documents = ["Das ist z. B. so.", "Ja.", "Das ist z. B. so.", "Das ist z. B. so.", "Nein."]
+    languages = ["de", "de", "de", "fr", "de"]
+    expected = [model.encode_documents([text], tokenizer, language=code)[0] for text, code in zip(documents, languages)]
+    rows = []
+    handle = model.register_forward_pre_hook(
+        lambda module, arguments, inputs: rows.append(len(inputs["input_ids"])), with_kwargs=True
+    )
+    actual = model.encode_documents(documents, tokenizer, language=languages)
+    handle.remove()
+    assert sum(rows) == 4
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
+
+
 def test_encoding_leaves_training_mode_as_it_was_and_draws_no_dropout(
     labse: Path, make_model: MakeModel, tokenizer: HMDETokenizer, documents: list[str]
 ) -> None:

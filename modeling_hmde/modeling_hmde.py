@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -541,27 +540,21 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
                 list(read), **({"as_queries": True} if languages is None else {"language": codes})
             ).input_ids
 
-        # A text that comes twice in one language is encoded once.
-        rows_of: dict[tuple[str, str | None], list[int]] = {}
-        for row, key in enumerate(zip(texts, languages or [None] * len(texts))):
-            rows_of.setdefault(key, []).append(row)
-        distinct = list(rows_of)
-        windows = [
-            distinct[first : first + TEXTS_PER_TOKENIZATION]
-            for first in range(0, len(distinct), TEXTS_PER_TOKENIZATION)
-        ]
+        place_of: dict[tuple[str, str | None], int] = {}  # among the distinct texts: what comes twice is encoded once
+        places = [place_of.setdefault(key, len(place_of)) for key in zip(texts, languages or [None] * len(texts))]
+        distinct = list(place_of)
+        first_places = range(0, len(distinct), TEXTS_PER_TOKENIZATION)
+        windows = [distinct[first : first + TEXTS_PER_TOKENIZATION] for first in first_places]
         was_training = self.training
         self.eval()
-        vectors = torch.empty(len(texts), self.config.hidden_size, dtype=self.dtype, device=self.device)
-        with tqdm(total=len(texts), disable=not show_progress_bar, unit="text") as progress:
-            for window, rows in zip(windows, read_ahead(tokenize, windows)):
+        vectors = torch.empty(len(distinct), self.config.hidden_size, dtype=self.dtype, device=self.device)
+        with tqdm(total=len(distinct), disable=not show_progress_bar, unit="text") as progress:
+            for first, rows in zip(first_places, read_ahead(tokenize, windows)):
                 for batch in bucket_by_length(torch.tensor([len(row) for row in rows]), max_tokens_per_batch):
                     inputs = tokenizer.pad({"input_ids": [rows[place] for place in batch]}, return_tensors="pt")
-                    embeddings = embed(**inputs.to(self.device)).to(self.dtype)
-                    places = [rows_of[window[place]] for place in batch]
-                    repeats = torch.tensor([len(same) for same in places], device=self.device)
-                    vectors[list(chain.from_iterable(places))] = embeddings.repeat_interleave(repeats, dim=0)
-                    progress.update(int(repeats.sum()))
+                    vectors[first + batch.to(self.device)] = embed(**inputs.to(self.device)).to(self.dtype)
+                    progress.update(len(batch))
+        vectors = vectors[places]
         self.train(was_training)
         if normalize:
             vectors = nn.functional.normalize(vectors.float(), dim=-1).to(self.dtype)

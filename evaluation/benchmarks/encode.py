@@ -1,0 +1,480 @@
+"""How fast documents are encoded, how near that comes to what the machine can multiply, and what memory it takes.
+
+    python -m evaluation.benchmarks.encode --documents FOLDER --encoder runs/e5-small --output runs/benchmark
+
+From texts to vectors, tokenization included. The systems share one sentence encoder and dtype:
+
+    hmde       encode_documents
+    padded     the scheme of the reference research code: every sentence padded to the longest of a batch, every
+               document to the most sentences, one sentence position of all documents at a time. The same vectors.
+    windows    sentence-transformers on windows of 128 tokens that overlap by a third, and their mean (paper, 3.3)
+    flat       an encoder of the same sizes on the first 4,096 tokens of each document as one sequence. Speed alone: its
+               positions beyond the encoder's own are untrained.
+
+The systems take turns over several rounds; what is reported is the median, of ratios the median ratio within a round.
+Writes results.json, with recipe and machine, and results.md, the tables.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from datasets import load_dataset
+from jsonargparse import auto_cli
+from sentence_transformers import SentenceTransformer
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+from evaluation.report import Table, environment, write_report
+from evaluation.systems import Dtype, device
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from modeling_hmde.configuration_hmde import SentencePooling
+from modeling_hmde.packing_hmde import bucket_by_length, find_sentences
+from modeling_hmde.segmentation_hmde import sentence_spans
+
+Kind = Literal["short", "mixed", "long"]
+SystemName = Literal["hmde", "padded", "windows", "flat"]
+
+WINDOW, FLAT = 128, 4096  # tokens
+
+
+@dataclass
+class EncodeBenchmarkRecipe:
+    """What is encoded, by what, and how often.
+
+    Args:
+        documents: folder of article tables, <language>.parquet or .jsonl, with a column `text`.
+        encoder: folder or Hub name of the sentence encoder.
+        output: folder to write.
+        pooling: how the sentence encoder's vector is read from it.
+        document_prompt: put before each sentence, window or document.
+        kinds: documents measured: `short`, the shortest quarter; `long`, the longest; `mixed`, all.
+        num_documents: of each kind, drawn by a fixed seed.
+        max_sentences: each document is cut to so many, for all systems.
+        sentences: numbers of sentences of one document whose time is measured; `flat` reads 4,096 tokens of it.
+        systems: to compare, hmde among them.
+        dtype: of weights and activations of all systems.
+        batch_size: documents together in `padded`, windows together in `windows`: sentence-transformers' default.
+        rounds: how often each system has its turn.
+        threads: of a processor; 0 for as many as torch takes.
+    """
+
+    documents: str
+    encoder: str
+    output: str
+    pooling: SentencePooling = "mean"
+    document_prompt: str = "passage: "
+    kinds: list[Kind] = field(default_factory=lambda: ["short", "mixed", "long"])
+    num_documents: int = 48
+    max_sentences: int = 32
+    sentences: list[int] = field(default_factory=lambda: [1, 8, 32, 128, 512])
+    systems: list[SystemName] = field(default_factory=lambda: ["hmde", "padded", "windows", "flat"])
+    dtype: Dtype = "float32"
+    batch_size: int = 32
+    rounds: int = 3
+    threads: int = 0
+
+    def __post_init__(self) -> None:
+        if "hmde" not in self.systems:
+            raise ValueError(f"systems is {self.systems}; the others are compared with hmde, so name it too")
+        if min(self.rounds, self.num_documents, self.batch_size) < 1:
+            raise ValueError("rounds, num_documents and batch_size must be at least 1")
+
+
+@dataclass
+class Document:
+    text: str
+    language: str
+
+
+@dataclass
+class System:
+    """Documents to vectors.
+
+    Args:
+        encode: documents -> (documents, hidden).
+        work: documents -> the real tokens and the floating point operations that these take.
+    """
+
+    encode: Callable[[Sequence[Document]], np.ndarray]
+    work: Callable[[Sequence[Document]], tuple[int, float]]
+
+
+@dataclass
+class Measured:
+    """One turn of one system."""
+
+    seconds: float
+    tokens: int
+    utilisation: float  # operations of real tokens a second, over the peak measured just before
+    memory: float  # MiB above what was held before
+
+    @classmethod
+    def turn(cls, system: System, documents: Sequence[Document], dtype: torch.dtype) -> Measured:
+        peak = matmul_peak(dtype)
+        tokens, operations = system.work(documents)
+        before = reset_peak_memory()
+        began = time.perf_counter()
+        system.encode(documents)
+        seconds = time.perf_counter() - began
+        return cls(seconds, tokens, operations / seconds / peak, (peak_memory() - before) / 2**20)
+
+
+def main(argv: list[str] | None = None) -> None:
+    recipe = auto_cli(EncodeBenchmarkRecipe, args=argv, as_positional=False)
+    if recipe.threads:
+        torch.set_num_threads(recipe.threads)
+    print(environment())
+    documents = read_documents(Path(recipe.documents))
+    sets = {kind: draw(documents, kind, recipe) for kind in recipe.kinds}
+    one_document = {str(number): [first_sentences(documents, number)] for number in recipe.sentences}
+    with torch.no_grad():
+        systems = {name: load_system(name, recipe) for name in recipe.systems}
+        for system in systems.values():
+            system.encode(one_document[str(min(recipe.sentences))])  # first calls prepare what later ones use
+        turns = measure(systems, sets | one_document, recipe)
+        cosines = {kind: lowest_cosine(systems, sets[kind]) for kind in sets} if "padded" in systems else {}
+    results = {
+        "lowest_cosine_to_padded": cosines,
+        "turns": {
+            name: {row: [asdict(turn) for turn in of_row] for row, of_row in of.items()} for name, of in turns.items()
+        },
+    }
+    write_report(Path(recipe.output), asdict(recipe), results, tables(turns, recipe))
+    if cosines:
+        print(f"Lowest cosine of hmde and padded: {min(cosines.values()):.6f}")
+
+
+def measure(
+    systems: dict[str, System], sets: dict[str, list[Document]], recipe: EncodeBenchmarkRecipe
+) -> dict[str, dict[str, list[Measured]]]:
+    """By system and set of documents, its turns in the order of the rounds."""
+    turns: dict[str, dict[str, list[Measured]]] = {name: {row: [] for row in sets} for name in systems}
+    for _ in range(recipe.rounds):
+        for row, documents in sets.items():
+            for name, system in systems.items():
+                turns[name][row].append(Measured.turn(system, documents, getattr(torch, recipe.dtype)))
+    return turns
+
+
+def tables(turns: dict[str, dict[str, list[Measured]]], recipe: EncodeBenchmarkRecipe) -> list[Table]:
+    kinds, lengths = recipe.kinds, [str(number) for number in recipe.sentences]
+
+    def table(title: str, value: Callable[[str, str, int], float], rows: Sequence[str], row_name: str) -> Table:
+        """The median of `value(system, row, round)` over the rounds."""
+        scores = {
+            name: {row: statistics.median(value(name, row, number) for number in range(recipe.rounds)) for row in rows}
+            for name in turns
+        }
+        return Table(f"{title}, {recipe.dtype}", row_name, scores)
+
+    def seconds(name: str, row: str, number: int) -> float:
+        return turns[name][row][number].seconds
+
+    return [
+        table(
+            "Documents a second",
+            lambda name, row, number: recipe.num_documents / seconds(name, row, number),
+            kinds,
+            "documents",
+        ),
+        table(
+            "How many times as long as hmde",
+            lambda name, row, number: seconds(name, row, number) / seconds("hmde", row, number),
+            kinds,
+            "documents",
+        ),
+        table(
+            "Thousand real tokens a second",
+            lambda name, row, number: turns[name][row][number].tokens / seconds(name, row, number) / 1000,
+            kinds,
+            "documents",
+        ),
+        table(
+            "Share of the matrix multiplication peak, real tokens only",
+            lambda name, row, number: turns[name][row][number].utilisation,
+            kinds,
+            "documents",
+        ),
+        table(
+            "Memory in MiB above the model",
+            lambda name, row, number: turns[name][row][number].memory,
+            [*kinds, *lengths],
+            "documents, or sentences of one",
+        ),
+        table(
+            "Milliseconds of one document",
+            lambda name, row, number: 1000 * seconds(name, row, number),
+            lengths,
+            "sentences",
+        ),
+    ]
+
+
+# --- documents -------------------------------------------------------------------------------------------------------
+
+
+def read_documents(folder: Path) -> list[Document]:
+    """All documents of a folder of article tables, shuffled by a fixed seed.
+
+    Raises:
+        ValueError: there is no table in it.
+    """
+    files = sorted([*folder.glob("*.parquet"), *folder.glob("*.jsonl")])
+    if not files:
+        raise ValueError(f"{folder} has no <language>.parquet or <language>.jsonl; give a folder of article tables")
+    documents = []
+    for file in files:
+        builder = "parquet" if file.suffix == ".parquet" else "json"
+        texts = load_dataset(builder, data_files=str(file), split="train")["text"]
+        documents += [Document(text, file.stem) for text in texts]
+    random.Random(0).shuffle(documents)
+    return documents
+
+
+def draw(documents: Sequence[Document], kind: Kind, recipe: EncodeBenchmarkRecipe) -> list[Document]:
+    """Documents of a kind, each cut to its first sentences."""
+    by_length = sorted(documents, key=lambda document: len(document.text))
+    quarter = len(by_length) // 4
+    among = {"short": by_length[:quarter], "mixed": by_length, "long": by_length[-quarter:]}[kind]
+    if len(among) < recipe.num_documents:
+        raise ValueError(f"num_documents is {recipe.num_documents}, but only {len(among)} are {kind}; ask for fewer")
+    cut = []
+    for document in random.Random(0).sample(among, recipe.num_documents):
+        spans = islice(sentence_spans(document.text, document.language), recipe.max_sentences)
+        cut.append(Document(document.text[: max(end for _, end in spans)], document.language))
+    return cut
+
+
+def first_sentences(documents: Sequence[Document], number: int) -> Document:
+    """One document of so many sentences, one a line, which are the lines of several documents."""
+    lines = (line for document in documents for line in document.text.split("\n") if 20 < len(line) < 200)
+    return Document("\n".join(line.replace(".", ",") for line in islice(lines, number)), "en")
+
+
+# --- systems ---------------------------------------------------------------------------------------------------------
+
+
+def load_system(name: SystemName, recipe: EncodeBenchmarkRecipe) -> System:
+    """A system by its name; see the module's description."""
+    return {"hmde": load_hmde, "padded": load_padded, "windows": load_windows, "flat": load_flat}[name](recipe)
+
+
+def make_hmde(recipe: EncodeBenchmarkRecipe, **options: str) -> tuple[HMDEForDocumentEmbedding, HMDETokenizer]:
+    model = HMDEForDocumentEmbedding.from_sentence_encoder(
+        recipe.encoder,
+        dtype=recipe.dtype,
+        sentence_pooling=recipe.pooling,
+        document_norm="pre",
+        max_sentences=max(recipe.max_sentences, *recipe.sentences),
+        **options,
+    )
+    tokenizer = HMDETokenizer.from_sentence_encoder(
+        recipe.encoder,
+        max_sentences=max(recipe.max_sentences, *recipe.sentences),
+        sentence_prompt=recipe.document_prompt,
+    )
+    return model.to(device()), tokenizer  # type: ignore[arg-type]
+
+
+def load_hmde(recipe: EncodeBenchmarkRecipe) -> System:
+    model, tokenizer = make_hmde(recipe)
+
+    def encode(documents: Sequence[Document]) -> np.ndarray:
+        texts, languages = [document.text for document in documents], [document.language for document in documents]
+        return model.encode_documents(texts, tokenizer, language=languages)
+
+    return System(encode, lambda documents: hierarchical_work(model, tokenizer, documents))
+
+
+def load_padded(recipe: EncodeBenchmarkRecipe) -> System:
+    model, tokenizer = make_hmde(recipe, attn_implementation="sdpa")
+    sentence_encoder, document_encoder = model.hmde.sentence_encoder, model.hmde.document_encoder
+
+    def sentence_vectors(ids: Tensor, mask: Tensor) -> Tensor:
+        """(documents, tokens) twice, one sentence of each document -> (documents, hidden)."""
+        output = sentence_encoder(input_ids=ids, attention_mask=mask)
+        if recipe.pooling == "pooler":
+            return output.pooler_output
+        states, mask = output.last_hidden_state, mask.unsqueeze(-1)
+        return states[:, 0] if recipe.pooling == "cls" else (states * mask).sum(dim=1) / mask.sum(dim=1)
+
+    def encode(documents: Sequence[Document]) -> np.ndarray:
+        vectors = []
+        for first in range(0, len(documents), recipe.batch_size):
+            batch = tokenized_sentences(tokenizer, documents[first : first + recipe.batch_size])
+            num_sentences = max(len(sentences) for sentences in batch)
+            longest = max(len(sentence) for sentences in batch for sentence in sentences)
+            # Where a document has no sentence, a start token stands for one.
+            ids = torch.full((len(batch), num_sentences, longest), tokenizer.pad_token_id)
+            ids[:, :, 0] = tokenizer.start_token_id
+            for row, sentences in enumerate(batch):
+                for place, sentence in enumerate(sentences):
+                    ids[row, place, : len(sentence)] = torch.tensor(sentence)
+            mask = (ids != tokenizer.pad_token_id).long()
+            ids, mask = ids.to(model.device), mask.to(model.device)
+            at_places = [sentence_vectors(ids[:, place], mask[:, place]) for place in range(num_sentences)]
+            numbers = torch.tensor([len(sentences) for sentences in batch], device=model.device)
+            sentence_mask = torch.arange(num_sentences, device=model.device) < numbers.unsqueeze(1)
+            _, embeddings = document_encoder(torch.stack(at_places, dim=1), sentence_mask)
+            vectors.append(nn.functional.normalize(embeddings.float(), dim=-1).cpu())
+        return torch.cat(vectors).numpy()
+
+    return System(encode, lambda documents: hierarchical_work(model, tokenizer, documents))
+
+
+def load_windows(recipe: EncodeBenchmarkRecipe) -> System:
+    model = SentenceTransformer(recipe.encoder, device=device(), model_kwargs={"dtype": recipe.dtype})
+    model.max_seq_length = WINDOW
+    encoder: Any = model[0].auto_model
+    tokenizer = model.tokenizer
+    special = len(tokenizer(recipe.document_prompt).input_ids)
+
+    def windows(documents: Sequence[Document]) -> Iterator[list[str]]:
+        room = WINDOW - special
+        texts = [document.text for document in documents]
+        for text, offsets in zip(
+            texts, tokenizer(texts, return_offsets_mapping=True, add_special_tokens=False)["offset_mapping"]
+        ):
+            firsts = range(0, max(len(offsets) - room // 3, 1), room - room // 3)
+            parts = [offsets[first : first + room] for first in firsts]
+            yield [text[part[0][0] : part[-1][1]] if part else "" for part in parts]
+
+    def encode(documents: Sequence[Document]) -> np.ndarray:
+        of_documents = list(windows(documents))
+        vectors = model.encode(
+            [window for of_document in of_documents for window in of_document],
+            prompt=recipe.document_prompt,
+            batch_size=recipe.batch_size,
+            show_progress_bar=False,
+        )
+        bounds = np.cumsum([len(of_document) for of_document in of_documents])[:-1]
+        return np.stack([part.mean(axis=0) for part in np.split(vectors, bounds)])
+
+    def work(documents: Sequence[Document]) -> tuple[int, float]:
+        texts = [recipe.document_prompt + window for of_document in windows(documents) for window in of_document]
+        lengths = [min(len(ids), WINDOW) for ids in tokenizer(texts).input_ids]
+        return sum(lengths), operations(encoder, lengths)
+
+    return System(encode, work)
+
+
+def load_flat(recipe: EncodeBenchmarkRecipe) -> System:
+    config = AutoConfig.from_pretrained(recipe.encoder, max_position_embeddings=FLAT + 2)
+    loading = {"dtype": recipe.dtype, "attn_implementation": "sdpa", "ignore_mismatched_sizes": True}
+    model = AutoModel.from_pretrained(recipe.encoder, config=config, **loading).to(device()).eval()
+    tokenizer = AutoTokenizer.from_pretrained(recipe.encoder)
+
+    def tokenize(documents: Sequence[Document]) -> list[list[int]]:
+        texts = [recipe.document_prompt + document.text for document in documents]
+        return tokenizer(texts, truncation=True, max_length=FLAT).input_ids
+
+    def encode(documents: Sequence[Document]) -> np.ndarray:
+        rows = tokenize(documents)
+        buckets = bucket_by_length(torch.tensor([len(row) for row in rows]), FLAT)
+        vectors = []
+        for bucket in buckets:
+            ids = pad_sequence([torch.tensor(rows[place]) for place in bucket], True, tokenizer.pad_token_id).to(
+                device()
+            )
+            mask = ids != tokenizer.pad_token_id
+            states = model(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+            vectors.append(((states * mask.unsqueeze(-1)).sum(dim=1) / mask.sum(dim=1, keepdim=True)).float().cpu())
+        return nn.functional.normalize(torch.cat(vectors)[torch.cat(buckets).argsort()], dim=-1).numpy()
+
+    def work(documents: Sequence[Document]) -> tuple[int, float]:
+        lengths = [len(row) for row in tokenize(documents)]
+        return sum(lengths), operations(model, lengths)
+
+    return System(encode, work)
+
+
+def tokenized_sentences(tokenizer: HMDETokenizer, documents: Sequence[Document]) -> list[list[list[int]]]:
+    """The ids of each sentence of each document."""
+    rows = tokenizer([document.text for document in documents], language=[document.language for document in documents])
+    sentences = []
+    for row in rows.input_ids:
+        ids = torch.tensor([row])
+        lengths = find_sentences(ids, torch.ones_like(ids), tokenizer.start_token_id).length
+        sentences.append([part.tolist() for part in ids[0].split(lengths.tolist())])
+    return sentences
+
+
+def lowest_cosine(systems: dict[str, System], documents: Sequence[Document]) -> float:
+    return float((systems["hmde"].encode(documents) * systems["padded"].encode(documents)).sum(axis=1).min())
+
+
+# --- work, speed and memory ------------------------------------------------------------------------------------------
+
+
+def hierarchical_work(
+    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, documents: Sequence[Document]
+) -> tuple[int, float]:
+    lengths = [[len(sentence) for sentence in sentences] for sentences in tokenized_sentences(tokenizer, documents)]
+    tokens = [length for of_document in lengths for length in of_document]
+    states = [len(of_document) + 1 for of_document in lengths]
+    return sum(tokens), operations(model.hmde.sentence_encoder, tokens) + operations(
+        model.hmde.document_encoder, states
+    )
+
+
+def operations(encoder: nn.Module, lengths: Sequence[int]) -> float:
+    """Additions and multiplications of a transformer's matrix products over sequences of so many real tokens."""
+    weights = sum(module.weight.numel() for module in encoder.modules() if isinstance(module, nn.Linear))
+    config: Any = encoder.config
+    layers = getattr(config, "num_hidden_layers", None) or config.num_document_layers
+    return 2 * weights * sum(lengths) + 4 * config.hidden_size * layers * sum(length**2 for length in lengths)
+
+
+def matmul_peak(dtype: torch.dtype) -> float:
+    """Operations a second of the best of a few products of large square matrices."""
+    best = 0.0
+    for size in (1024, 2048, 4096):
+        left, right = torch.randn(2, size, size, device=device()).to(dtype)
+        for _ in range(3):
+            synchronize()
+            began = time.perf_counter()
+            left @ right
+            synchronize()
+            best = max(best, 2 * size**3 / (time.perf_counter() - began))
+    return best
+
+
+def synchronize() -> None:
+    if device() == "cuda":
+        torch.cuda.synchronize()
+
+
+def reset_peak_memory() -> int:
+    """Begins to record the highest memory anew, and returns what is held now, in bytes."""
+    if device() == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        return torch.cuda.memory_allocated()
+    ctypes.CDLL(None).malloc_trim(0)  # what earlier systems freed counts for nobody
+    Path("/proc/self/clear_refs").write_text("5")
+    return status_bytes("VmRSS")
+
+
+def peak_memory() -> int:
+    return torch.cuda.max_memory_allocated() if device() == "cuda" else status_bytes("VmHWM")
+
+
+def status_bytes(name: str) -> int:
+    """A line of Linux's account of this process."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""Encoding a collection: what is written, what a stopped run leaves, and how several processes share the work."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from evaluation.encode import main
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+
+
+@pytest.fixture(scope="module")
+def saved(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("saved")
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def table(documents: list[str]) -> pa.Table:
+    """Ninety documents, each one different."""
+    texts = [f"{text} {'katze ' * number}" for number in range(15) for text in documents]
+    languages = ["en", "de", "fr", "ru", "zh", "th"] * 15
+    return pa.table({"id": [f"doc-{number}" for number in range(90)], "text": texts, "language": languages})
+
+
+@pytest.fixture
+def collection(table: pa.Table, tmp_path: Path) -> Path:
+    folder = tmp_path / "collection"
+    folder.mkdir()
+    pq.write_table(table.slice(0, 40), folder / "a.parquet")
+    pq.write_table(table.slice(40), folder / "b.parquet")
+    return folder
+
+
+def arguments(saved: str, documents: Path, output: Path, **options: object) -> list[str]:
+    given = {"model": saved, "documents": documents, "output": output, "documents_per_shard": 8} | options
+    return [f"--{name}={value}" for name, value in given.items()]
+
+
+def written(output: Path) -> tuple[list[str], np.ndarray]:
+    table = pa.concat_tables(pq.read_table(path) for path in sorted(output.glob("shard-*.parquet")))
+    return table["id"].to_pylist(), np.stack(table["embedding"].to_numpy())
+
+
+def assert_complete(output: Path, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, table: pa.Table) -> None:
+    ids, embeddings = written(output)
+    assert ids == table["id"].to_pylist()
+    assert embeddings.dtype == np.float32
+    np.testing.assert_allclose(embeddings, model.encode_documents(table["text"].to_pylist(), tokenizer), atol=1e-5)
+    assert not list(output.glob("*.partial"))
+
+
+def test_every_document_of_all_files_is_written_once_in_order(
+    saved: str,
+    collection: Path,
+    tmp_path: Path,
+    table: pa.Table,
+    model: HMDEForDocumentEmbedding,
+    tokenizer: HMDETokenizer,
+) -> None:
+    main(arguments(saved, collection, tmp_path / "out"))
+    assert_complete(tmp_path / "out", model, tokenizer, table)
+    assert len(list((tmp_path / "out").glob("shard-*"))) == 12
+
+
+def test_lines_of_json_are_read_too_and_languages_reach_the_splitter(
+    saved: str, tmp_path: Path, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer
+) -> None:
+    text = "Das ist z. B. so. Ja."
+    rows = [{"concept_id": number, "text": text, "code": code} for number, code in enumerate(["de", "fr"])]
+    file = tmp_path / "documents.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    main(arguments(saved, file, tmp_path / "out", id_column="concept_id", language_column="code"))
+    ids, embeddings = written(tmp_path / "out")
+    assert ids == [0, 1]
+    expected = model.encode_documents([text] * 2, tokenizer, language=["de", "fr"])
+    np.testing.assert_allclose(embeddings, expected, atol=1e-5)
+    assert not np.allclose(expected[0], expected[1], atol=1e-3)
+
+
+def test_a_second_run_computes_the_missing_shards_only(saved: str, collection: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    main(arguments(saved, collection, output))
+    shards = sorted(output.glob("shard-*"))
+    shards[3].unlink()
+    before = {path: path.stat().st_mtime_ns for path in shards if path.exists()}
+    main(arguments(saved, collection, output))
+    assert sorted(output.glob("shard-*")) == shards
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_two_processes_that_are_killed_and_started_again_write_what_one_writes(
+    saved: str,
+    collection: Path,
+    tmp_path: Path,
+    table: pa.Table,
+    model: HMDEForDocumentEmbedding,
+    tokenizer: HMDETokenizer,
+) -> None:
+    output = tmp_path / "out"
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2"]
+    command = [*launch, "-m", "evaluation.encode", *arguments(saved, collection, output, documents_per_shard=1)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_DATASETS_CACHE": str(tmp_path / "cache")}
+    process = subprocess.Popen(command, env=environment, start_new_session=True)
+    deadline = time.monotonic() + 100
+    while len(list(output.glob("shard-*.parquet"))) < 4:
+        assert process.poll() is None, "finished before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert len(list(output.glob("shard-*.parquet"))) < 90
+    output_of_both = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+    assert "shard-" in output_of_both
+    assert_complete(output, model, tokenizer, table)
+
+
+def test_shards_of_another_recipe_are_not_mixed_with_these(saved: str, collection: Path, tmp_path: Path) -> None:
+    main(arguments(saved, collection, tmp_path / "out"))
+    with pytest.raises(ValueError, match=r"recipe\.json differs from this recipe"):
+        main(arguments(saved, collection, tmp_path / "out", documents_per_shard=9))
+
+
+def test_what_cannot_be_encoded_is_named_before_anything_is_computed(
+    saved: str, labse: Path, collection: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    with pytest.raises(ValueError, match="is of type bert; give an HMDE"):
+        main(arguments(str(labse), collection, output))
+    with pytest.raises(ValueError, match="have no column 'name', only id, text, language"):
+        main(arguments(saved, collection, output, id_column="name"))
+    with pytest.raises(ValueError, match=r"must be \.parquet files or \.jsonl files"):
+        main(arguments(saved, tmp_path, output))
+    with pytest.raises(ValueError, match="documents_per_shard is 0; it must be at least 1"):
+        main(arguments(saved, collection, output, documents_per_shard=0))
+    assert not output.exists()
+
+
+def test_a_document_without_text_is_named(saved: str, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": ["a", "b"], "text": ["The cat.", None]}), tmp_path / "documents.parquet")
+    with pytest.raises(ValueError, match=r"document b of .* has no text \(null\)"):
+        main(arguments(saved, tmp_path / "documents.parquet", tmp_path / "out"))

@@ -2,6 +2,7 @@
 
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
+from .attribution_hmde import DocumentSentences, Explanation, SentenceScore, score_sentences
 from .configuration_hmde import HMDEConfig
 from .modeling_hmde import HMDEForDocumentEmbedding, HMDEForSequenceClassification, HMDEModel, HMDEOutput
 from .tokenization_hmde import HMDETokenizer
@@ -13,10 +14,14 @@ AutoModel.register(HMDEConfig, HMDEForDocumentEmbedding)
 AutoModelForSequenceClassification.register(HMDEConfig, HMDEForSequenceClassification)
 
 __all__ = [
+    "DocumentSentences",
+    "Explanation",
     "HMDEConfig",
     "HMDEForDocumentEmbedding",
     "HMDEForSequenceClassification",
     "HMDEModel",
     "HMDEOutput",
     "HMDETokenizer",
+    "SentenceScore",
+    "score_sentences",
 ]

@@ -29,6 +29,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import ModelOutput, can_return_tuple
 from transformers.utils.logging import tqdm
 
+from .attribution_hmde import DocumentSentences, Explanation, Scoring, parts_of, score_sentences, sentence_places
 from .configuration_hmde import POSITIONS_AFTER_PADDING, HMDEConfig
 from .packing_hmde import (
     PACKABLE_ENCODERS,
@@ -509,6 +510,76 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
             max_tokens_per_batch=max_tokens_per_batch,
             show_progress_bar=show_progress_bar,
         )
+
+    def explain(
+        self,
+        query: str,
+        documents: Sequence[str],
+        tokenizer: HMDETokenizer,
+        *,
+        language: str | Sequence[str | None] | None = None,
+        scoring: Scoring = "contribution",
+    ) -> list[Explanation]:
+        """Which sentences made each document match a query, with their places in the text.
+
+        Args:
+            query: one text, in any language.
+            documents, tokenizer, language: as in `encode_documents`.
+            scoring: `contribution` divides the cosine among the sentences, `maximum` compares each with the query; see
+                `score_sentences`.
+
+        Returns:
+            an explanation a document, in the order given: `score`, and `sentences` of `begin`, `end` (characters of
+            the document) and `score`, highest first.
+
+        Raises:
+            TypeError: `documents` is one string, or something in it is not a string.
+            ValueError: contributions are asked of a model that pools by its DBOS vector.
+        """
+        (vector,) = self.encode_queries([query], tokenizer, return_tensors="pt").float().cpu()
+        sentences = self.encode_sentences(documents, tokenizer, language=language)
+        return [score_sentences(vector, document, scoring) for document in sentences]
+
+    @torch.no_grad()
+    def encode_sentences(
+        self,
+        documents: Sequence[str],
+        tokenizer: HMDETokenizer,
+        *,
+        language: str | Sequence[str | None] | None = None,
+        max_tokens_per_batch: int = 16_384,
+    ) -> list[DocumentSentences]:
+        """The contextualised sentences of documents, for `score_sentences`; float32, on the CPU.
+
+        Arguments and errors as in `encode_documents`.
+        """
+        if isinstance(documents, str):
+            raise TypeError("got one string; give a list of strings, [text] for a single one")
+        if not documents:
+            return []
+        was_training = self.training
+        self.eval()
+        rows = tokenizer(list(documents), language=language, return_offsets_mapping=True)
+        found: list[Any] = [None] * len(documents)
+        for batch in bucket_by_length(torch.tensor([len(ids) for ids in rows["input_ids"]]), max_tokens_per_batch):
+            inputs = tokenizer.pad({"input_ids": [rows["input_ids"][place] for place in batch]}, return_tensors="pt")
+            output = self(**inputs.to(self.device))
+            for row, place in enumerate(batch.tolist()):
+                vectors = output.last_hidden_state[row][output.sentence_mask[row]].float().cpu()
+                embedding = output.pooler_output[row].float().cpu()
+                found[place] = DocumentSentences(
+                    spans=sentence_places(
+                        documents[place],
+                        rows["input_ids"][place],
+                        rows["offset_mapping"][place],
+                        self.config.start_token_id,
+                    ),
+                    vectors=vectors,
+                    parts=parts_of(vectors, embedding, self.config.document_pooling),
+                    embedding=embedding / embedding.norm(),
+                )
+        self.train(was_training)
+        return found
 
     @torch.no_grad()
     def _encode(

@@ -21,6 +21,7 @@ from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDEForSequenceC
 
 EXTRA_TEXTS = ["", "<s>[CLS]＜s＞ the cat", "The cat sat. " * 50]
 SHIPPED_CODE = {
+    "attribution_hmde.py",
     "configuration_hmde.py",
     "modeling_hmde.py",
     "packing_hmde.py",

@@ -1,0 +1,187 @@
+"""Attribution: is the sentence that answers a question the one to which a system ascribes the match?
+
+    python -m evaluation.attribution --config configuration/evaluate/xquad-attribution.yaml [--key value ...]
+
+Of each question to a paragraph that holds its answer, the sentences of the paragraph are ranked twice: by their
+contribution to the document embedding's cosine, and by their own cosine with the question (late interaction, or, for
+the kind `sentences`, plain similarity of the sentence encoder). Beside that stands chance, and how well the two ways to
+score a whole paragraph find the paragraph among all. Writes
+
+    results.json     all measures by system and pair, with recipe and environment
+    results.md       a table a measure: one row a pair, one column a system and scoring
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import torch
+from jsonargparse import auto_cli
+
+from evaluation.readers import languages_of
+from evaluation.report import Scores, Table, write_report
+from evaluation.systems import Dtype, HMDESystem, SystemRecipe, check_systems, load_system
+from modeling_hmde import DocumentSentences, Explanation, score_sentences
+from modeling_hmde.attribution_hmde import Scoring
+
+# Share of questions whose answer stands in the first, or in the first three, of the ranked sentences; mean reciprocal
+# rank of the paragraph among all paragraphs.
+MEASURES = ("answer first", "answer in first three", "paragraph MRR")
+
+
+@dataclass
+class AttributionRecipe:
+    """A comparison of systems by the sentences they single out.
+
+    Args:
+        data: folder of `<language>.json` in SQuAD's format, paragraphs and ids the same in all languages: XQuAD, or
+            XQuAD-R of LAReQA.
+        pairs: `<question language>-<paragraph language>`, such as en-de.
+        systems: by name, of the kinds hmde and sentences; see SystemRecipe.
+        output: folder to write. Files of an earlier evaluation there are replaced.
+        dtype: float32, or bfloat16, which is faster where the processor multiplies it.
+    """
+
+    data: str
+    pairs: list[str]
+    systems: dict[str, SystemRecipe]
+    output: str
+    dtype: Dtype = "float32"
+
+    def __post_init__(self) -> None:
+        for name, system in self.systems.items():
+            if system.kind not in ("hmde", "sentences"):
+                raise ValueError(f"system {name} is of kind {system.kind}, which has no sentences; use hmde, sentences")
+
+
+@dataclass
+class Question:
+    """A question in one language and its answers in a paragraph of another.
+
+    Args:
+        text: the question.
+        paragraph: place of the paragraph in its file.
+        answers: where each answer begins, in characters of the paragraph.
+    """
+
+    text: str
+    paragraph: int
+    answers: list[int]
+
+
+def main(argv: list[str] | None = None) -> None:
+    recipe = auto_cli(AttributionRecipe, args=argv, as_positional=False)
+    questions = {pair: read_questions(Path(recipe.data), pair) for pair in recipe.pairs}
+    check_systems(recipe.systems)
+    columns: dict[str, Scores] = {"chance": {}}
+    for name, system_recipe in recipe.systems.items():
+        system = load_system(system_recipe, recipe.dtype)
+        for pair, (asked, paragraphs) in questions.items():
+            documents = system.model.encode_sentences(paragraphs, system.tokenizer, language=languages_of(pair)[1])
+            columns["chance"][pair] = chance(asked, documents)
+            for scoring in get_args(Scoring):
+                scores = evaluate(system, asked, documents, scoring)
+                columns.setdefault(f"{name}, {scoring}", {})[pair] = scores
+    tables = [
+        Table(
+            f"{measure} on {Path(recipe.data).name}",
+            "questions-paragraphs",
+            {name: {pair: scores[measure] for pair, scores in rows.items()} for name, rows in columns.items()},
+        )
+        for measure in MEASURES
+    ]
+    write_report(Path(recipe.output), asdict(recipe), {"systems": columns}, tables)
+
+
+def read_questions(folder: Path, pair: str) -> tuple[list[Question], list[str]]:
+    """The questions of one language to paragraphs of another, and all these paragraphs.
+
+    Raises:
+        ValueError: a file is missing or not in SQuAD's format, or no question has an answer.
+    """
+    question_language, paragraph_language = languages_of(pair)
+    texts = {
+        question["id"]: question["question"]
+        for paragraph in _read_squad(folder / f"{question_language}.json")
+        for question in paragraph["qas"]
+    }
+    paragraphs = _read_squad(folder / f"{paragraph_language}.json")
+    questions = [
+        Question(texts[question["id"]], place, [answer["answer_start"] for answer in question["answers"]])
+        for place, paragraph in enumerate(paragraphs)
+        for question in paragraph["qas"]
+        if question["answers"] and question["id"] in texts
+    ]
+    if not questions:
+        raise ValueError(
+            f"no question of {question_language}.json has an answer in {paragraph_language}.json of {folder}; check "
+            "that the ids of the two agree"
+        )
+    return questions, [paragraph["context"] for paragraph in paragraphs]
+
+
+def _read_squad(path: Path) -> list[dict[str, Any]]:
+    if not path.is_file():
+        raise ValueError(f"{path} is missing; write one file of questions and paragraphs a language there")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return [paragraph for article in content["data"] for paragraph in article["paragraphs"]]
+    except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not in SQuAD's format (data, paragraphs, context, qas): {error!r}") from None
+
+
+def evaluate(
+    system: HMDESystem, questions: Sequence[Question], documents: Sequence[DocumentSentences], scoring: Scoring
+) -> dict[str, float]:
+    """The measures, and the number of `questions` that those of sentences are means over.
+
+    Args:
+        system: that encoded the documents.
+        documents: the sentences of each paragraph. A paragraph of a single sentence leaves nothing to rank; questions
+            to it count for `paragraph MRR` only.
+        scoring: what ranks the sentences and scores the paragraphs.
+    """
+    queries = torch.from_numpy(system.encode_queries([question.text for question in questions]))
+    ranks, reciprocals = [], []
+    for query, question in zip(queries, questions):
+        explanations = [score_sentences(query, document, scoring) for document in documents]
+        found = explanations[question.paragraph]
+        better = sum(explanation.score > found.score for explanation in explanations)
+        reciprocals.append(1 / (1 + better))
+        if len(found.sentences) > 1:
+            ranks.append(rank_of_answer(found, question.answers))
+    return {
+        "answer first": float(np.mean([rank == 1 for rank in ranks])),
+        "answer in first three": float(np.mean([rank <= 3 for rank in ranks])),
+        "paragraph MRR": float(np.mean(reciprocals)),
+        "questions": len(ranks),
+    }
+
+
+def rank_of_answer(explanation: Explanation, answers: Sequence[int]) -> float:
+    """The rank, from 1, of the first sentence in which an answer begins; infinity where it is in none that was read."""
+    for rank, (begin, end, _) in enumerate(explanation.sentences, start=1):
+        if any(begin <= answer < end for answer in answers):
+            return rank
+    return float("inf")
+
+
+def chance(questions: Sequence[Question], documents: Sequence[DocumentSentences]) -> dict[str, float]:
+    """What the measures are expected to be where sentences and paragraphs stand in random order."""
+    numbers = np.array([len(documents[question.paragraph].spans) for question in questions])
+    numbers = numbers[numbers > 1]
+    return {
+        "answer first": float(np.mean(1 / numbers)),
+        "answer in first three": float(np.mean(np.minimum(3 / numbers, 1))),
+        "paragraph MRR": float(np.mean(1 / np.arange(1, len(documents) + 1))),
+        "questions": len(numbers),
+    }
+
+
+if __name__ == "__main__":
+    main()

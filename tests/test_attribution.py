@@ -1,0 +1,153 @@
+"""Attribution: the sentences' scores against sums written out, and their places against the text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+
+TEXT = "The cat sat on the mat.\n  It was warm there!   Did the dog see it?"
+SENTENCES = ["The cat sat on the mat.", "It was warm there!", "Did the dog see it?"]
+
+
+@pytest.mark.parametrize("encoder", ["labse", "xlmr", "modernbert"])
+def test_sentences_stand_where_the_offsets_say(
+    encoder: str, request: pytest.FixtureRequest, make_model: Callable[..., HMDEForDocumentEmbedding]
+) -> None:
+    folder = request.getfixturevalue(encoder)
+    tokenizer = HMDETokenizer.from_sentence_encoder(str(folder), sentence_prompt="the", query_prompt="a")
+    (document,) = make_model(folder).encode_sentences([TEXT], tokenizer)
+    assert [TEXT[begin:end] for begin, end in document.spans] == SENTENCES
+
+
+def test_offsets_count_characters_of_the_text_as_given_also_where_it_has_surrogates(
+    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer
+) -> None:
+    text = "  \ud800 The cat sat. \U0001f600 \n The dog."
+    (document,) = model.encode_sentences([text], tokenizer)
+    assert [text[begin:end] for begin, end in document.spans] == ["The cat sat.", "\U0001f600", "The dog."]
+
+
+@pytest.mark.parametrize("encoder", ["labse", "xlmr"])
+def test_a_long_sentence_is_as_many_as_the_places_it_takes(
+    encoder: str, request: pytest.FixtureRequest, make_model: Callable[..., HMDEForDocumentEmbedding]
+) -> None:
+    folder = request.getfixturevalue(encoder)
+    tokenizer = HMDETokenizer.from_sentence_encoder(str(folder), max_sentence_length=5)
+    (document,) = make_model(folder).encode_sentences(["The cat sat on the mat"], tokenizer)
+    assert document.spans == [(0, 11), (12, 22)]
+
+
+@pytest.mark.parametrize("document_norm", ["post", "pre"])
+def test_contributions_add_up_to_the_cosine_where_the_pooling_is_the_mean(
+    labse: Path, tokenizer: HMDETokenizer, make_model: Callable, documents: list[str], document_norm: str
+) -> None:
+    model = make_model(labse, document_norm=document_norm)
+    cosines = model.encode_documents(documents, tokenizer) @ model.encode_queries(["The cat"], tokenizer)[0]
+    for explanation, cosine in zip(model.explain("The cat", documents, tokenizer), cosines):
+        assert explanation.score == pytest.approx(cosine, abs=1e-6)
+        assert sum(sentence.score for sentence in explanation.sentences) == pytest.approx(cosine, abs=1e-6)
+
+
+def test_a_contribution_is_the_dot_product_over_number_and_length(
+    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer
+) -> None:
+    query = model.encode_queries(["The cat"], tokenizer)[0]
+    with torch.no_grad():
+        output = model(**tokenizer([TEXT], return_tensors="pt"))
+    states, embedding = output.last_hidden_state[0].numpy(), output.pooler_output[0].numpy()
+    expected = [float(query @ state) / (3 * np.linalg.norm(embedding)) for state in states]
+    (explanation,) = model.explain("The cat", [TEXT], tokenizer)
+    found = {TEXT[begin:end]: score for begin, end, score in explanation.sentences}
+    assert [found[sentence] for sentence in SENTENCES] == pytest.approx(expected, abs=1e-6)
+
+
+def test_sentences_are_ranked_by_score(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer) -> None:
+    for scoring in ("contribution", "maximum"):
+        (explanation,) = model.explain("The dog", [TEXT], tokenizer, scoring=scoring)
+        scores = [sentence.score for sentence in explanation.sentences]
+        assert len(scores) == 3
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_late_interaction_scores_a_document_by_its_best_sentence(
+    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer
+) -> None:
+    query = model.encode_queries(["The cat"], tokenizer)[0]
+    with torch.no_grad():
+        states = model(**tokenizer([TEXT], return_tensors="pt")).last_hidden_state[0].numpy()
+    cosines = [float(query @ state / np.linalg.norm(state)) for state in states]
+    (explanation,) = model.explain("The cat", [TEXT], tokenizer, scoring="maximum")
+    assert explanation.score == pytest.approx(max(cosines), abs=1e-6)
+    assert [sentence.score for sentence in explanation.sentences] == pytest.approx(
+        sorted(cosines, reverse=True), abs=1e-6
+    )
+
+
+def test_with_dbos_in_the_mean_the_rest_of_the_cosine_is_the_dbos_vectors(
+    labse: Path, tokenizer: HMDETokenizer, make_model: Callable
+) -> None:
+    model = make_model(labse, document_pooling="mean_with_dbos")
+    query = model.encode_queries(["The cat"], tokenizer)[0]
+    with torch.no_grad():
+        output = model(**tokenizer([TEXT], return_tensors="pt"))
+    embedding = output.pooler_output[0].numpy()
+    dbos = 4 * embedding - output.last_hidden_state[0].numpy().sum(axis=0)
+    (explanation,) = model.explain("The cat", [TEXT], tokenizer)
+    rest = float(query @ dbos) / (4 * np.linalg.norm(embedding))
+    assert abs(rest) > 1e-4
+    assert sum(sentence.score for sentence in explanation.sentences) + rest == pytest.approx(
+        explanation.score, abs=1e-6
+    )
+
+
+def test_pooling_by_the_dbos_vector_has_no_contributions_but_late_interaction(
+    labse: Path, tokenizer: HMDETokenizer, make_model: Callable
+) -> None:
+    model = make_model(labse, document_pooling="dbos")
+    with pytest.raises(ValueError, match="scoring='maximum'"):
+        model.explain("The cat", [TEXT], tokenizer)
+    (explanation,) = model.explain("The cat", [TEXT], tokenizer, scoring="maximum")
+    assert len(explanation.sentences) == 3
+
+
+def test_documents_keep_their_order_whatever_their_length_and_the_batches(
+    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, documents: list[str]
+) -> None:
+    together = model.encode_sentences(documents, tokenizer)
+    apart = model.encode_sentences(documents, tokenizer, max_tokens_per_batch=1)
+    embeddings = model.encode_documents(documents, tokenizer)
+    for one, other, embedding in zip(together, apart, embeddings):
+        assert one.spans == other.spans
+        torch.testing.assert_close(one.vectors, other.vectors, atol=1e-5, rtol=1e-4)
+        np.testing.assert_allclose(one.embedding.numpy(), embedding, atol=1e-5)
+
+
+def test_an_empty_document_has_one_sentence_without_text(
+    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer
+) -> None:
+    (explanation,) = model.explain("The cat", [""], tokenizer)
+    assert [(begin, end) for begin, end, _ in explanation.sentences] == [(0, 0)]
+
+
+def test_the_model_stays_in_training_if_it_was_and_computes_without_dropout(
+    labse: Path, tokenizer: HMDETokenizer, make_model: Callable
+) -> None:
+    model = make_model(labse)
+    (before,) = model.explain("The cat", [TEXT], tokenizer)
+    model.train()
+    assert model.explain("The cat", [TEXT], tokenizer) == [before]
+    assert model.training
+
+
+def test_bad_input_is_refused_with_the_way_out(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer) -> None:
+    with pytest.raises(TypeError, match="list of strings"):
+        model.explain("The cat", TEXT, tokenizer)
+    with pytest.raises(ValueError, match="contribution, maximum"):
+        model.explain("The cat", [TEXT], tokenizer, scoring="mean")
+    assert model.explain("The cat", [], tokenizer) == []

@@ -30,6 +30,7 @@ from transformers.utils.logging import tqdm
 
 from .configuration_hmde import HMDEConfig
 from .packing_hmde import Sentences, bucket_by_length, find_sentences, gather_tokens, scatter_sentences
+from .sentence_transformers_hmde import write_sentence_transformers_files
 from .tokenization_hmde import HMDETokenizer
 
 if TYPE_CHECKING:
@@ -264,6 +265,7 @@ class HMDEPreTrainedModel(PreTrainedModel):
         }
         Path(save_directory).mkdir(parents=True, exist_ok=True)
         custom_object_save(self, save_directory)  # also for HMDEModel, which is no Auto class's model
+        write_sentence_transformers_files(Path(save_directory))
         super().save_pretrained(save_directory, **kwargs)
 
 

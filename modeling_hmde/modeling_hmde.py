@@ -43,6 +43,7 @@ from .packing_hmde import (
     packed_attention_arguments,
     scatter_sentences,
 )
+from .sentence_transformers_hmde import write_sentence_transformers_files
 from .tokenization_hmde import HMDETokenizer
 
 if TYPE_CHECKING:
@@ -297,6 +298,7 @@ class HMDEPreTrainedModel(PreTrainedModel):
         }
         Path(save_directory).mkdir(parents=True, exist_ok=True)
         custom_object_save(self, save_directory)  # also for HMDEModel, which is no Auto class's model
+        write_sentence_transformers_files(Path(save_directory))
         super().save_pretrained(save_directory, **kwargs)
 
 

@@ -26,6 +26,7 @@ SHIPPED_CODE = {
     "modeling_hmde.py",
     "packing_hmde.py",
     "segmentation_hmde.py",
+    "sentence_transformers_hmde.py",
     "tokenization_hmde.py",
 }
 
@@ -48,7 +49,6 @@ socket.socket.connect = refuse
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.models import Transformer
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
 work = Path(sys.argv[1])
@@ -100,13 +100,9 @@ seen["embeddings saved again"] = embed(work / "again")
 os.chdir(embedding)
 seen["embeddings from inside the folder"] = embed(".")
 
-transformer = Transformer(
-    str(embedding),
-    modality_config={"text": {"method": "forward", "method_output_name": "pooler_output"}},
-    module_output_name="sentence_embedding",
-    **{f"{kind}_kwargs": remote for kind in ("model", "processor", "config")},
-)
-seen["embeddings by sentence-transformers"] = SentenceTransformer(modules=[transformer]).encode(texts)
+as_module = SentenceTransformer(str(embedding), trust_remote_code=True)
+seen["embeddings by sentence-transformers"] = as_module.encode_document(texts)
+seen["queries by sentence-transformers"] = as_module.encode_query(texts)
 torch.save(seen, work / "seen.pt")
 """
 
@@ -208,6 +204,7 @@ def test_lists_of_texts_are_encoded_the_same(seen: dict[str, Any], hub: SimpleNa
     assert_close(seen["encode_documents"], hub.embeddings)
     queries = hub.model.encode_queries(hub.texts, hub.tokenizer, normalize=False)
     assert_close(seen["encode_queries"], queries)
+    assert_close(seen["queries by sentence-transformers"], queries)
 
 
 def test_a_folder_saved_again_holds_the_code_again(seen: dict[str, Any], hub: SimpleNamespace) -> None:
@@ -275,7 +272,9 @@ def test_a_pushed_model_comes_with_its_code_and_a_model_card(
     monkeypatch.setattr(huggingface_hub.HfApi, "create_repo", create_repo)
     monkeypatch.setattr(huggingface_hub.HfApi, "create_commit", create_commit)
     hub.model.push_to_hub("someone/hmde")
-    assert set(uploaded) == {"README.md", "config.json", "model.safetensors", *SHIPPED_CODE}
+    assert set(uploaded) == {"README.md", "config.json", "model.safetensors", "modules.json", *SHIPPED_CODE} | {
+        "config_sentence_transformers.json"
+    }
     assert b"library_name: transformers" in uploaded["README.md"]
     uploaded.clear()
     hub.tokenizer.push_to_hub("someone/hmde")

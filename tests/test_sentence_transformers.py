@@ -1,0 +1,163 @@
+"""A saved folder as a SentenceTransformer: documents, queries, prompts, training, saving."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from transformers import AutoModel, AutoTokenizer
+
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+
+
+@pytest.fixture(scope="module")
+def tokenizer(xlmr: Path) -> HMDETokenizer:
+    """With e5's kind of prompts, of which it knows no token."""
+    return HMDETokenizer.from_sentence_encoder(str(xlmr), sentence_prompt="der: ", query_prompt="die: ")
+
+
+@pytest.fixture(scope="module")
+def model(xlmr: Path, make_model: Callable[..., HMDEForDocumentEmbedding]) -> HMDEForDocumentEmbedding:
+    return make_model(xlmr, sentence_pooling="mean")
+
+
+@pytest.fixture(scope="module")
+def folder(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("saved")
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def load(folder: Path | str, **options: object) -> SentenceTransformer:
+    return SentenceTransformer(str(folder), trust_remote_code=True, device="cpu", **options)
+
+
+def assert_close(actual: np.ndarray, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+def test_documents_and_queries_are_encoded_as_the_model_itself_does(
+    folder: Path, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, documents: list[str]
+) -> None:
+    loaded = load(folder)
+    as_documents = model.encode_documents(documents, tokenizer, normalize=False)
+    as_queries = model.encode_queries(documents, tokenizer, normalize=False)
+    assert not np.allclose(as_documents, as_queries, atol=0.1)
+    assert_close(loaded.encode_document(documents), as_documents)
+    assert_close(loaded.encode_query(documents), as_queries)
+    assert_close(loaded.encode(documents, batch_size=2), as_documents)
+    assert_close(loaded.encode_query(documents[0]), as_queries[0])
+    assert loaded.get_embedding_dimension() == model.config.hidden_size
+    assert loaded.similarity_fn_name == "cosine"
+
+
+def test_the_language_reaches_the_sentence_splitter(
+    folder: Path, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer
+) -> None:
+    text = "Das war am 3. Mai. Der Hund sah sie."
+    german = model.encode_documents([text], tokenizer, language="de", normalize=False)
+    general = model.encode_documents([text], tokenizer, normalize=False)
+    assert not np.allclose(german, general)
+    assert_close(load(folder).encode_document([text], language="de"), german)
+
+
+def test_a_prompt_of_the_users_stands_before_each_text(folder: Path, documents: list[str]) -> None:
+    loaded = load(folder)
+    prompted = loaded.encode_query(documents, prompt="der Hund ")
+    assert_close(prompted, loaded.encode_query(["der Hund " + text for text in documents]))
+
+
+def test_what_max_seq_length_leaves_out_does_not_count(folder: Path, documents: list[str]) -> None:
+    loaded = load(folder)
+    assert loaded.max_seq_length == 32 * 128
+    loaded.max_seq_length = 12
+    features = loaded.preprocess(documents)
+    assert features["input_ids"].shape[1] == 12
+
+
+def test_the_weights_are_there_once(folder: Path, model: HMDEForDocumentEmbedding) -> None:
+    weights = [file.relative_to(folder) for file in folder.rglob("*") if file.suffix in (".safetensors", ".bin")]
+    assert weights == [Path("model.safetensors")]
+    loaded = load(folder)
+    assert sum(each.numel() for each in loaded.parameters()) == model.num_parameters()
+    assert len({each.data_ptr() for each in loaded.parameters()}) == len(list(model.parameters()))
+
+
+def test_the_folder_is_opened_where_its_code_is_trusted_and_by_torch_only(folder: Path) -> None:
+    with pytest.raises(ValueError, match="trust_remote_code"):
+        SentenceTransformer(str(folder))
+    with pytest.raises(ValueError, match="backend is 'onnx'"):
+        load(folder, backend="onnx")
+
+
+def test_saved_again_it_is_the_same_and_keeps_what_the_user_set(
+    folder: Path, documents: list[str], tmp_path: Path
+) -> None:
+    loaded = load(folder, prompts={"query": "der "}, model_kwargs={"dtype": torch.float32})
+    loaded.save_pretrained(str(tmp_path))
+    assert {file.name for file in folder.glob("*.py")} == {file.name for file in tmp_path.glob("*.py")}
+    assert json.loads((tmp_path / "modules.json").read_text()) == json.loads((folder / "modules.json").read_text())
+    again = load(tmp_path)
+    assert again.prompts["query"] == "der "
+    assert_close(again.encode_query(documents), loaded.encode_query(documents))
+    assert_close(again.encode_document(documents), loaded.encode_document(documents))
+
+
+def test_it_trains_with_the_sentence_transformer_trainer(folder: Path, documents: list[str], tmp_path: Path) -> None:
+    loaded = load(folder)
+    pairs = {"anchor": [text.split()[0] for text in documents[:4]], "positive": documents[:4]}
+    loss = MultipleNegativesRankingLoss(loaded)
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(tmp_path / "training"),
+        router_mapping={"anchor": "query", "positive": "document"},
+        max_steps=20,
+        per_device_train_batch_size=4,
+        learning_rate=3e-3,
+        lr_scheduler_type="constant",
+        logging_steps=1,
+        save_strategy="no",
+        report_to="none",
+        use_cpu=True,
+        disable_tqdm=True,
+        seed=0,
+    )
+    before = {name: weight.clone() for name, weight in loaded.state_dict().items()}
+    trainer = SentenceTransformerTrainer(loaded, args=arguments, train_dataset=Dataset.from_dict(pairs), loss=loss)
+    trainer.train()
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    assert losses[-1] < 0.7 * losses[0]
+    moved = {name for name, weight in loaded.state_dict().items() if not torch.equal(weight, before[name])}
+    for part in ("sentence_encoder.embeddings.word_embeddings", "document_encoder.layers.0.attention.query"):
+        assert f"0.model.hmde.{part}.weight" in moved
+
+    loaded.save_pretrained(str(tmp_path / "trained"))
+    expected = loaded.encode_document(documents)
+    assert_close(load(tmp_path / "trained").encode_document(documents), expected)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "trained", trust_remote_code=True)
+    flat = AutoModel.from_pretrained(tmp_path / "trained", trust_remote_code=True)
+    assert_close(flat.encode_documents(documents, tokenizer, normalize=False), expected)
+
+
+def test_training_reads_as_queries_only_the_columns_that_the_router_mapping_names(
+    folder: Path, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, documents: list[str]
+) -> None:
+    loaded = load(folder).eval()
+    with torch.no_grad():
+        for task, expected in (
+            ("query", model.encode_queries(documents, tokenizer, normalize=False)),
+            (None, model.encode_documents(documents, tokenizer, normalize=False)),
+        ):
+            features = loaded.preprocess(documents, task=task)
+            assert_close(loaded(features)["sentence_embedding"].numpy(), expected)

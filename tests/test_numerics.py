@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import gelu
-from transformers import AutoModel, AutoTokenizer, MPNetConfig, PreTrainedModel
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import AutoConfig, AutoModel, AutoTokenizer, BertModel, MPNetConfig, PreTrainedModel
 
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer, modeling_hmde, packing_hmde
 
@@ -544,3 +545,56 @@ def test_a_sentence_encoder_that_cannot_be_packed_is_padded() -> None:
         together = model(rows, (rows != 1).long()).pooler_output
         alone = model(rows[1:, :2]).pooler_output
     torch.testing.assert_close(together[1:], alone, **TOLERANCE)
+
+
+@pytest.mark.parametrize("attn_implementation", ["packed", "sdpa"])
+def test_bfloat16_keeps_the_direction_of_every_embedding(
+    attn_implementation: str, labse: Path, tmp_path: Path, make_model: MakeModel
+) -> None:
+    """Of an encoder with weights of a usual size, whose rounding errors are those of a real one."""
+    torch.manual_seed(0)
+    encoder = BertModel(AutoConfig.from_pretrained(labse))
+    encoder.save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(labse).save_pretrained(tmp_path)
+    options = {"sentence_pooling": "mean", "document_norm": "pre"}
+    exact = HMDEForDocumentEmbedding.from_sentence_encoder(str(tmp_path), num_document_attention_heads=4, **options)
+    rounded = HMDEForDocumentEmbedding.from_sentence_encoder(
+        str(tmp_path),
+        num_document_attention_heads=4,
+        dtype=torch.bfloat16,
+        attn_implementation=attn_implementation,
+        **options,
+    )
+    with torch.no_grad():
+        expected, _, _ = reference(tmp_path, exact)
+        actual = rounded(**tokenize(tmp_path)).pooler_output.float()
+    assert torch.cosine_similarity(actual, expected).min() >= 0.9995
+
+
+class LargestResult(TorchDispatchMode):
+    """Counts the elements of the largest tensor that is made."""
+
+    elements = 0
+
+    def __torch_dispatch__(
+        self, function: object, types: object, args: tuple = (), kwargs: dict | None = None
+    ) -> object:
+        result = function(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, (tuple, list)) else [result]:
+            if isinstance(tensor, Tensor):
+                self.elements = max(self.elements, tensor.untyped_storage().size() // tensor.element_size())
+        return result
+
+
+def test_memory_of_ten_thousand_sentences_grows_with_their_number_and_not_with_its_square(
+    labse: Path, make_model: MakeModel
+) -> None:
+    model = make_model(labse)
+    largest = {}
+    for num_sentences in (1_024, 10_000):
+        ids = torch.tensor([[2, 7, 8, 3] * num_sentences])
+        with torch.no_grad(), LargestResult() as result:
+            assert model(ids).pooler_output.isfinite().all()
+        largest[num_sentences] = result.elements
+    assert largest[1_024] == modeling_hmde.MAX_TOKENS_PER_BUCKET * 64, "the feed-forward states of a bucket"
+    assert largest[10_000] == 10_001 * 64, "the feed-forward states of the document encoder"

@@ -92,6 +92,7 @@ def test_measures_are_shares_of_questions_and_leave_out_paragraphs_of_one_senten
     assert chance(questions, documents) == pytest.approx(
         {"answer first": 1 / 4, "answer in first three": 3 / 4, "paragraph MRR": 3 / 4, "questions": 3}
     )
+    assert chance([Question("up", 0, [0])], [document([0.0, 1.0], [1.0, 0.0])])["answer in first three"] == 1
 
 
 def test_a_run_writes_a_table_a_measure(

@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SAMPLE_MODEL := runs/hmde-sample
 
-.PHONY: quickstart test check clean
+.PHONY: quickstart demo test check clean
 
 ## Install, pretrain a small HMDE on the sample, evaluate it beside its baselines, search with it from a fresh process.
 quickstart: .venv/quickstart
@@ -17,6 +17,11 @@ quickstart: .venv/quickstart
 	    sys.path.remove('$(CURDIR)'); sys.argv[1:] = ['../hmde-sample', '../../sample/docs/ru.jsonl', \
 	    'Why does the tail always point away from the Sun?']; runpy.run_path('search.py', run_name='__main__')"
 
+## Search in the browser with the model of the quickstart, at http://127.0.0.1:7860.
+demo: .venv/demo
+	test -d $(SAMPLE_MODEL) || $(MAKE) quickstart
+	HMDE_MODEL=$(SAMPLE_MODEL) HMDE_DOCUMENTS=sample/docs $(BIN)/python demo/app.py
+
 ## Install, then lint, check types and run the tests.
 test: .venv/test
 	$(BIN)/ruff check .
@@ -27,6 +32,11 @@ test: .venv/test
 .venv/quickstart: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,eval,offline]'
+	touch $@
+
+.venv/demo: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[demo]'
 	touch $@
 
 .venv/test: pyproject.toml constraints.txt

@@ -1,0 +1,75 @@
+"""The demo: what a browser shows of a search, and what a Space reads of its folder."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from huggingface_hub import SpaceCard
+
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+
+DEMO = Path(__file__).resolve().parents[1] / "demo"
+TEXT = "The cat sat on the mat. <b>It was warm there!</b>"
+
+
+@pytest.fixture(scope="module")
+def app(
+    labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding], tmp_path_factory: pytest.TempPathFactory
+) -> SimpleNamespace:
+    pytest.importorskip("gradio", reason="pip install '.[demo]'")
+    folder = tmp_path_factory.mktemp("demo")
+    make_model(labse).save_pretrained(folder / "model")
+    HMDETokenizer.from_sentence_encoder(str(labse)).save_pretrained(folder / "model")
+    (folder / "docs").mkdir()
+    (folder / "docs" / "en.jsonl").write_text(json.dumps({"title": "Cat & mat", "text": TEXT}) + "\n")
+    (folder / "docs" / "de.jsonl").write_text(json.dumps({"title": "Hund", "text": "Der Hund schlief."}) + "\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HMDE_MODEL", str(folder / "model"))
+        patch.setenv("HMDE_DOCUMENTS", str(folder / "docs"))
+        return SimpleNamespace(**runpy.run_path(str(DEMO / "app.py")))
+
+
+def test_texts_are_shown_as_they_are_and_nothing_in_them_becomes_markup(app: SimpleNamespace) -> None:
+    shown = app.search("Who sat?", ["en"])
+    assert "Cat &amp; mat" in shown
+    assert "<b>" not in shown
+    assert "&lt;b&gt;It was warm there!" in shown
+    assert "Hund" not in shown
+    assert app.search("  ", ["en"]) == app.search("Who sat?", []) == ""
+
+
+def test_a_browser_shows_the_documents_of_a_question(app: SimpleNamespace) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("no chromium on this machine")
+    _, url, _ = app.demo.launch(prevent_thread_lock=True, quiet=True, css=app.STYLE)
+    try:
+        with playwright.sync_playwright() as browsers:
+            browser = browsers.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            page = browser.new_page()
+            page.goto(url)
+            page.locator("#question textarea").fill("Wo schlief der Hund?")
+            page.locator("#question textarea").press("Enter")
+            page.wait_for_selector("#hits article.hit", timeout=60_000)
+            titles = page.locator("#hits h3").all_inner_texts()
+            assert sorted(titles) == ["Cat & mat", "Hund"]
+            assert page.locator("#hits mark").all_inner_texts().count("Der Hund schlief.") == 1
+            browser.close()
+    finally:
+        app.demo.close()
+
+
+def test_a_space_finds_its_app_in_the_folder() -> None:
+    metadata = SpaceCard.load(DEMO / "README.md").data
+    assert metadata.sdk == "gradio"
+    assert (DEMO / metadata.app_file).is_file()
+    assert len(metadata.short_description) <= 60, "the Hub refuses longer ones"
+    colours = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
+    assert {metadata["colorFrom"], metadata["colorTo"]} <= colours

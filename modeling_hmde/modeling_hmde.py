@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from huggingface_hub import CommitInfo, ModelCard
 from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedModel
 from transformers import initialization as init
@@ -30,6 +31,7 @@ from transformers.utils.logging import tqdm
 
 from .configuration_hmde import HMDEConfig
 from .packing_hmde import Sentences, bucket_by_length, find_sentences, gather_tokens, scatter_sentences
+from .publishing_hmde import model_card, upload
 from .sentence_transformers_hmde import write_sentence_transformers_files
 from .tokenization_hmde import HMDETokenizer
 
@@ -267,6 +269,19 @@ class HMDEPreTrainedModel(PreTrainedModel):
         custom_object_save(self, save_directory)  # also for HMDEModel, which is no Auto class's model
         write_sentence_transformers_files(Path(save_directory))
         super().save_pretrained(save_directory, **kwargs)
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> CommitInfo:  # type: ignore[override]
+        """Upload weights, configuration and code. The tokenizer is pushed by itself.
+
+        A repository without a card gets that of the folder the model was loaded from, or a new one.
+
+        Args:
+            repo_id: `name` or `organisation/name`; made if it does not exist.
+            options: `private`, `token`, `revision`, `create_pr`, `commit_message`, `commit_description`.
+        """
+        own = Path(self.name_or_path or repo_id, "README.md")
+        card = ModelCard.load(own) if own.exists() else model_card(repo_id, self.config)
+        return upload(self, repo_id, card, **options)
 
 
 class HMDEModel(HMDEPreTrainedModel):

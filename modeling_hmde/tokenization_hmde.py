@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from huggingface_hub import CommitInfo
 from tokenizers import Tokenizer, normalizers
 from transformers import AutoTokenizer, BatchEncoding, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import TruncationStrategy
 from transformers.utils import logging
 
+from .publishing_hmde import upload
 from .segmentation_hmde import replace_surrogates, sentence_spans
 
 logger = logging.get_logger(__name__)
@@ -138,6 +140,10 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         backend.no_padding()
         backend.normalizer = _break_up_special_tokens(backend.normalizer, base.all_special_tokens)
         return cls(tokenizer_object=backend, **{**base.special_tokens_map, **options})
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> CommitInfo:
+        """Upload the tokenizer's files and code; `options` as the model's. The card comes with the model."""
+        return upload(self, repo_id, card=None, **options)
 
     @property
     def start_token_id(self) -> int:

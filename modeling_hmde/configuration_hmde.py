@@ -79,6 +79,10 @@ class HMDEConfig(PreTrainedConfig):
         self._check_against_sentence_encoder()
         self.hidden_size = self.sentence_config.hidden_size
 
+    def get_text_config(self, *args: Any, **kwargs: Any) -> PreTrainedConfig:
+        """The sentence encoder's, whose vocabulary `resize_token_embeddings` changes."""
+        return self.sentence_config
+
     def _check_types(self) -> None:
         integers = (
             "start_token_id",

@@ -463,7 +463,7 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
             raise TypeError("got one string; give a list of strings, [text] for a single one")
         if return_tensors not in ("np", "pt"):
             raise ValueError(f"return_tensors is {return_tensors!r}; it must be 'np' or 'pt'")
-        was_training = self.training
+        was_training = {module: module.training for module in self.modules()}
         self.eval()
         vectors = torch.empty(len(texts), self.config.hidden_size, dtype=self.dtype, device=self.device)
         with tqdm(total=len(texts), disable=not show_progress_bar, unit="text") as progress:
@@ -475,7 +475,8 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
                     inputs = tokenizer.pad({"input_ids": [rows[place] for place in batch]}, return_tensors="pt")
                     vectors[first + batch.to(self.device)] = embed(**inputs.to(self.device)).to(self.dtype)
                     progress.update(len(batch))
-        self.train(was_training)
+        for module, training in was_training.items():
+            module.training = training
         if normalize:
             vectors = nn.functional.normalize(vectors.float(), dim=-1).to(self.dtype)
         return vectors.float().cpu().numpy() if return_tensors == "np" else vectors

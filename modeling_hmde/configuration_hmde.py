@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal, get_args
 
-from transformers import AutoConfig, PreTrainedConfig
-from transformers.activations import ACT2FN
-from transformers.configuration_utils import SubConfigSpec
+import transformers
+
+try:
+    from transformers import AutoConfig, PreTrainedConfig
+    from transformers.activations import ACT2FN
+    from transformers.configuration_utils import SubConfigSpec
+except ImportError as error:
+    raise ImportError(
+        f"HMDE needs transformers 5.20 or newer, and this is {transformers.__version__}: pip install -U transformers"
+    ) from error
 
 SentencePooling = Literal["cls", "mean", "pooler"]
 DocumentPooling = Literal["mean", "mean_with_dbos", "dbos"]

@@ -204,6 +204,7 @@ class DocumentEncoder(nn.Module):
 
 
 class HMDEPreTrainedModel(PreTrainedModel):
+    config: HMDEConfig
     config_class = HMDEConfig
     base_model_prefix = "hmde"
     supports_gradient_checkpointing = True

@@ -8,6 +8,8 @@ from typing import Any
 
 from huggingface_hub import CommitInfo, HfApi, ModelCard, ModelCardData
 
+from .configuration_hmde import HMDEConfig
+
 CARD = """\
 ---
 {{ card_data }}
@@ -78,13 +80,13 @@ METADATA: dict[str, Any] = {
 
 
 def model_card(
-    name: str, config: Any, data: ModelCardData | None = None, sentence_encoder: str = "", training: str = ""
+    name: str, config: HMDEConfig, data: ModelCardData | None = None, sentence_encoder: str = "", training: str = ""
 ) -> ModelCard:
     """The card of a model that embeds documents.
 
     Args:
         name: of the model, as it is shown and loaded.
-        config: the model's HMDEConfig.
+        config: the model's.
         data: metadata. None: what is true of every HMDE.
         sentence_encoder: where it came from; its architecture if not known.
         training: Markdown on corpus, recipe and results. Empty if not known.

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal, get_args
 
-from transformers import AutoConfig, PreTrainedConfig
-from transformers.activations import ACT2FN
-from transformers.configuration_utils import SubConfigSpec
+import transformers
+
+try:
+    from transformers import AutoConfig, PreTrainedConfig
+    from transformers.activations import ACT2FN
+    from transformers.configuration_utils import SubConfigSpec
+except ImportError as error:
+    raise ImportError(
+        f"HMDE needs transformers 5.20 or newer, and this is {transformers.__version__}: pip install -U transformers"
+    ) from error
 
 SentencePooling = Literal["cls", "mean", "pooler"]
 DocumentPooling = Literal["mean", "mean_with_dbos", "dbos"]
@@ -78,6 +85,10 @@ class HMDEConfig(PreTrainedConfig):
         self._check_ranges()
         self._check_against_sentence_encoder()
         self.hidden_size = self.sentence_config.hidden_size
+
+    def get_text_config(self, *args: Any, **kwargs: Any) -> PreTrainedConfig:
+        """The sentence encoder's, whose vocabulary `resize_token_embeddings` changes."""
+        return self.sentence_config
 
     def _check_types(self) -> None:
         integers = (

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
+from huggingface_hub import CommitInfo, ModelCard
 from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedModel
 from transformers import initialization as init
@@ -43,6 +45,7 @@ from .packing_hmde import (
     packed_attention_arguments,
     scatter_sentences,
 )
+from .publishing_hmde import model_card, upload
 from .sentence_transformers_hmde import write_sentence_transformers_files
 from .tokenization_hmde import HMDETokenizer
 
@@ -231,6 +234,7 @@ class DocumentEncoder(nn.Module):
 
 
 class HMDEPreTrainedModel(PreTrainedModel):
+    config: HMDEConfig
     config_class = HMDEConfig
     base_model_prefix = "hmde"
     supports_gradient_checkpointing = True
@@ -300,6 +304,19 @@ class HMDEPreTrainedModel(PreTrainedModel):
         custom_object_save(self, save_directory)  # also for HMDEModel, which is no Auto class's model
         write_sentence_transformers_files(Path(save_directory))
         super().save_pretrained(save_directory, **kwargs)
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> CommitInfo:  # type: ignore[override]
+        """Upload weights, configuration and code. The tokenizer is pushed by itself.
+
+        A repository without a card gets that of the folder the model was loaded from, or a new one.
+
+        Args:
+            repo_id: `name` or `organisation/name`; made if it does not exist.
+            options: `private`, `token`, `revision`, `create_pr`, `commit_message`, `commit_description`.
+        """
+        own = Path(self.name_or_path or repo_id, "README.md")
+        card = ModelCard.load(own) if own.exists() else model_card(repo_id, self.config)
+        return upload(self, repo_id, card, **options)
 
 
 class HMDEModel(HMDEPreTrainedModel):
@@ -404,6 +421,19 @@ class HMDEModel(HMDEPreTrainedModel):
             return output.last_hidden_state[:, 0]
         mask = mask.unsqueeze(-1).to(output.last_hidden_state.dtype)
         return (output.last_hidden_state * mask).sum(dim=1) / mask.sum(dim=1)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Without dropout and gradients; afterwards each module is in the mode it was in."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
 
 
 def read_ahead(function: Callable[[Given], Made], given: Sequence[Given]) -> Iterator[Made]:
@@ -542,7 +572,6 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
         sentences = self.encode_sentences(documents, tokenizer, language=language)
         return [score_sentences(vector, document, scoring) for document in sentences]
 
-    @torch.no_grad()
     def encode_sentences(
         self,
         documents: Sequence[str],
@@ -559,31 +588,30 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
             raise TypeError("got one string; give a list of strings, [text] for a single one")
         if not documents:
             return []
-        was_training = self.training
-        self.eval()
         rows = tokenizer(list(documents), language=language, return_offsets_mapping=True)
         found: list[Any] = [None] * len(documents)
-        for batch in bucket_by_length(torch.tensor([len(ids) for ids in rows["input_ids"]]), max_tokens_per_batch):
-            inputs = tokenizer.pad({"input_ids": [rows["input_ids"][place] for place in batch]}, return_tensors="pt")
-            output = self(**inputs.to(self.device))
-            for row, place in enumerate(batch.tolist()):
-                vectors = output.last_hidden_state[row][output.sentence_mask[row]].float().cpu()
-                embedding = output.pooler_output[row].float().cpu()
-                found[place] = DocumentSentences(
-                    spans=sentence_places(
-                        documents[place],
-                        rows["input_ids"][place],
-                        rows["offset_mapping"][place],
-                        self.config.start_token_id,
-                    ),
-                    vectors=vectors,
-                    parts=parts_of(vectors, embedding, self.config.document_pooling),
-                    embedding=embedding / embedding.norm(),
+        with evaluating(self):
+            for batch in bucket_by_length(torch.tensor([len(ids) for ids in rows["input_ids"]]), max_tokens_per_batch):
+                inputs = tokenizer.pad(
+                    {"input_ids": [rows["input_ids"][place] for place in batch]}, return_tensors="pt"
                 )
-        self.train(was_training)
+                output = self(**inputs.to(self.device))
+                for row, place in enumerate(batch.tolist()):
+                    vectors = output.last_hidden_state[row][output.sentence_mask[row]].float().cpu()
+                    embedding = output.pooler_output[row].float().cpu()
+                    found[place] = DocumentSentences(
+                        spans=sentence_places(
+                            documents[place],
+                            rows["input_ids"][place],
+                            rows["offset_mapping"][place],
+                            self.config.start_token_id,
+                        ),
+                        vectors=vectors,
+                        parts=parts_of(vectors, embedding, self.config.document_pooling),
+                        embedding=embedding / embedding.norm(),
+                    )
         return found
 
-    @torch.no_grad()
     def _encode(
         self,
         texts: Sequence[str],
@@ -618,17 +646,14 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
         distinct = list(place_of)
         first_places = range(0, len(distinct), TEXTS_PER_TOKENIZATION)
         windows = [distinct[first : first + TEXTS_PER_TOKENIZATION] for first in first_places]
-        was_training = self.training
-        self.eval()
         vectors = torch.empty(len(distinct), self.config.hidden_size, dtype=self.dtype, device=self.device)
-        with tqdm(total=len(distinct), disable=not show_progress_bar, unit="text") as progress:
+        with evaluating(self), tqdm(total=len(distinct), disable=not show_progress_bar, unit="text") as progress:
             for first, rows in zip(first_places, read_ahead(tokenize, windows)):
                 for batch in bucket_by_length(torch.tensor([len(row) for row in rows]), max_tokens_per_batch):
                     inputs = tokenizer.pad({"input_ids": [rows[place] for place in batch]}, return_tensors="pt")
                     vectors[first + batch.to(self.device)] = embed(**inputs.to(self.device)).to(self.dtype)
                     progress.update(len(batch))
         vectors = vectors[places]
-        self.train(was_training)
         if normalize:
             vectors = nn.functional.normalize(vectors.float(), dim=-1).to(self.dtype)
         return vectors.float().cpu().numpy() if return_tensors == "np" else vectors

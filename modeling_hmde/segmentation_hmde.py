@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 
 try:
@@ -17,6 +18,7 @@ _GLUED = re.compile(r"(?<=[。！？])(?=\d)")
 # Characters of a line that are split at once. No sentence is that long; a file without line breaks may be, and the time
 # that sentencex takes grows with the square of the number of unpaired quotation marks.
 _WINDOW = 10_000
+_INVISIBLE = ("Cc", "Cf", "Zs")  # control and format characters, of which zero-width ones, and spaces
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
@@ -31,6 +33,8 @@ def replace_surrogates(text: str) -> str:
 
 def sentence_spans(text: str, language: str | None = None) -> Iterator[tuple[int, int]]:
     """Where each sentence of a text begins and ends, in characters, white space around it left out.
+
+    A sentence has something to see: a line of zero-width characters alone is none.
 
     Sentences are found lazily: reading the first 32 of a long text does not split the rest of it.
 
@@ -53,7 +57,7 @@ def sentence_spans(text: str, language: str | None = None) -> Iterator[tuple[int
                 sentences.pop()  # it may go on behind the window, so the next window begins with it
             for sentence in sentences:
                 stripped = sentence.strip()
-                if stripped:
+                if any(unicodedata.category(character) not in _INVISIBLE for character in stripped):
                     first = begin + len(sentence) - len(sentence.lstrip())
                     yield first, first + len(stripped)
                 begin += len(sentence)

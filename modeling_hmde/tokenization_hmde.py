@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from huggingface_hub import CommitInfo
 from tokenizers import Tokenizer, normalizers
 from transformers import AutoTokenizer, BatchEncoding, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import TruncationStrategy
 from transformers.utils import logging
 
+from .publishing_hmde import upload
 from .segmentation_hmde import replace_surrogates, sentence_spans
 
 logger = logging.get_logger(__name__)
@@ -33,16 +35,24 @@ class Piece:
     input_ids: list[int]
     offsets: list[tuple[int, int]]  # characters in the document; (0, 0) for tokens that stand for no text
     special: list[int]  # 1 for a start or end token
+    num_text_tokens: int  # those of the text itself, neither special nor of the prompt
+    num_sentences: int = 1
+    num_cut_tokens: int = 0  # of a sentence that has lost its end
 
     def extend(self, other: Piece) -> None:
         self.input_ids += other.input_ids
         self.offsets += other.offsets
         self.special += other.special
+        self.num_text_tokens += other.num_text_tokens
+        self.num_sentences += other.num_sentences
 
     def shortened(self, num_tokens: int, num_suffix: int) -> Piece:
         """The piece cut to `num_tokens`, its last `num_suffix` tokens kept at the end."""
         kept = [*range(num_tokens - num_suffix), *range(len(self.input_ids) - num_suffix, len(self.input_ids))]
-        return Piece(*([part[place] for place in kept] for part in (self.input_ids, self.offsets, self.special)))
+        ids, offsets, special = (
+            [part[place] for place in kept] for part in (self.input_ids, self.offsets, self.special)
+        )
+        return Piece(ids, offsets, special, max(0, self.num_text_tokens - len(self.input_ids) + num_tokens))
 
 
 class HMDETokenizer(PreTrainedTokenizerFast):
@@ -55,6 +65,8 @@ class HMDETokenizer(PreTrainedTokenizerFast):
     Beyond what every tokenizer takes, a call takes `language`, a code for all texts or one a text, which picks the
     sentence splitter's rules; and `as_queries=True`, which makes each text one sentence, for the sentence encoder.
     `truncation` and `max_length` limit the whole row; the last sentence kept still ends with its end token.
+    `return_truncated=True` adds `num_truncated_sentences` and `num_truncated_tokens`, what each text lost to any limit:
+    places in the row that its sentences would have taken, and tokens of its own. It reads each text to its end.
     An empty or white-space document is one empty sentence.
 
     Args:
@@ -139,6 +151,10 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         backend.normalizer = _break_up_special_tokens(backend.normalizer, base.all_special_tokens)
         return cls(tokenizer_object=backend, **{**base.special_tokens_map, **options})
 
+    def push_to_hub(self, repo_id: str, **options: Any) -> CommitInfo:
+        """Upload the tokenizer's files and code; `options` as the model's. The card comes with the model."""
+        return upload(self, repo_id, card=None, **options)
+
     @property
     def start_token_id(self) -> int:
         """Id of the token that begins every sentence."""
@@ -180,6 +196,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         return_length: bool = False,
         language: str | Sequence[str | None] | None = None,
         as_queries: bool = False,
+        return_truncated: bool = False,
         **kwargs: Any,
     ) -> BatchEncoding:
         self._refuse(text_pair, add_special_tokens, kwargs)
@@ -195,8 +212,17 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             raise ValueError(
                 f"max_length is {limit}, but a sentence takes {frame} special tokens; give at least {frame + 1}"
             )
-        rows = [_join(pieces, limit, len(self._suffix_ids)) for pieces in self._pieces(texts, languages, as_queries)]
+        documents = self._pieces(texts, languages, as_queries, to_the_end=return_truncated)
+        rows = [_join(pieces[: self.max_sentences], limit, len(self._suffix_ids)) for pieces in documents]
+        for pieces, row in zip(documents, rows):
+            self._warn_of_truncation(pieces, row, limit)
         batch: dict[str, list[Any]] = {"input_ids": [row.input_ids for row in rows]}
+        if return_truncated:
+            batch["num_truncated_sentences"] = [len(pieces) - row.num_sentences for pieces, row in zip(documents, rows)]
+            batch["num_truncated_tokens"] = [
+                sum(piece.num_text_tokens + piece.num_cut_tokens for piece in pieces) - row.num_text_tokens
+                for pieces, row in zip(documents, rows)
+            ]
         if return_offsets_mapping:
             batch["offset_mapping"] = [row.offsets for row in rows]
         if return_special_tokens_mask:
@@ -234,10 +260,29 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             if others.get(name):
                 raise ValueError(f"{name}=True is not supported; give each document as one string")
 
-    def _pieces(self, texts: list[str], languages: list[str | None], as_queries: bool) -> list[list[Piece]]:
-        """The sentences of each text, tokenised in one call of the backend."""
+    def _warn_of_truncation(self, pieces: list[Piece], row: Piece, limit: int | None) -> None:
+        if len(pieces) > self.max_sentences:
+            logger.warning_once(
+                f"A document has more than {self.max_sentences} sentences; what follows is left out. "
+                "Set the tokenizer's max_sentences to keep more. (Said once.)"
+            )
+        if any(piece.num_cut_tokens for piece in pieces):
+            logger.warning_once(
+                f"A sentence has more than {self.max_sentence_length} tokens; the rest of it is left out. "
+                "Set the tokenizer's max_sentence_length to keep more. (Said once.)"
+            )
+        if sum(len(piece.input_ids) for piece in pieces[: self.max_sentences]) > len(row.input_ids):
+            logger.warning_once(
+                f"A text has more than max_length={limit} tokens; what follows is left out. (Said once.)"
+            )
+
+    def _pieces(
+        self, texts: list[str], languages: list[str | None], as_queries: bool, to_the_end: bool
+    ) -> list[list[Piece]]:
+        """The sentences of each text, tokenised in one call of the backend: at least one, and at least one more than is
+        kept if there are more; all of them if asked to read to the end."""
         self.backend_tokenizer.encode_special_tokens = True  # a pickled or copied backend forgets it
-        spans = [self._spans(text, language, as_queries) for text, language in zip(texts, languages)]
+        spans = [self._spans(text, language, as_queries, to_the_end) for text, language in zip(texts, languages)]
         encodings = iter(
             self.backend_tokenizer.encode_batch(
                 [text[begin:end] for text, found in zip(texts, spans) for begin, end in found],
@@ -259,24 +304,21 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             for begin, _ in found:
                 encoding = next(encodings)
                 pieces.extend(self._frame_tokens(encoding.ids, encoding.offsets, begin, prompt_ids, once))
-            if len(pieces) > self.max_sentences:
-                logger.warning_once(
-                    f"A document has more than {self.max_sentences} sentences; what follows is left out. "
-                    "Set the tokenizer's max_sentences to keep more. (Said once.)"
-                )
             # Text that leaves no token behind (control characters, say) is like no text: one empty sentence.
-            documents.append(pieces[: self.max_sentences] or [self._frame_piece(prompt_ids, [], [])])
+            documents.append(pieces or [self._frame_piece(prompt_ids, [], [])])
         return documents
 
-    def _spans(self, text: str, language: str | None, as_query: bool) -> list[tuple[int, int]]:
+    def _spans(self, text: str, language: str | None, as_query: bool, to_the_end: bool) -> list[tuple[int, int]]:
         if as_query or self.segmentation == "chunks":
             num_tokens = self.max_sentence_length * (1 if as_query else self.max_sentences)
             begin = len(text) - len(text.lstrip())
-            return [(begin, min(begin + num_tokens * MAX_CHARACTERS_PER_TOKEN, len(text)))]
+            end = len(text) if to_the_end else min(begin + num_tokens * MAX_CHARACTERS_PER_TOKEN, len(text))
+            return [(begin, end)]
         spans = []
         for span in sentence_spans(text, language):
             spans.append(span)
-            if len(spans) > self.max_sentences:  # one more than is kept shows that something is left out
+            # One more than is kept shows that something is left out.
+            if len(spans) > self.max_sentences and not to_the_end:
                 break
         return spans
 
@@ -289,7 +331,8 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         for first in range(0, len(ids), room):
             placed = [(begin + a, begin + b) for a, b in offsets[first : first + room]]
             pieces.append(self._frame_piece(prompt_ids, ids[first : first + room], placed))
-            if once or len(pieces) > self.max_sentences:
+            if once:
+                pieces[0].num_cut_tokens = max(0, len(ids) - room)
                 break
         return pieces
 
@@ -299,6 +342,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             input_ids=[*self._prefix_ids, *prompt_ids, *ids, *self._suffix_ids],
             offsets=[(0, 0)] * (before + len(prompt_ids)) + offsets + [(0, 0)] * after,
             special=[1] * before + [0] * (len(prompt_ids) + len(ids)) + [1] * after,
+            num_text_tokens=len(ids),
         )
 
 
@@ -313,7 +357,7 @@ def _check_texts(texts: list[Any]) -> list[str]:
 
 def _join(pieces: list[Piece], limit: int | None, num_suffix: int) -> Piece:
     """The sentences of a document as one row of at most `limit` tokens, its last sentence properly ended."""
-    row = Piece([], [], [])
+    row = Piece([], [], [], num_text_tokens=0, num_sentences=0)
     for piece in pieces:
         room = len(piece.input_ids) if limit is None else limit - len(row.input_ids)
         if room >= len(piece.input_ids):

@@ -10,10 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import huggingface_hub
 import pytest
 import torch
-from huggingface_hub.errors import EntryNotFoundError
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
@@ -25,6 +23,7 @@ SHIPPED_CODE = {
     "configuration_hmde.py",
     "modeling_hmde.py",
     "packing_hmde.py",
+    "publishing_hmde.py",
     "segmentation_hmde.py",
     "sentence_transformers_hmde.py",
     "tokenization_hmde.py",
@@ -249,33 +248,3 @@ def test_an_installed_package_needs_no_trust(hub: SimpleNamespace) -> None:
     assert type(classifier) is HMDEForSequenceClassification
     best = [score["label"] for score in pipeline("text-classification", str(hub.work / "classification"))(hub.texts)]
     assert best == [classifier.config.id2label[int(label)] for label in hub.logits.argmax(dim=1)]
-
-
-# --- pushed to the Hub -----------------------------------------------------------------------------------------------
-
-
-def test_a_pushed_model_comes_with_its_code_and_a_model_card(
-    hub: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    uploaded: dict[str, bytes] = {}
-
-    def load_card(*_: object, **__: object) -> None:
-        raise EntryNotFoundError("there is none yet")
-
-    def create_repo(_: object, repo_id: str, **__: object) -> SimpleNamespace:
-        return SimpleNamespace(repo_id=repo_id)
-
-    def create_commit(_: object, *, operations: list, **__: object) -> None:
-        uploaded.update({each.path_in_repo: Path(each.path_or_fileobj).read_bytes() for each in operations})
-
-    monkeypatch.setattr(huggingface_hub.ModelCard, "load", load_card)
-    monkeypatch.setattr(huggingface_hub.HfApi, "create_repo", create_repo)
-    monkeypatch.setattr(huggingface_hub.HfApi, "create_commit", create_commit)
-    hub.model.push_to_hub("someone/hmde")
-    assert set(uploaded) == {"README.md", "config.json", "model.safetensors", "modules.json", *SHIPPED_CODE} | {
-        "config_sentence_transformers.json"
-    }
-    assert b"library_name: transformers" in uploaded["README.md"]
-    uploaded.clear()
-    hub.tokenizer.push_to_hub("someone/hmde")
-    assert {"README.md", "tokenizer.json", "tokenizer_config.json", "tokenization_hmde.py"} <= set(uploaded)

@@ -469,3 +469,27 @@ def test_a_config_alone_knows_the_pooler_is_missing(modernbert: Path) -> None:
     )
     with pytest.raises(ValueError, match="sentence_pooling is 'pooler'"):
         HMDEModel(config)
+
+
+def test_a_resized_vocabulary_is_saved_as_it_is(
+    labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding], tmp_path: Path
+) -> None:
+    model = make_model(labse)
+    size = model.config.sentence_config.vocab_size + 3
+    model.resize_token_embeddings(size)
+    assert model.config.sentence_config.vocab_size == size
+    model.save_pretrained(tmp_path)
+    loaded = HMDEForDocumentEmbedding.from_pretrained(tmp_path)
+    assert loaded.get_input_embeddings().num_embeddings == size
+    row = torch.tensor([[model.config.start_token_id, size - 1]])
+    assert torch.equal(loaded(row).pooler_output, model.eval()(row).pooler_output)
+
+
+def test_encoding_leaves_every_module_training_or_not_as_it_was(
+    labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding], tokenizer: HMDETokenizer
+) -> None:
+    model = make_model(labse).train()
+    model.hmde.sentence_encoder.eval()
+    before = [module.training for module in model.modules()]
+    model.encode_documents(["The cat sat."], tokenizer)
+    assert [module.training for module in model.modules()] == before

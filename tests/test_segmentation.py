@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 import sys
+import unicodedata
 from itertools import islice
 
 import pytest
@@ -29,12 +30,13 @@ def sentences(text: str, language: str | None = None) -> list[str]:
 
 
 @given(PROSE, LANGUAGES)
-def test_sentences_cover_all_that_is_not_white_space_in_order_and_once(text: str, language: str | None) -> None:
+def test_sentences_cover_all_that_can_be_seen_in_order_and_once(text: str, language: str | None) -> None:
     spans = list(sentence_spans(text, language))
     between = [0, *(place for span in spans for place in span), len(text)]
     assert between == sorted(between)
     gaps = [text[begin:end] for begin, end in zip(between[::2], between[1::2], strict=True)]
-    assert not "".join(gaps).strip()
+    seen = [character for character in "".join(gaps) if not character.isspace()]
+    assert all(unicodedata.category(character) in ("Cc", "Cf") for character in seen)
 
 
 @given(PROSE, LANGUAGES)
@@ -42,6 +44,10 @@ def test_no_sentence_is_empty_or_begins_or_ends_with_white_space(text: str, lang
     for sentence in sentences(text, language):
         assert sentence
         assert sentence == sentence.strip()
+
+
+def test_a_line_of_zero_width_characters_is_no_sentence() -> None:
+    assert sentences("\u200b\ufeff\n\u200d \u200b\nOne.\n\u2060\nTwo\u200b words.") == ["One.", "Two\u200b words."]
 
 
 @pytest.mark.parametrize("line_break", LINE_BREAKS, ids=ascii)

@@ -200,6 +200,48 @@ def test_sentences_beyond_the_limit_are_left_out_with_a_warning(
     assert "more than 2 sentences" in warnings[0]
 
 
+def test_what_every_limit_cuts_is_warned_of_and_counted_on_request(
+    make_tokenizer: Callable[..., HMDETokenizer], base: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warnings: list[str] = []
+    monkeypatch.setattr(tokenization_hmde.logger, "warning_once", warnings.append)
+    sentences = ["The cat sat.", "It was warm there!", "Did the dog see it?", "The cat sat on the mat."]
+    num_tokens = [len(base(sentence, add_special_tokens=False)["input_ids"]) for sentence in sentences]
+    text = " ".join(sentences)
+
+    def lost(tokenizer: HMDETokenizer, texts: str | list[str], **options: Any) -> tuple[Any, Any]:
+        found = tokenizer(texts, return_truncated=True, **options)
+        assert tokenizer(texts, **options)["input_ids"] == found["input_ids"]
+        return found["num_truncated_sentences"], found["num_truncated_tokens"]
+
+    assert lost(make_tokenizer(sentence_prompt="der "), [text, "", "The cat"]) == ([0, 0, 0], [0, 0, 0])
+    assert warnings == []
+    assert lost(make_tokenizer(max_sentences=2), text) == (2, sum(num_tokens[2:]))
+    assert "more than 2 sentences" in warnings.pop()
+    warnings.clear()
+    room = 2 + len(base("der", add_special_tokens=False)["input_ids"])
+    cutting = make_tokenizer(max_sentence_length=room + 2, long_sentences="cut", sentence_prompt="der ")
+    assert lost(cutting, [text]) == ([0], [sum(count - 2 for count in num_tokens)])
+    assert f"more than {room + 2} tokens" in warnings.pop()
+    warnings.clear()
+    assert lost(make_tokenizer(max_sentence_length=5), sentences[1], as_queries=True) == (0, num_tokens[1] - 3)
+    assert "more than 5 tokens" in warnings.pop()
+    warnings.clear()
+    whole = make_tokenizer()
+    kept = num_tokens[0] + 2
+    assert lost(whole, text, truncation=True, max_length=kept) == (3, sum(num_tokens[1:]))
+    assert f"max_length={kept}" in warnings.pop()
+    assert lost(whole, text, truncation=True, max_length=kept + 3) == (2, sum(num_tokens[1:]) - 1)
+
+
+def test_the_counts_of_what_was_cut_become_tensors_that_the_model_takes(
+    make_tokenizer: Callable[..., HMDETokenizer],
+) -> None:
+    texts = ["The cat sat. It was warm. It was.", "The cat."]
+    batch = make_tokenizer(max_sentences=1)(texts, return_truncated=True, padding=True, return_tensors="pt")
+    assert batch["num_truncated_sentences"].tolist() == [2, 0]
+
+
 def test_a_long_sentence_is_split_or_cut(make_tokenizer: Callable[..., HMDETokenizer]) -> None:
     text = "the cat sat on the mat"
     whole = make_tokenizer()(text)["input_ids"]

@@ -9,65 +9,31 @@ import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from huggingface_hub.errors import HFValidationError
 
-CARD = """\
----
-{{ card_data }}
----
+from modeling_hmde.publishing_hmde import METADATA, model_card
 
-# {{ name }}
+TRAINING = """\
+## How it was trained
 
-A hierarchical multilingual document encoder (HMDE): a multilingual sentence encoder below, a shallow transformer over
-its sentence vectors above, trained so that documents on one subject lie side by side whatever their languages. Method:
-Galoğlu, Litschko and Glavaš, *A General-Purpose Multilingual Document Encoder*, 2023.
+On the corpus *{corpus}*: {num_triples} triples of an anchor, a positive in another language and a hard negative.
 
-## Use
-
-```python
-from transformers import AutoModel, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained("{{ name }}", trust_remote_code=True)
-model = AutoModel.from_pretrained("{{ name }}", trust_remote_code=True)
-
-documents = model.encode_documents(["A long document. In any language.", "Ein langes Dokument."], tokenizer)
-queries = model.encode_queries(["long documents"], tokenizer)
-similarities = queries @ documents.T  # cosines
-```
-
-The code in this folder runs on your machine: pin it with `revision="<commit>"`.
-
-## What it was made of
-
-| | |
+| language | documents |
 |---|---|
-| sentence encoder | {{ base_model }} |
-| document encoder | {{ document_encoder }} |
-| longest document | {{ config.max_sentences }} sentences of {{ config.max_sentence_length }} tokens |
-| training languages | {{ languages }} |
-| training triples | {{ num_triples }} |
-| optimizer steps of the kept model | {{ best_step }} of {{ steps }} |
+{documents}
 
-The whole recipe:
+The model kept is that of optimizer step {best_step} of {steps}. The whole recipe:
 
 ```yaml
-{{ recipe }}
+{recipe}
 ```
 
 ## Results
 
-Mean reciprocal rank of a dev concept's document in another language, in a pool of up to {{ num_concepts }} concepts:
+Mean reciprocal rank of a dev concept's document in another language, in a pool of up to {num_concepts} concepts:
 `document` when its document is the query, `title` when its title is.
 
 | | document | title | mean |
 |---|---|---|---|
-{% for step, scores in history.items() -%}
-| {{ "before training" if step == 0 else "step %d" % step }} | {{ "%.3f" | format(scores.document_mrr) }} |\
- {{ "%.3f" | format(scores.title_mrr) }} | {{ "%.3f" | format(scores.mrr) }} |
-{% endfor %}
-## Limits and bias
-
-The model serves the languages of its sentence encoder, and is weaker in languages and scripts of which that encoder has
-seen little. What a document says after the longest length above is not read. The model has not been tested for social
-bias; a sentence encoder's biases can be expected to show in it.
+{results}
 """
 
 
@@ -94,11 +60,9 @@ def write_model_card(
     base_model = base_model_of(recipe["sentence_encoder"])
     scores = history[best_step]
     data = ModelCardData(
+        **METADATA,
         language=sorted(statistics["articles"]),
         license="apache-2.0",
-        library_name="transformers",
-        pipeline_tag="feature-extraction",
-        tags=["hmde", "document-embeddings", "multilingual", "cross-lingual-retrieval"],
         base_model=base_model,
         model_name=name,
         eval_results=[
@@ -115,25 +79,22 @@ def write_model_card(
             for key, label in (("document_mrr", "document to document"), ("title_mrr", "title to document"))
         ],
     )
-    card = ModelCard.from_template(
-        data,
-        template_str=CARD,
-        name=name,
-        base_model=base_model or recipe["sentence_encoder"],
-        document_encoder=(
-            f"{config.num_document_layers} layers, {config.num_document_attention_heads} heads, width "
-            f"{config.hidden_size}, {config.document_norm}-norm"
-        ),
-        config=config,
-        languages=", ".join(sorted(statistics["articles"])),
+    training = TRAINING.format(
+        corpus=Path(recipe["corpus"]).name,
         num_triples=statistics["triples"]["train"],
-        num_concepts=recipe["eval_concepts"],
+        documents="\n".join(f"| {language} | {count} |" for language, count in sorted(statistics["articles"].items())),
         best_step=best_step,
         steps=max(history),
-        history=history,
         recipe=yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True).strip(),
+        num_concepts=recipe["eval_concepts"],
+        results="\n".join(
+            f"| {f'step {step}' if step else 'before training'} | {scores['document_mrr']:.3f} |"
+            f" {scores['title_mrr']:.3f} | {scores['mrr']:.3f} |"
+            for step, scores in history.items()
+        ),
     )
-    card.save(folder / "README.md")
+    sentence_encoder = base_model or recipe["sentence_encoder"]
+    model_card(name, config, data, sentence_encoder, training).save(folder / "README.md")
 
 
 def base_model_of(sentence_encoder: str) -> str | None:

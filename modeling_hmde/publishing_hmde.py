@@ -1,0 +1,141 @@
+"""The model card, and uploading a model with it. Knows configurations and folders, no weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from huggingface_hub import CommitInfo, HfApi, ModelCard, ModelCardData
+
+from .configuration_hmde import HMDEConfig
+
+CARD = """\
+---
+{{ card_data }}
+---
+
+# {{ name }}
+
+A hierarchical multilingual document encoder (HMDE): a multilingual sentence encoder below, a shallow transformer over
+its sentence vectors above, trained so that documents on one subject lie side by side whatever their languages. Method:
+Galoğlu, Litschko and Glavaš, *A General-Purpose Multilingual Document Encoder*, 2023.
+
+## Use
+
+```python
+from transformers import AutoModel, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("{{ name }}", trust_remote_code=True)
+model = AutoModel.from_pretrained("{{ name }}", trust_remote_code=True)
+
+documents = model.encode_documents(["A long document. In any language.", "Ein langes Dokument."], tokenizer)
+queries = model.encode_queries(["long documents"], tokenizer)
+similarities = queries @ documents.T  # cosines
+```
+
+The same with sentence-transformers:
+
+```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("{{ name }}", trust_remote_code=True)
+
+documents = model.encode_document(["A long document. In any language.", "Ein langes Dokument."])
+queries = model.encode_query(["long documents"])
+similarities = model.similarity(queries, documents)
+```
+
+Needs `sentencex` beside these libraries. The code in this folder runs on your machine: pin it with
+`revision="<commit>"`. Prompts are part of the tokenizer; give it plain texts.
+
+## What it was made of
+
+| | |
+|---|---|
+| sentence encoder | {{ sentence_encoder }} |
+| document encoder | {{ config.num_document_layers }} layers, {{ config.num_document_attention_heads }} heads, \
+width {{ config.hidden_size }}, {{ config.document_norm }}-norm |
+| longest document | {{ config.max_sentences }} sentences of {{ config.max_sentence_length }} tokens |
+{% if training %}
+{{ training }}
+{% endif %}
+## Limits and bias
+
+The model serves the languages of its sentence encoder, and is weaker in languages and scripts of which that encoder has
+seen little. What a document says after the longest length above is not read. It encodes texts apart from each other: a
+cross-encoder that reads two together compares them better, and far more slowly.
+
+It has not been tested whether the model's representations reflect negative societal biases and stereotypes, such as
+sexism or racism. As its sentence encoder was trained on text from the web, it would not be surprising. Techniques for
+debiasing pretrained language models can be applied to it as they are (ethical considerations of the paper).
+"""
+
+# What is true of every HMDE.
+METADATA: dict[str, Any] = {
+    "library_name": "transformers",
+    "pipeline_tag": "feature-extraction",
+    "tags": ["hmde", "sentence-transformers", "document-embeddings", "multilingual", "cross-lingual-retrieval"],
+}
+
+
+def model_card(
+    name: str, config: HMDEConfig, data: ModelCardData | None = None, sentence_encoder: str = "", training: str = ""
+) -> ModelCard:
+    """The card of a model that embeds documents.
+
+    Args:
+        name: of the model, as it is shown and loaded.
+        config: the model's.
+        data: metadata. None: what is true of every HMDE.
+        sentence_encoder: where it came from; its architecture if not known.
+        training: Markdown on corpus, recipe and results. Empty if not known.
+    """
+    data = data or ModelCardData(**METADATA, model_name=name)
+    return ModelCard.from_template(
+        data,
+        template_str=CARD,
+        name=name,
+        config=config,
+        sentence_encoder=sentence_encoder or config.sentence_config.model_type,
+        training=training,
+    )
+
+
+def upload(
+    saved: Any,
+    repo_id: str,
+    card: ModelCard | None,
+    *,
+    private: bool | None = None,
+    token: bool | str | None = None,
+    revision: str | None = None,
+    create_pr: bool = False,
+    commit_message: str | None = None,
+    commit_description: str | None = None,
+) -> CommitInfo:
+    """Upload what `saved.save_pretrained` writes, in one commit; the arguments are those of `push_to_hub`.
+
+    Args:
+        saved: a model or a tokenizer.
+        card: for a repository that has none.
+    """
+    api = HfApi(token=token)
+    repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+    if revision is not None and not revision.startswith("refs/pr"):
+        api.create_branch(repo_id, branch=revision, exist_ok=True)
+    with TemporaryDirectory() as folder:
+        saved.save_pretrained(folder)
+        if card is not None and not api.file_exists(repo_id, "README.md", revision=revision):
+            card.save(Path(folder) / "README.md")
+        return api.upload_folder(
+            repo_id=repo_id,
+            folder_path=folder,
+            revision=revision,
+            create_pr=create_pr,
+            commit_message=commit_message or f"Upload {type(saved).__name__}",
+            commit_description=commit_description,
+        )
+
+
+__all__ = ["METADATA", "model_card", "upload"]

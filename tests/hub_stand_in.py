@@ -1,0 +1,176 @@
+"""A stand-in for the Hub: the part of its HTTP interface by which huggingface_hub uploads and downloads files."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote, urlsplit
+
+
+class Hub(ThreadingHTTPServer):
+    """Repositories in memory. A commit is a whole repository, `{path: content}`, under its id.
+
+    Attributes:
+        commits: by repository, the commits in order, as (id, files).
+        drop: beginnings of "METHOD path" whose first request is answered by closing the connection.
+        requests: every request, as "METHOD path".
+        validated: every card whose metadata was sent for validation.
+    """
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.commits: dict[str, list[tuple[str, dict[str, bytes]]]] = {}
+        self.large: dict[str, bytes] = {}
+        self.drop: list[str] = []
+        self.requests: list[str] = []
+        self.validated: list[str] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def files(self, repo: str, revision: str = "main") -> dict[str, bytes]:
+        """Raises: KeyError: there is no such repository or commit."""
+        commits = self.commits[repo]
+        return commits[-1][1] if revision == "main" else dict(commits)[revision]
+
+    def commit(self, repo: str, lines: list[dict]) -> str:
+        files = dict(self.files(repo))
+        for line in lines:
+            value = line["value"]
+            if line["key"] == "file":
+                files[value["path"]] = base64.b64decode(value["content"])
+            elif line["key"] == "lfsFile":
+                files[value["path"]] = self.large[value["oid"]]
+        commit = hashlib.sha1(str(len(self.commits[repo])).encode()).hexdigest()
+        self.commits[repo].append((commit, files))
+        return commit
+
+
+def git_oid(content: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Hub
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def handle_one(self) -> None:
+        path = unquote(urlsplit(self.path).path)
+        request = f"{self.command} {path}"
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.server.requests.append(request)
+        for beginning in self.server.drop:
+            if request.startswith(beginning):
+                self.server.drop.remove(beginning)
+                self.close_connection = True
+                return
+        for pattern, answer in ROUTES:
+            if match := re.fullmatch(pattern, request):
+                answer(self, body, *match.groups())
+                return
+        self.reply(404, {"error": f"no such page: {request}"})
+
+    do_GET = do_HEAD = do_POST = do_PUT = handle_one
+
+    def reply(self, status: int, content: object = None, **headers: str) -> None:
+        data = content if isinstance(content, bytes) else json.dumps(content).encode()
+        self.send_response(status)
+        for name, value in ({"Content-Length": str(len(data))} | headers).items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def create(self, body: bytes) -> None:
+        wanted = json.loads(body)
+        repo = f"{wanted['organization']}/{wanted['name']}"
+        if wanted.get("type") == "dataset":
+            repo = f"datasets/{repo}"
+        is_new = repo not in self.server.commits
+        self.server.commits.setdefault(repo, [("0" * 40, {})])
+        self.reply(200 if is_new else 409, {"url": f"{self.server.url}/{repo}"})
+
+    def validate(self, body: bytes) -> None:
+        self.server.validated.append(json.loads(body)["content"])
+        self.reply(200, {"errors": [], "warnings": []})
+
+    def preupload(self, body: bytes, kind: str, repo: str, revision: str) -> None:
+        there = self.server.files(repo if kind == "model" else f"datasets/{repo}", revision)
+        files = [
+            {
+                "path": file["path"],
+                "uploadMode": "lfs" if file["path"].endswith(".safetensors") else "regular",
+                "shouldIgnore": False,
+                "oid": git_oid(there[file["path"]]) if file["path"] in there else None,
+            }
+            for file in json.loads(body)["files"]
+        ]
+        self.reply(200, {"files": files})
+
+    def lfs_batch(self, body: bytes, _repo: str) -> None:
+        objects = [
+            {**each, "actions": {"upload": {"href": f"{self.server.url}/lfs/{each['oid']}"}}}
+            for each in json.loads(body)["objects"]
+        ]
+        self.reply(200, {"transfer": "basic", "objects": objects})
+
+    def put(self, body: bytes, oid: str) -> None:
+        assert hashlib.sha256(body).hexdigest() == oid
+        self.server.large[oid] = body
+        self.reply(200)
+
+    def commit(self, body: bytes, kind: str, repo: str, _revision: str) -> None:
+        repo = repo if kind == "model" else f"datasets/{repo}"
+        commit = self.server.commit(repo, [json.loads(line) for line in body.splitlines()])
+        self.reply(200, {"commitUrl": f"{self.server.url}/{repo}/commit/{commit}", "commitOid": commit})
+
+    def info(self, _body: bytes, repo: str, revision: str | None) -> None:
+        commits = dict(self.server.commits[repo])
+        commit = list(commits)[-1] if revision in (None, "main") else revision
+        self.reply(200, {"id": repo, "sha": commit, "siblings": [{"rfilename": name} for name in commits[commit]]})
+
+    def resolve(self, _body: bytes, repo: str, revision: str, path: str) -> None:
+        try:
+            files = self.server.files(repo, revision)
+        except KeyError:
+            return self.reply(404, {}, X_Error_Code="RevisionNotFound")
+        commit = list(dict(self.server.commits[repo]))[-1] if revision == "main" else revision
+        if path not in files:
+            return self.reply(404, {}, X_Error_Code="EntryNotFound", X_Repo_Commit=commit)
+        return self.reply(200, files[path], ETag=f'"{git_oid(files[path])}"', X_Repo_Commit=commit)
+
+
+NAME = "([^/]+/[^/]+)"
+ROUTES = [
+    ("POST /api/repos/create", Handler.create),
+    ("POST /api/validate-yaml", Handler.validate),
+    (f"POST /api/(model|dataset)s/{NAME}/preupload/(.+)", Handler.preupload),
+    (f"POST /{NAME}.git/info/lfs/objects/batch", Handler.lfs_batch),
+    ("PUT /lfs/(.+)", Handler.put),
+    (f"POST /api/(model|dataset)s/{NAME}/commit/(.+)", Handler.commit),
+    (f"GET /api/models/{NAME}(?:/revision/(.+))?", Handler.info),
+    (f"(?:GET|HEAD) /{NAME}/resolve/([^/]+)/(.+)", Handler.resolve),
+]
+
+
+@contextmanager
+def running_hub() -> Iterator[Hub]:
+    hub = Hub()
+    thread = threading.Thread(target=hub.serve_forever)
+    thread.start()
+    yield hub
+    hub.shutdown()
+    thread.join()
+    hub.server_close()

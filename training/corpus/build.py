@@ -5,7 +5,7 @@
 Reads article tables, wiki-40b or Wikipedia, with the categories of Wikimedia's SQL dumps, and writes
 
     articles/<language>.parquet   the articles of concepts in two languages and of negatives, each text once
-    triples.parquet               ids, not texts: see `TRIPLE_COLUMNS`
+    triples.parquet               ids, not texts: see `join.TRIPLE_COLUMNS`
     statistics.json, README.md    what was read, dropped, kept and drawn; the dataset card
 
 The same input, languages and seed give the same bytes, whatever the number of threads: every draw is an MD5 hash. What
@@ -26,7 +26,7 @@ import duckdb
 from jsonargparse import auto_cli
 
 from training.corpus.download import fetch_dumps
-from training.corpus.join import TRIPLE_COLUMNS, Engine, define_draw, draw_triples, sample_triples
+from training.corpus.join import Engine, define_draw, draw_triples, sample_triples
 from training.corpus.sources import (
     ArticleRules,
     Source,
@@ -198,7 +198,7 @@ def write_corpus(
     folder: Path,
     recipe: CorpusRecipe,
 ) -> dict[str, object]:
-    """Writes the output folder: articles that a pair can be made of or that are a negative, triples, statistics, card."""
+    """Writes articles that a pair can be made of or that are a negative, triples, statistics and card."""
     (folder / "articles").mkdir()
     connection.execute(
         """
@@ -221,17 +221,13 @@ def write_corpus(
             ) TO '{folder / "articles" / f"{language}.parquet"}' (FORMAT parquet, COMPRESSION zstd)
             """
         )
-    connection.execute(
-        f"COPY (SELECT {', '.join(TRIPLE_COLUMNS)} FROM '{triples}') TO '{folder / 'triples.parquet'}' (FORMAT parquet)"
-    )
-    sources = {
-        path.stem: json.loads(path.with_suffix(".json").read_text(encoding="utf-8")) for path in articles.values()
-    }
+    connection.execute(f"COPY (FROM '{triples}') TO '{folder / 'triples.parquet'}' (FORMAT parquet)")
+    read = {language: json.loads(path.with_suffix(".json").read_text("utf-8")) for language, path in articles.items()}
     dumps = {
-        path.name.split(".")[0]: json.loads(path.read_text(encoding="utf-8"))
+        path.name.removesuffix(".categories.json"): json.loads(path.read_text(encoding="utf-8"))
         for path in sorted(triples.parent.glob("*.categories.json"))
     }
-    statistics = statistics_of(connection, folder, asdict(recipe), sources, dumps)
+    statistics = statistics_of(connection, folder, asdict(recipe), read, dumps)
     (folder / "statistics.json").write_text(json.dumps(statistics, indent=2) + "\n", encoding="utf-8")
     (folder / "README.md").write_text(dataset_card(statistics), encoding="utf-8")
     return statistics

@@ -65,7 +65,7 @@ def fetch_dumps(languages: list[str], folder: Path, date: str, mirror: str) -> d
 
 
 def read_sums(path: Path) -> dict[str, str]:
-    """SHA-1 by table. The list of `latest` names its files by their date, so a table is known by the end of the name."""
+    """SHA-1 by table, known by the end of its file's name: the list of `latest` has the date in the middle."""
     lines = (line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
     return {
         name.split("-", 2)[-1].removesuffix(".sql.gz"): digest for digest, name in lines if name.endswith(".sql.gz")
@@ -120,6 +120,5 @@ def verify(path: Path, sha1: str | None) -> None:
         while block := file.read(1 << 20):
             digest.update(block)
     if digest.hexdigest() != sha1:
-        raise ValueError(
-            f"{path} has the SHA-1 {digest.hexdigest()}, its list says {sha1}; remove it and bring it again"
-        )
+        found = digest.hexdigest()
+        raise ValueError(f"{path} has the SHA-1 {found}, its list says {sha1}; remove it and bring it again")

@@ -1,8 +1,8 @@
 """Reads the tables that MediaWiki's SQL dumps hold, as a stream. Knows the form of a dump, not what its tables mean.
 
-mysqldump escapes NUL, line feed, carriage return and 0x1A inside strings, so none of these bytes stands raw in one. A raw
-line feed hence ends a line of the dump and nothing else, and the others are free to stand for escaped characters: four
-`bytes.replace` make every remaining quote a real one and every row a line, which Arrow's CSV reader then parses.
+mysqldump escapes NUL, line feed, carriage return and 0x1A inside strings, so none of these bytes stands raw in one. A
+raw line feed hence ends a line of the dump and nothing else, and the others are free to stand for escaped characters:
+with a few `bytes.replace` every remaining quote is a real one and every row a line, for Arrow's CSV reader to parse.
 """
 
 from __future__ import annotations

@@ -188,7 +188,7 @@ def _pages(
         page = f"SELECT id AS page, title, regexp_replace(trim(text), '\\s*\\n\\s*', chr(10), 'g') AS text FROM {raw}"
         license_ = "CC-BY-SA-4.0"
     connection.execute(
-        f"CREATE OR REPLACE TEMP TABLE chosen AS SELECT concept_id, min(page) AS page FROM ({keyed}) GROUP BY concept_id"
+        f"CREATE OR REPLACE TEMP TABLE chosen AS SELECT concept_id, min(page) AS page FROM ({keyed}) GROUP BY ALL"
     )
     read, with_concept = _count(connection, f"SELECT 1 FROM {raw}"), _count(connection, keyed)
     usable = _count(connection, "FROM chosen")

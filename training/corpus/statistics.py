@@ -12,6 +12,11 @@ PAPER_TRIPLES = {  # paper, section 3.1
     ("ar", "el", "en", "fa", "fi", "fr", "hu", "ja", "ms", "ru", "tr", "zh"): 592_000,
 }
 
+_WIKIPEDIA_NOTICE = """
+Texts of Wikipedia are by its authors, under CC BY-SA: whoever shares them, or what is made of them, names the source
+and keeps the licence.
+"""
+
 _CARD = """\
 ---
 license: {licenses}
@@ -47,9 +52,8 @@ not drawn{paper}.
 |---|---|
 {splits}
 
-Sources and licences of the texts: {sources}. Texts of Wikipedia are by its authors, under CC BY-SA; whoever shares them,
-or what is made of them, names the source and keeps the licence.
-"""
+Sources and licences of the texts: {sources}.
+{notice}"""
 
 
 def statistics_of(
@@ -84,6 +88,7 @@ def statistics_of(
         f"SELECT source, license, count(*) FROM {articles} GROUP BY ALL ORDER BY ALL"
     ).fetchall()
     num_triples = connection.execute(f"SELECT count(*) FROM {triples}").fetchall()[0][0]
+    paper = PAPER_TRIPLES.get(tuple(sorted(recipe["languages"])))
     return {
         "recipe": recipe,
         "articles": {language: count for language, count, *_ in lengths},
@@ -97,7 +102,7 @@ def statistics_of(
             "least(anchor_language, positive_language) || '-' || greatest(anchor_language, positive_language)",
         ),
         "triples_by_anchor": _count_by(connection, triples, "anchor_language"),
-        "triples_of_the_paper": PAPER_TRIPLES.get(tuple(sorted(recipe["languages"]))),
+        "triples_of_the_paper": paper if recipe["source"] != "tables" else None,
         "triples_in_all": num_triples,
         "read": read,
         "dumps": dumps,
@@ -133,5 +138,6 @@ def dataset_card(statistics: dict[str, Any]) -> str:
         paper=f"; the paper has {paper} triples of these languages" if paper else "",
         pairs="\n".join(f"| {pair} | {count} |" for pair, count in statistics["triples_by_languages"].items()),
         splits="\n".join(f"| {split} | {count} |" for split, count in statistics["triples"].items()),
+        notice=_WIKIPEDIA_NOTICE if statistics["recipe"]["source"] != "tables" else "",
         sources="; ".join(f"{source}, {license_} ({count})" for source, license_, count in statistics["sources"]),
     )

@@ -273,12 +273,12 @@ def write_categories(connection: duckdb.DuckDBPyConnection, dumps: dict[str, Pat
         WHERE page_namespace = 0 AND page_is_redirect = 0 AND pp_propname = 'wikibase_item';
 
         CREATE OR REPLACE TEMP TABLE link AS
-        SELECT cl_from AS page_id, {category} AS category
+        SELECT cl_from AS page_id, replace({category}, '_', ' ') AS category
         FROM '{tables["categorylinks"]}' {targets}
         WHERE cl_from IN (SELECT page_id FROM concept);
 
         CREATE OR REPLACE TEMP TABLE hidden AS
-        SELECT page_title AS category
+        SELECT replace(page_title, '_', ' ') AS category
         FROM '{tables["page"]}' JOIN '{tables["page_props"]}' ON pp_page = page_id
         WHERE page_namespace = 14 AND pp_propname = 'hiddencat';
         """
@@ -289,7 +289,7 @@ def write_categories(connection: duckdb.DuckDBPyConnection, dumps: dict[str, Pat
             COPY (
                 SELECT page_id, concept_id, coalesce(categories, []) AS categories
                 FROM concept LEFT JOIN (
-                    SELECT page_id, list(DISTINCT replace(category, '_', ' ') ORDER BY category) AS categories
+                    SELECT page_id, list(DISTINCT category ORDER BY category) AS categories
                     FROM link WHERE category IS NOT NULL AND category NOT IN (SELECT category FROM hidden)
                     GROUP BY page_id
                 ) AS listed USING (page_id)

@@ -19,3 +19,13 @@ def written_whole(folder: str | Path) -> Iterator[Path]:
     yield partial
     shutil.rmtree(folder, ignore_errors=True)
     os.replace(partial, folder)
+
+
+@contextmanager
+def file_written_whole(path: str | Path) -> Iterator[Path]:
+    """A temporary file name beside `path` whose file takes its name when the block ends without an error."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.stem}.partial{path.suffix}")
+    yield partial
+    os.replace(partial, path)

@@ -1,0 +1,7 @@
+"""Training triples from articles (paper, section 3.1); see `training.corpus.build`."""
+
+from training.corpus.build import main
+from training.corpus.join import TRIPLE_COLUMNS
+from training.corpus.sources import ARTICLE_COLUMNS
+
+__all__ = ["ARTICLE_COLUMNS", "TRIPLE_COLUMNS", "main"]

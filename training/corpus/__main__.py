@@ -1,0 +1,3 @@
+from training.corpus.build import main
+
+main()

@@ -1,0 +1,124 @@
+"""Fetches SQL dumps from Wikimedia. Resumes what was broken off, verifies all, and leaves alone what is there."""
+
+from __future__ import annotations
+
+import hashlib
+from http.client import HTTPException
+from pathlib import Path
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from tqdm import tqdm
+
+_TABLES = ("page", "page_props", "categorylinks", "linktarget")
+_AGENT = {"User-Agent": "hmde-corpus/0.1 (https://pypi.org/project/hmde)"}  # Wikimedia turns away those without
+
+
+class Unreachable(Exception):
+    """A file that is not here and cannot be fetched."""
+
+
+def fetch_dumps(languages: list[str], folder: Path, date: str, mirror: str) -> dict[str, dict[str, Path]]:
+    """The SQL dumps of the Wikipedias, by language and table; `linktarget` only where the dump has it.
+
+    Args:
+        folder: where they are, and where those missing go.
+        date: YYYYMMDD or latest.
+        mirror: `<mirror>/<wiki>/<date>/` holds the files.
+
+    Raises:
+        ValueError: files are missing and cannot be fetched, a wiki has no dump of that date, or a checksum is wrong.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    dumps: dict[str, dict[str, Path]] = {}
+    missing: list[str] = []
+    for language in languages:
+        wiki = f"{language.replace('-', '_')}wiki"
+        prefix = f"{wiki}-{date}-"
+        address = f"{mirror}/{wiki}/{date}/{prefix}"
+        sums_file = folder / f"{prefix}sha1sums.txt"
+        try:
+            fetch(f"{address}sha1sums.txt", sums_file)
+        except Unreachable:
+            tables = [table for table in _TABLES if not (folder / f"{prefix}{table}.sql.gz").exists()]
+            missing += [f"{address}sha1sums.txt", *(f"{address}{table}.sql.gz" for table in tables)]
+            continue
+        sums = read_sums(sums_file)
+        dumps[language] = {}
+        for table in _TABLES:
+            path = folder / f"{prefix}{table}.sql.gz"
+            if table not in sums:
+                if table != "linktarget":
+                    raise ValueError(f"{sums_file} lists no {table}.sql.gz; choose another dump_date")
+                continue
+            try:
+                fetch(f"{address}{table}.sql.gz", path, sums[table])
+                dumps[language][table] = path
+            except Unreachable:
+                missing.append(f"{address}{table}.sql.gz")
+    if missing:
+        raise ValueError(
+            f"{len(missing)} files are not in {folder} and cannot be fetched. Bring them there under their names "
+            "(a wiki without linktarget.sql.gz has none before 2022):\n  " + "\n  ".join(missing)
+        )
+    return dumps
+
+
+def read_sums(path: Path) -> dict[str, str]:
+    """SHA-1 by table, known by the end of its file's name: the list of `latest` has the date in the middle."""
+    lines = (line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+    return {
+        name.split("-", 2)[-1].removesuffix(".sql.gz"): digest for digest, name in lines if name.endswith(".sql.gz")
+    }
+
+
+def fetch(address: str, path: Path, sha1: str | None = None) -> None:
+    """Fetches a file, from where the last attempt broke off; one that is there is only verified.
+
+    Raises:
+        Unreachable: no network.
+        ValueError: the server has no such file, or the checksum is wrong; a fetched file that is wrong is removed.
+    """
+    if path.exists():
+        verify(path, sha1)
+        return
+    partial = path.with_name(path.name + ".partial")
+    begin = partial.stat().st_size if partial.exists() else 0
+    headers = _AGENT | ({"Range": f"bytes={begin}-"} if begin else {})
+    try:
+        with urlopen(Request(address, headers=headers), timeout=60) as answer:
+            resumed = answer.status == 206
+            length = int(answer.headers["Content-Length"]) + (begin if resumed else 0)
+            with (
+                partial.open("ab" if resumed else "wb") as file,
+                tqdm(desc=path.name, total=length, initial=begin * resumed, unit="B", unit_scale=True) as progress,
+            ):
+                while block := answer.read(1 << 20):
+                    file.write(block)
+                    progress.update(len(block))
+    except HTTPError as error:
+        if error.code != 416:  # 416: all of it is there already
+            raise ValueError(f"{address}: {error.code} {error.reason}; there is no such dump") from None
+        length = begin
+    except (URLError, HTTPException, TimeoutError, ConnectionError) as error:
+        raise Unreachable(str(error)) from None
+    if partial.stat().st_size != length:
+        raise Unreachable(f"the connection broke off at {partial.stat().st_size} of {length} bytes")
+    try:
+        verify(partial, sha1)
+    except ValueError:
+        partial.unlink()
+        raise
+    partial.rename(path)
+
+
+def verify(path: Path, sha1: str | None) -> None:
+    if sha1 is None:
+        return
+    digest = hashlib.sha1(usedforsecurity=False)
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    if digest.hexdigest() != sha1:
+        found = digest.hexdigest()
+        raise ValueError(f"{path} has the SHA-1 {found}, its list says {sha1}; remove it and bring it again")

@@ -1,0 +1,318 @@
+"""Articles of one language from where they are, as tables of one form: `ARTICLE_COLUMNS`.
+
+Texts are read and written by DuckDB, a row group at a time; only counting sentences calls Python.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+import duckdb
+import pyarrow.compute as pc
+
+from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
+from training.corpus.dumps import column_types, dump_to_parquet
+from training.folders import file_written_whole
+
+Source = Literal["tables", "wiki40b", "wikipedia"]
+
+ARTICLE_COLUMNS = {
+    "concept_id": "VARCHAR",  # the same in all languages
+    "language": "VARCHAR",  # ISO 639-1
+    "title": "VARCHAR",
+    "text": "VARCHAR",  # a paragraph a line; a first line that equals the title is cut
+    "categories": "VARCHAR[]",
+    "source": "VARCHAR",
+    "license": "VARCHAR",
+    "split": "VARCHAR",  # train, dev or test, the same for all articles of a concept
+}
+_WIKI40B_TITLE = r"trim(regexp_extract(text, '_START_ARTICLE_\n([^\n]*)', 1))"
+# Headings and paragraphs become lines. What stands before the first marker is the title's.
+_WIKI40B_TEXT = (
+    r"trim(regexp_replace(regexp_replace(text, '^\s*_START_ARTICLE_\n[^\n]*', ''), "
+    r"'\s*(_START_SECTION_|_START_PARAGRAPH_|_NEWLINE_|\n)\s*((_START_SECTION_|_START_PARAGRAPH_|_NEWLINE_)\s*)*', "
+    r"chr(10), 'g'), chr(10) || ' ')"
+)
+_ARTICLE, _CATEGORY = 0, 14  # namespaces
+_DUMP_COLUMNS = {  # what is read of each dump, and which rows
+    "page": (
+        ["page_id", "page_namespace", "page_title", "page_is_redirect"],
+        pc.field("page_namespace").isin([_ARTICLE, _CATEGORY]),
+    ),
+    "page_props": (
+        ["pp_page", "pp_propname", "pp_value"],
+        pc.field("pp_propname").isin(["wikibase_item", "hiddencat"]),
+    ),
+    "categorylinks": (["cl_from", "cl_to", "cl_target_id", "cl_type"], pc.field("cl_type") == "page"),
+    "linktarget": (["lt_id", "lt_namespace", "lt_title"], pc.field("lt_namespace") == _CATEGORY),
+}
+_WIKI40B_NAMES = {"zh": "zh-cn"}  # simplified; ask for zh-tw by that name
+
+
+def article_files(source: Source, articles: str, languages: list[str], snapshot: str) -> dict[str, list[Path]]:
+    """The files that hold the articles of each language, fetched from the Hub where `articles` is no folder.
+
+    Raises:
+        ValueError: a language is named twice, is the only one, or has no file.
+    """
+    if len(set(languages)) < max(len(languages), 2):
+        raise ValueError(f"languages are {languages}; name at least two, each once")
+    patterns = {language: _patterns(source, language, snapshot) for language in languages}
+    folder = Path(articles)
+    if source != "tables" and not folder.is_dir():
+        folder = _fetch(articles, [pattern for group in patterns.values() for pattern in group])
+    files = {}
+    for language, group in patterns.items():
+        found = [path for pattern in group for path in sorted(folder.glob(pattern))]
+        if not found:
+            raise ValueError(f"{folder} has no {' and no '.join(group)}; articles of {language} are needed")
+        files[language] = found[:1] if source == "tables" else found
+    return files
+
+
+def _patterns(source: Source, language: str, snapshot: str) -> list[str]:
+    if source == "wiki40b":
+        return [f"{_WIKI40B_NAMES.get(language, language)}/*.parquet"]
+    if source == "wikipedia":
+        return [f"{snapshot}.{language}/*.parquet"]
+    return [f"{language}.parquet", f"{language}.jsonl"]
+
+
+def _fetch(repository: str, patterns: list[str]) -> Path:
+    """A data set's files from the Hub, which resumes, verifies and shows the progress of what is not there yet."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(repository, repo_type="dataset", allow_patterns=patterns))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        wanted = "\n".join(f"  https://huggingface.co/datasets/{repository}/tree/main/{path}" for path in patterns)
+        raise ValueError(
+            f"{repository} is no folder here and cannot be fetched from the Hub ({type(error).__name__}). Bring these "
+            f"files into one folder, each in the subfolder it has there, and name it with --articles:\n{wanted}"
+        ) from error
+
+
+@dataclass(frozen=True)
+class ArticleRules:
+    """What makes a page an article of the corpus; see `CorpusRecipe` for the fields."""
+
+    source: Source
+    min_sentences: int
+    maintenance_categories: list[str]
+    dev_fraction: float
+    test_fraction: float
+
+
+def write_articles(
+    connection: duckdb.DuckDBPyConnection,
+    language: str,
+    files: list[Path],
+    page_categories: Path | None,
+    target: Path,
+    rules: ArticleRules,
+) -> None:
+    """Writes the articles of a language, and beside them, as JSON, what was read and why some were dropped.
+
+    Args:
+        page_categories: what `write_categories` wrote, None for tables of articles, which hold their categories.
+
+    Raises:
+        ValueError: a file is no article table, holds another language, or a concept twice.
+    """
+
+    def has_sentences(text: str) -> bool:
+        sentences = islice(sentence_spans(replace_surrogates(text), language), rules.min_sentences)
+        return sum(1 for _ in sentences) == rules.min_sentences
+
+    connection.create_function("has_sentences", has_sentences, ["VARCHAR"], "BOOLEAN")
+    patterns = [f"regexp_full_match(category, {_quoted(pattern)})" for pattern in rules.maintenance_categories]
+    connection.execute(f"CREATE OR REPLACE MACRO is_maintenance(category) AS {' OR '.join(['false', *patterns])}")
+    names = ", ".join(map(str, files))
+    try:
+        pages, counts = _pages(connection, language, files, page_categories, rules)
+        with file_written_whole(target) as partial:
+            connection.execute(
+                f"""
+                COPY (
+                    SELECT concept_id, language, title,
+                           CASE WHEN starts_with(text, title || chr(10)) THEN substr(text, length(title) + 2)
+                                ELSE text END AS text,
+                           list_filter(categories, lambda category: NOT is_maintenance(category)) AS categories,
+                           source, license, split
+                    FROM ({pages}) AS page
+                    WHERE has_sentences(text)
+                ) TO '{partial}' (FORMAT parquet, COMPRESSION zstd)
+                """
+            )
+            _check(connection, partial, language, names)
+    except (duckdb.BinderException, duckdb.ConversionException, duckdb.InvalidInputException) as error:
+        raise ValueError(f"{names} is no article table with the columns of {rules.source}: {error}") from None
+    connection.remove_function("has_sentences")
+    kept, uncategorized = connection.execute(
+        f"SELECT count(*), count(*) FILTER (coalesce(len(categories), 0) = 0) FROM '{target}'"
+    ).fetchall()[0]
+    counts |= {"short": counts.pop("usable") - kept, "kept": kept, "kept_without_category": uncategorized}
+    with file_written_whole(target.with_suffix(".json")) as partial:
+        partial.write_text(json.dumps(counts), encoding="utf-8")
+
+
+def _pages(
+    connection: duckdb.DuckDBPyConnection,
+    language: str,
+    files: list[Path],
+    page_categories: Path | None,
+    rules: ArticleRules,
+) -> tuple[str, dict[str, int]]:
+    """A query for the pages in `ARTICLE_COLUMNS`, one a concept, and how many were read, dropped and are left."""
+    if rules.source == "tables":
+        (path,) = files
+        columns = ", ".join(f"{name}: '{kind}'" for name, kind in ARTICLE_COLUMNS.items())
+        reader = f"read_json({_quoted(path)}, format='newline_delimited', columns={{{columns}}})"
+        table = _quoted(path) if path.suffix == ".parquet" else reader
+        read = _count(connection, f"SELECT concept_id FROM {table}")
+        return f"SELECT {', '.join(ARTICLE_COLUMNS)} FROM {table}", {"read": read, "usable": read}
+
+    raw = f"read_parquet([{', '.join(map(_quoted, files))}])"
+    if rules.source == "wiki40b":
+        keyed = f"SELECT wikidata_id AS concept_id, version_id AS page FROM {raw} WHERE wikidata_id LIKE 'Q%'"
+        page = f"SELECT version_id AS page, {_WIKI40B_TITLE} AS title, {_WIKI40B_TEXT} AS text FROM {raw}"
+        license_ = "CC-BY-SA-3.0"
+    else:
+        categorized = f"JOIN '{page_categories}' AS known ON known.page_id = CAST(id AS BIGINT)"
+        keyed = f"SELECT concept_id, id AS page FROM {raw} {categorized}"
+        page = f"SELECT id AS page, title, regexp_replace(trim(text), '\\s*\\n\\s*', chr(10), 'g') AS text FROM {raw}"
+        license_ = "CC-BY-SA-4.0"
+    connection.execute(
+        f"CREATE OR REPLACE TEMP TABLE chosen AS SELECT concept_id, min(page) AS page FROM ({keyed}) GROUP BY ALL"
+    )
+    read, with_concept = _count(connection, f"SELECT 1 FROM {raw}"), _count(connection, keyed)
+    usable = _count(connection, "FROM chosen")
+    query = f"""
+        SELECT concept_id, '{language}' AS language, title, text, coalesce(categories, []) AS categories,
+               '{rules.source}' AS source, '{license_}' AS license,
+               CASE WHEN draw('split|' || concept_id) % 1000000 < {round(rules.dev_fraction * 1e6)} THEN 'dev'
+                    WHEN draw('split|' || concept_id) % 1000000
+                         < {round((rules.dev_fraction + rules.test_fraction) * 1e6)} THEN 'test'
+                    ELSE 'train' END AS split
+        FROM ({page}) AS page
+        JOIN chosen USING (page)
+        LEFT JOIN (SELECT concept_id, min_by(categories, page_id) AS categories FROM '{page_categories}'
+                   GROUP BY concept_id) AS known USING (concept_id)
+    """
+    return query, {
+        "read": read,
+        "without_concept": read - with_concept,
+        "duplicate_concept": with_concept - usable,
+        "usable": usable,
+    }
+
+
+def _check(connection: duckdb.DuckDBPyConnection, articles: Path, language: str, names: str) -> None:
+    strangers = connection.execute(
+        f"SELECT concept_id, language FROM '{articles}' WHERE language != '{language}' LIMIT 1"
+    ).fetchall()
+    for concept_id, other in strangers:
+        raise ValueError(f"{names}: article {concept_id} is of language {other}; the file is for {language}")
+    twice = connection.execute(
+        f"SELECT concept_id FROM '{articles}' GROUP BY concept_id HAVING count(*) > 1 ORDER BY concept_id LIMIT 1"
+    ).fetchall()
+    for (concept_id,) in twice:
+        raise ValueError(f"{names}: concept {concept_id} stands there more than once; keep one article each")
+
+
+def check_splits(connection: duckdb.DuckDBPyConnection, articles: list[Path]) -> None:
+    """
+    Raises:
+        ValueError: a concept's articles are in different splits, so that no pair of them is in one.
+    """
+    torn = connection.execute(
+        "SELECT concept_id, list(DISTINCT split ORDER BY split) FROM read_parquet(?) GROUP BY concept_id "
+        "HAVING count(DISTINCT split) > 1 ORDER BY concept_id LIMIT 1",
+        [[str(path) for path in articles]],
+    ).fetchall()
+    for concept_id, splits in torn:
+        raise ValueError(f"concept {concept_id} is in the splits {', '.join(splits)}; put all its articles in one")
+
+
+def write_categories(connection: duckdb.DuckDBPyConnection, dumps: dict[str, Path], target: Path) -> None:
+    """Writes page_id, concept_id and categories of the articles of a wiki, and beside it, as JSON, what was counted.
+
+    Hidden categories are left out. Subcategories are not followed, so a cycle of categories changes nothing. Of several
+    pages of one concept all are written.
+
+    Args:
+        dumps: `page`, `page_props`, `categorylinks` and, since MediaWiki 1.43, `linktarget`, by name.
+
+    Raises:
+        ValueError: a dump is damaged, or the links have ids and there is no `linktarget` to name them.
+    """
+    tables = {}
+    counts = {}
+    for name, path in dumps.items():
+        columns, keep = _DUMP_COLUMNS[name]
+        tables[name] = target.with_name(f"{target.stem}.{name}.parquet")
+        present = [column for column in columns if column in column_types(path)]
+        counts[f"rows_of_{name}"] = dump_to_parquet(path, tables[name], present, keep)["rows"]
+    link_columns = column_types(dumps["categorylinks"])
+    by_id = "cl_target_id" in link_columns
+    if by_id and "linktarget" not in dumps:
+        raise ValueError(f"{dumps['categorylinks']} names categories by id; the linktarget dump of that date is needed")
+    names = [f"nullif(cl_{column}, '')" for column in ("to",) if f"cl_{column}" in link_columns]
+    category = f"coalesce({', '.join(['lt_title'] * by_id + names)}, NULL)"
+    targets = f"LEFT JOIN '{tables['linktarget']}' ON lt_id = cl_target_id" if by_id else ""
+    connection.execute(
+        f"""
+        CREATE OR REPLACE TEMP TABLE concept AS
+        SELECT page_id, pp_value AS concept_id
+        FROM '{tables["page"]}' JOIN '{tables["page_props"]}' ON pp_page = page_id
+        WHERE page_namespace = 0 AND page_is_redirect = 0 AND pp_propname = 'wikibase_item';
+
+        CREATE OR REPLACE TEMP TABLE link AS
+        SELECT cl_from AS page_id, replace({category}, '_', ' ') AS category
+        FROM '{tables["categorylinks"]}' {targets}
+        WHERE cl_from IN (SELECT page_id FROM concept);
+
+        CREATE OR REPLACE TEMP TABLE hidden AS
+        SELECT replace(page_title, '_', ' ') AS category
+        FROM '{tables["page"]}' JOIN '{tables["page_props"]}' ON pp_page = page_id
+        WHERE page_namespace = 14 AND pp_propname = 'hiddencat';
+        """
+    )
+    with file_written_whole(target) as partial:
+        connection.execute(
+            f"""
+            COPY (
+                SELECT page_id, concept_id, coalesce(categories, []) AS categories
+                FROM concept LEFT JOIN (
+                    SELECT page_id, list(DISTINCT category ORDER BY category) AS categories
+                    FROM link WHERE category IS NOT NULL AND category NOT IN (SELECT category FROM hidden)
+                    GROUP BY page_id
+                ) AS listed USING (page_id)
+            ) TO '{partial}' (FORMAT parquet)
+            """
+        )
+    counts |= {
+        "articles": _count(connection, f"FROM '{tables['page']}' WHERE page_namespace = 0 AND page_is_redirect = 0"),
+        "articles_with_concept": _count(connection, "FROM concept"),
+        "concepts": _count(connection, "SELECT DISTINCT concept_id FROM concept"),
+        "hidden_categories": _count(connection, "FROM hidden"),
+        "links_of_articles": _count(connection, "FROM link"),
+        "links_without_category": _count(connection, "FROM link WHERE category IS NULL"),
+    }
+    for path in tables.values():
+        path.unlink()
+    with file_written_whole(target.with_suffix(".json")) as partial:
+        partial.write_text(json.dumps(counts), encoding="utf-8")
+
+
+def _count(connection: duckdb.DuckDBPyConnection, query: str) -> int:
+    return connection.execute(f"SELECT count(*) FROM ({query})").fetchall()[0][0]
+
+
+def _quoted(value: str | Path) -> str:
+    return "'" + str(value).replace("'", "''") + "'"

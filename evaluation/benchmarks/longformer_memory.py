@@ -12,6 +12,7 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
+from typing import Any
 
 import torch
 from transformers import BertConfig, BertModel, LongformerConfig, LongformerModel
@@ -21,10 +22,12 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def build(kind: str) -> torch.nn.Module:
-    sizes = {"vocab_size": 1000, "max_position_embeddings": max(LENGTHS) + 2, "pad_token_id": 1}
+    sizes: dict[str, Any] = {"vocab_size": 1000, "max_position_embeddings": max(LENGTHS) + 2, "pad_token_id": 1}
     if kind == "longformer":
         return LongformerModel(LongformerConfig(**sizes, attention_window=512))
-    return BertModel(BertConfig(**sizes, attn_implementation="eager"))
+    config = BertConfig(**sizes)
+    config._attn_implementation = "eager"
+    return BertModel(config)
 
 
 def mebibytes(kind: str, length: int) -> float:

@@ -97,6 +97,7 @@ Results = dict[str, dict[str, Result]]  # by task and system
 def main(argv: list[str] | None = None) -> None:
     recipe = auto_cli(EvaluationRecipe, args=argv, as_positional=False)
     check_systems(recipe.systems)
+    cards = {name: model_card_of(recipe.systems[name]) for name in recipe.model_cards}
     published = read_published(Path(recipe.published)) if recipe.published else []
     # All data are read, and whatever is wrong with them is found, before anything is computed.
     retrieval = {name: prepared(recipe, name, task) for name, task in recipe.retrieval.items()}
@@ -119,8 +120,8 @@ def main(argv: list[str] | None = None) -> None:
         measures |= {f"{name}-{protocol}": task.measure for protocol in ("frozen", "finetuned")}
     plots = plot(recipe, results, measures)
     write_report(recipe, results, measures, published, plots)
-    for name in recipe.model_cards:
-        write_model_index(Path(recipe.systems[name].model), name, results, measures)
+    for name, file in cards.items():
+        write_model_index(file, name, results, measures)
 
 
 def prepared(recipe: EvaluationRecipe, name: str, task: Any) -> Any:
@@ -333,16 +334,18 @@ def column(result: Result, measure: str) -> dict[str, float]:
     return found | own
 
 
-def write_model_index(folder: Path, system: str, results: Results, measures: dict[str, str]) -> None:
-    """Puts the averages of a system into the model-index of the card in its folder, in place of earlier ones of the
-    same tasks.
-
-    Raises:
-        ValueError: the folder has no card.
+def model_card_of(system: SystemRecipe) -> Path:
+    """Raises:
+    ValueError: the system is no folder with a card.
     """
-    file = folder / "README.md"
+    file = Path(system.model) / "README.md"
     if not file.is_file():
         raise ValueError(f"{file} is missing; only a system that is a folder with a model card can be in model_cards")
+    return file
+
+
+def write_model_index(file: Path, system: str, results: Results, measures: dict[str, str]) -> None:
+    """Puts the averages of a system into the model-index of a model card, in place of earlier ones of the same tasks."""
     card = ModelCard.load(file)
     found = [
         EvalResult(
@@ -359,7 +362,7 @@ def write_model_index(folder: Path, system: str, results: Results, measures: dic
     ]
     others = [old for old in card.data.eval_results or [] if old.dataset_type not in results]
     card.data.eval_results = others + found
-    card.data.model_name = card.data.model_name or folder.name
+    card.data.model_name = card.data.model_name or file.parent.name
     card.save(file)
 
 

@@ -55,6 +55,12 @@ MLDOC_LANGUAGES = {
     "ja": "japanese", "zh": "chinese",
 }  # fmt: skip
 
+# The language that stands for a group of languages in FLORES, of which SIB-200 is made, and in NTREX.
+INDIVIDUAL_LANGUAGES = {
+    "ar": "arb", "az": "azj", "fa": "pes", "lv": "lvs", "mg": "plt", "mn": "khk", "ms": "zsm", "ne": "npi", "no": "nob",
+    "om": "gaz", "or": "ory", "ps": "pbt", "sq": "als", "sw": "swh", "uz": "uzn", "yi": "ydd",
+}  # fmt: skip
+
 # The fields of a CLEF document that an author wrote. TI, LD and TX are the news agencies' title, lead and text.
 CLEF_TEXT_FIELDS = "HEADLINE|TITLE|SUBTITLE|LEAD|TEXT|BODY|TI|ST|LD|TX|WR|CAPTION"
 _CLEF_FIELD = re.compile(rf"<({CLEF_TEXT_FIELDS})>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
@@ -170,15 +176,30 @@ def ntrex(task: RetrievalTask, output: Path) -> None:
     folder = Path(task.data)
     names = decoded(folder / "DOCUMENT_IDS.tsv").split()
     for language in dict.fromkeys(part for side in languages(task) for part in side):
-        # The English side is the original; of languages with a region the plain one is read.
-        file = "newstest2019-src.eng.txt" if language == "en" else f"newstest2019-ref.{long_code(language)}.txt"
-        sentences = decoded(folder / "NTREX-128" / file).splitlines()
+        file = ntrex_file(folder / "NTREX-128", language)
+        sentences = decoded(file).splitlines()
         if len(sentences) != len(names):
             raise ValueError(f"{file} has {len(sentences)} lines, DOCUMENT_IDS.tsv {len(names)}; take both anew")
         documents: dict[str, list[str]] = {}
         for name, sentence in zip(names, sentences):
             documents.setdefault(name, []).append(sentence)
         write_documents(output, language, ((name, "\n".join(found)) for name, found in documents.items()))
+
+
+def ntrex_file(folder: Path, language: str) -> Path:
+    """The original for English; of a language in several regions the one without a region, else the first.
+
+    Raises:
+        ValueError: NTREX has no such language.
+    """
+    if language == "en":
+        return folder / "newstest2019-src.eng.txt"
+    code = long_code(language)
+    named = [folder / f"newstest2019-ref.{name}.txt" for name in (code, INDIVIDUAL_LANGUAGES.get(language, code))]
+    for file in [*named, *sorted(folder.glob(f"newstest2019-ref.{code}-*.txt"))]:
+        if file.is_file():
+            return file
+    raise ValueError(f"{folder} has no {named[0].name}; NTREX-128 does not have the language {language}")
 
 
 def tatoeba(task: RetrievalTask, output: Path) -> None:
@@ -219,8 +240,9 @@ def masakhanews(task: ClassificationTask, output: Path) -> None:
 
 def sib200(task: ClassificationTask, output: Path) -> None:
     for language, part in parts(task):
-        code = langcodes.get(language).maximize()
-        rows = table(fetch(task.data, f"data/{long_code(language)}_{code.script}/{part}.tsv"))
+        code = INDIVIDUAL_LANGUAGES.get(language) or long_code(language)
+        script = langcodes.get(language).maximize().script
+        rows = table(fetch(task.data, f"data/{code}_{script}/{part}.tsv"))
         write_labelled(output, language, part, ((row["category"], row["text"]) for row in rows))
 
 

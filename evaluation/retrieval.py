@@ -195,7 +195,7 @@ def encode(
     }
     after = time.perf_counter()
     if POOL in wanted:
-        documents[POOL] = np.concatenate(list(documents.values()))
+        documents[POOL] = np.concatenate([documents[language] for language in retrieval_set.collection(POOL)])
     return Encoded(queries, documents, files, between - began, after - between)
 
 

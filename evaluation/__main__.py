@@ -345,7 +345,7 @@ def model_card_of(system: SystemRecipe) -> Path:
 
 
 def write_model_index(file: Path, system: str, results: Results, measures: dict[str, str]) -> None:
-    """Puts the averages of a system into the model-index of a model card, in place of earlier ones of the same tasks."""
+    """Puts the averages of a system into the model-index of a card, in place of earlier ones of the same tasks."""
     card = ModelCard.load(file)
     found = [
         EvalResult(

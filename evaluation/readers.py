@@ -205,7 +205,6 @@ def read_retrieval_set(
             for language, source in sources.items()
         }
         qrels = {query_id: {query_id: 1} for texts in queries.values() for query_id in texts}
-        qrels_file = folder / "docs"
     else:
         qrels_file = folder / (f"qrels.{split}.tsv" if split else "qrels.tsv")
         qrels = read_qrels(qrels_file)
@@ -226,6 +225,9 @@ def read_retrieval_set(
                 f"{qrels_file} has no relevant document in docs/{document_language}.jsonl for any query of "
                 f"queries/{query_language}.tsv; check that their ids agree, or leave out the pair "
                 f"{query_language}-{document_language}"
+                if sought_by in ("queries", "sentences")
+                else f"{folder / 'docs'} has no document in both {query_language} and {document_language} that gives a "
+                f"query of {sought_by}; check that its ids agree, or leave out the pair"
             )
     return retrieval_set
 

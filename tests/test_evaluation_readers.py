@@ -181,6 +181,8 @@ def test_a_document_is_a_query_for_itself_in_other_languages(folder: Path) -> No
     assert found.queries == {"en": {"d1": "one", "d2": "two"}, "de": {"d1": "eins", "d3": "drei"}}
     assert found.judgements("en", "de") == {"d1": {"d1": 1}}
     assert found.judgements("en", "all") == {"d1": {"de.d1": 1}}  # not en.d1, which it is
+    with pytest.raises(ValueError, match="no document in both en and de that gives a query of late_sentences"):
+        read_retrieval_set(folder, ["en-de"], sought_by="late_sentences")
     assert found.doc_ids("all") == ["de.d1", "de.d3", "en.d1", "en.d2"]
 
 

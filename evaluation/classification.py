@@ -120,6 +120,13 @@ class LabelledSet(NamedTuple):
     tests: list[LabelledTexts]
 
 
+class MultilabelClassifier(NamedTuple):
+    """One logistic regression a label."""
+
+    one_vs_rest: OneVsRestClassifier
+    labels: list[str]
+
+
 def check_labels(files: Sequence[LabelledTexts], known: set[str], known_by: str) -> None:
     """Raises:
     ValueError: a file has a label that cannot be predicted.
@@ -163,8 +170,9 @@ def evaluate_frozen(
     per_item: dict[str, dict[str, float]] = {}
     chosen: dict[str, float] = {}
     for train, dev in zip(labelled.train, labelled.dev):
-        fit_any = fit_multilabel if task.multilabel else fit
-        classifier, chosen[train.language] = fit_any(vectors[train.file], train.labels, vectors[dev.file], dev.labels)
+        examples = (vectors[train.file], train.labels, vectors[dev.file], dev.labels)
+        classifier: Any
+        classifier, chosen[train.language] = fit_multilabel(*examples) if task.multilabel else fit(*examples)
         for test in labelled.tests:
             row = f"{train.language}-{test.language}"
             if task.multilabel:
@@ -188,35 +196,39 @@ def encode(system: System, part: LabelledTexts, cache: Path | None, maker: str) 
     return cached_vectors(encode_texts, texts, cache, fingerprint(maker, part.language))
 
 
-def evaluate_finetuned(models: Sequence[str], task: ClassificationTask, labelled: LabelledSet, dtype: Dtype) -> Any:
-    """Everything that is reported of a classifier that was trained as a whole, once or several times."""
+def evaluate_finetuned(
+    models: Sequence[str], task: ClassificationTask, labelled: LabelledSet, dtype: Dtype
+) -> dict[str, Any]:
+    """Everything that is reported of a classifier that was trained as a whole, once or several times. Of several runs
+    the scores are means, with their standard deviations."""
     began = time.perf_counter()
-    runs = []
-    for name in models:
-        model = AutoModelForSequenceClassification.from_pretrained(name, dtype=dtype, trust_remote_code=False)
-        tokenizer = AutoTokenizer.from_pretrained(name)
-        model.to(device())
-        runs.append([measure(test.labels, predict(model, tokenizer, test.texts, test.language))
-                     for test in labelled.tests])  # fmt: skip
-    rows = [f"{task.train_languages[0]}-{test.language}" for test in labelled.tests]
+    runs = [scores_of_classifier(model, labelled.tests, dtype) for model in models]
     scores: Scores = {}
     per_item = {}
-    for place, row in enumerate(rows):
-        found = [run[place] for run in runs]
-        scores[row] = {name: float(np.mean([one[name] for one, _ in found])) for name in found[0][0]}
-        deviations = (
-            {f"{name}_sd": float(np.std([one[name] for one, _ in found], ddof=1)) for name in MEASURES}
-            if len(found) > 1
-            else {}
-        )
-        scores[row] |= deviations
-        per_item[row] = {str(item): float(value) for item, value in enumerate(np.mean([v for _, v in found], axis=0))}
+    for test, *found in zip(labelled.tests, *runs):
+        row = f"{task.train_languages[0]}-{test.language}"
+        by_run = {name: [measured[name] for measured, _ in found] for name in MEASURES}
+        scores[row] = {name: float(np.mean(values)) for name, values in by_run.items()}
+        if len(found) > 1:
+            scores[row] |= {f"{name}_sd": float(np.std(values, ddof=1)) for name, values in by_run.items()}
+        scores[row]["documents"] = len(test.labels)
+        values_of_items = np.mean([values for _, values in found], axis=0)
+        per_item[row] = {str(place): float(value) for place, value in enumerate(values_of_items)}
     return {
         "protocol": f"fine-tuned on {task.train_languages[0]}, {len(runs)} run{'s' * (len(runs) > 1)}",
         **summary(task, scores, per_item),
         "documents": sum(len(part.texts) for part in labelled.tests),
         "document_seconds": time.perf_counter() - began,
     }
+
+
+def scores_of_classifier(
+    name: str, tests: Sequence[LabelledTexts], dtype: Dtype
+) -> list[tuple[dict[str, float], list[float]]]:
+    """What `measure` says of a saved classifier on each test."""
+    model = AutoModelForSequenceClassification.from_pretrained(name, dtype=dtype).to(device())
+    tokenizer = AutoTokenizer.from_pretrained(name)
+    return [measure(test.labels, predict(model, tokenizer, test.texts, test.language)) for test in tests]
 
 
 def summary(task: ClassificationTask, scores: Scores, per_item: dict[str, dict[str, float]]) -> dict[str, Any]:
@@ -254,18 +266,19 @@ def fit(
 
 def fit_multilabel(
     train_vectors: np.ndarray, train_labels: Sequence[str], dev_vectors: np.ndarray, dev_labels: Sequence[str]
-) -> tuple[OneVsRestClassifier, float]:
-    """As `fit`, one logistic regression a label, chosen by R-precision on dev; of texts with several labels."""
+) -> tuple[MultilabelClassifier, float]:
+    """As `fit`, of texts with several labels: one logistic regression a label, C chosen by R-precision on dev."""
     binarizer = MultiLabelBinarizer()
     targets = binarizer.fit_transform([label.split(LABEL_SEPARATOR) for label in train_labels])
-    best, best_score, best_C = None, -1.0, 0.0
-    for C in C_GRID:
-        candidate = OneVsRestClassifier(LogisticRegression(C=C, max_iter=10_000)).fit(train_vectors, targets)
-        candidate.names = list(binarizer.classes_)
-        score = measure_multilabel(candidate, dev_vectors, dev_labels)[0]["r_precision"]
-        if score > best_score:
-            best, best_score, best_C = candidate, score, C
-    return best, best_C
+    candidates = {
+        C: MultilabelClassifier(
+            OneVsRestClassifier(LogisticRegression(C=C, max_iter=10_000)).fit(train_vectors, targets),
+            list(binarizer.classes_),
+        )
+        for C in C_GRID
+    }
+    best = max(C_GRID, key=lambda C: measure_multilabel(candidates[C], dev_vectors, dev_labels)[0]["r_precision"])
+    return candidates[best], best
 
 
 @torch.inference_mode()
@@ -294,20 +307,18 @@ def measure(labels: Sequence[str], predicted: Sequence[str]) -> tuple[dict[str, 
 
 
 def measure_multilabel(
-    classifier: OneVsRestClassifier, vectors: np.ndarray, labels: Sequence[str]
+    classifier: MultilabelClassifier, vectors: np.ndarray, labels: Sequence[str]
 ) -> tuple[dict[str, float], list[float]]:
     """Mean R-precision, micro-F1, and the R-precision of each document: of its R labels, the share that is among the R
     most probable."""
-    places = {name: place for place, name in enumerate(classifier.names)}
+    places = {name: place for place, name in enumerate(classifier.labels)}
     targets = np.zeros((len(labels), len(places)), dtype=int)
     for row, label in enumerate(labels):
         targets[row, [places[name] for name in label.split(LABEL_SEPARATOR)]] = 1
-    ranked = np.argsort(-classifier.decision_function(vectors).reshape(targets.shape), axis=1, kind="stable")
-    precisions = []
-    for row, order in enumerate(ranked):
-        relevant = targets[row].sum()
-        precisions.append(float(targets[row, order[:relevant]].mean()))
-    predicted = classifier.predict(vectors).reshape(targets.shape)
+    decisions = classifier.one_vs_rest.decision_function(vectors)
+    ranked = np.argsort(-decisions, axis=1, kind="stable")
+    precisions = [float(relevant[order[: relevant.sum()]].mean()) for relevant, order in zip(targets, ranked)]
+    predicted = classifier.one_vs_rest.predict(vectors)
     scores = {
         "r_precision": float(np.mean(precisions)),
         "micro_f1": float(f1_score(targets, predicted, average="micro", zero_division=0)),

@@ -10,7 +10,7 @@ quickstart: .venv/quickstart
 	$(BIN)/python -m training.corpus --config configuration/corpora/sample.yaml
 	rm -rf $(SAMPLE_MODEL) $(SAMPLE_MODEL)-training
 	$(BIN)/accelerate launch --num_processes 1 training/pretrain.py --config configuration/pretrain/sample.yaml
-	$(BIN)/python -m evaluation.retrieval --config configuration/evaluate/sample-retrieval.yaml
+	$(BIN)/python -m evaluation --config configuration/evaluate/sample.yaml
 	@# A user's view: the model folder and the Hugging Face libraries, this repository neither installed nor in reach.
 	cp examples/search.py $(SAMPLE_MODEL)-training/
 	cd $(SAMPLE_MODEL)-training && HF_HUB_OFFLINE=1 ../../$(BIN)/python -I -c "import runpy, sys; \

@@ -1,4 +1,5 @@
-"""Files of evaluation data, read and checked. Knows no systems and no measures.
+"""Files of evaluation data, read and checked. Knows no systems and no measures. Other formats become this one in
+evaluation/formats.py.
 
 A retrieval set is a folder. Its ids are shared by all languages, so any query language goes with any document language:
 
@@ -6,16 +7,78 @@ A retrieval set is a folder. Its ids are shared by all languages, so any query l
     queries/<language>.tsv    query_id TAB text
     qrels.<split>.tsv         query_id TAB 0 TAB doc_id TAB grade; qrels.tsv where there is one split only
 
+A document that has the same id in two languages is one document in both. Where documents are sought by documents, or by
+late sentences, `docs` is all that is needed.
+
 Titles are not read: in some sets they are the queries. A classification set is a folder of `<language>.<part>.tsv` in
-MLDoc's format, label TAB text. All files are UTF-8; a byte order mark and Windows line ends do no harm.
+MLDoc's format, label TAB text; several labels of a text have "|" between them. All files are UTF-8; a byte order mark
+and Windows line ends do no harm.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
+
+import langcodes
+
+from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
+
+SoughtBy = Literal["queries", "sentences", "documents", "late_sentences"]
+
+# The document language that stands for all document languages of a set together.
+POOL = "all"
+
+# A late sentence begins in the last third of a document of so many characters, far behind what an encoder of 512 tokens
+# reads, and is so long itself.
+MIN_LONG_DOCUMENT = 3000
+MIN_LATE_SENTENCE = 20
+
+
+class DocumentFile(Mapping[str, str]):
+    """The texts of a jsonl file by doc_id, read from the file when asked for. Only ids and places are in memory.
+
+    Args:
+        path: a file of documents; see the module's description.
+
+    Raises:
+        ValueError: the file is missing or empty, or a line is no document, or repeats an id.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.empty = 0  # documents without a text, which are kept
+        self.places: dict[str, int] = {}
+        begin = 0
+        for number, line, size in _lines_with_sizes(path):
+            doc_id, text = _document(path, number, line)
+            _check_id(self.places, doc_id, path, number)
+            self.places[doc_id] = begin
+            self.empty += not text.strip()
+            begin += size
+
+    def __getitem__(self, doc_id: str) -> str:
+        with self.path.open("rb") as file:
+            file.seek(self.places[doc_id])
+            return str(json.loads(file.readline().decode("utf-8-sig"))["text"])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __contains__(self, doc_id: object) -> bool:
+        return doc_id in self.places
+
+    def texts(self) -> Iterator[str]:
+        """All texts in the file's order, read once."""
+        for _, line in _lines(self.path):
+            yield json.loads(line)["text"]
 
 
 @dataclass(frozen=True)
@@ -26,21 +89,63 @@ class RetrievalSet:
         documents: text by language and doc_id.
         queries: text by language and query_id; only queries that `qrels` judges.
         qrels: grade by query_id and doc_id; above 0 is relevant.
+        sought_by: what the queries are: `queries`; `sentences`, and then the documents are sentences too; whole
+            `documents`; or `late_sentences` of documents. The last two seek their own document in another language.
+        unknown: how many queries and documents the qrels name that are in no file that was read.
     """
 
-    documents: dict[str, dict[str, str]]
+    documents: dict[str, Mapping[str, str]]
     queries: dict[str, dict[str, str]]
     qrels: dict[str, dict[str, int]]
+    sought_by: SoughtBy = "queries"
+    unknown: dict[str, int] = field(default_factory=dict)
+
+    def collection(self, document_language: str) -> list[str]:
+        """The languages of the documents that a document language stands for."""
+        return list(self.documents) if document_language == POOL else [document_language]
+
+    def doc_ids(self, document_language: str) -> list[str]:
+        """The ids of a collection as they stand in its runs: in the pool, <language>.<doc_id>."""
+        if document_language != POOL:
+            return list(self.documents[document_language])
+        return [f"{language}.{doc_id}" for language, documents in self.documents.items() for doc_id in documents]
+
+    def own_document(self, query_language: str, query_id: str) -> str | None:
+        """The id in the pool of the document that a query was taken from."""
+        taken = self.sought_by in ("documents", "late_sentences")
+        return f"{query_language}.{query_id}" if taken else None
 
     def judgements(self, query_language: str, document_language: str) -> dict[str, dict[str, int]]:
         """The qrels of one pair of languages: what the collection of that language lacks is left out, and so are the
         queries to which nothing in it is relevant. In the order of the queries."""
-        collection = self.documents[document_language]
-        found = {
-            query_id: {doc_id: grade for doc_id, grade in self.qrels[query_id].items() if doc_id in collection}
-            for query_id in self.queries[query_language]
-        }
+        found: dict[str, dict[str, int]] = {}
+        for query_id in self.queries[query_language]:
+            own = self.own_document(query_language, query_id)
+            grades = {
+                f"{language}.{doc_id}" if document_language == POOL else doc_id: grade
+                for language in self.collection(document_language)
+                for doc_id, grade in self.qrels[query_id].items()
+                if doc_id in self.documents[language]
+            }
+            found[query_id] = {doc_id: grade for doc_id, grade in grades.items() if doc_id != own}
         return {query_id: grades for query_id, grades in found.items() if any(grade > 0 for grade in grades.values())}
+
+
+def check_language(code: str) -> None:
+    """Raises:
+    ValueError: a language is not written in its one form, so that de and deu could stand side by side.
+
+    >>> check_language("deu")
+    Traceback (most recent call last):
+    ValueError: language 'deu' is written 'de' here, its ISO 639-1 code
+    """
+    try:
+        standard = langcodes.standardize_tag(code)
+    except ValueError:  # no language code at all; a set may call its parts what it likes
+        return
+    language = standard.split("-")[0]
+    if language != code.replace("_", "-").split("-")[0]:
+        raise ValueError(f"language {code!r} is written {language!r} here, its ISO 639-1 code")
 
 
 def languages_of(pair: str) -> tuple[str, str]:
@@ -61,13 +166,17 @@ def languages_of(pair: str) -> tuple[str, str]:
     return languages[0], languages[1]
 
 
-def read_retrieval_set(folder: str | Path, pairs: Sequence[str], split: str | None = None) -> RetrievalSet:
+def read_retrieval_set(
+    folder: str | Path, pairs: Sequence[str], split: str | None = None, sought_by: SoughtBy = "queries"
+) -> RetrievalSet:
     """The files of a retrieval set that some pairs of languages need.
 
     Args:
         folder: see the module's description.
-        pairs: `<query language>-<document language>`.
+        pairs: `<query language>-<document language>`; the document language `all` is the pool of the document languages
+            of all other pairs.
         split: of the qrels; None for qrels.tsv.
+        sought_by: see RetrievalSet.
 
     Raises:
         ValueError: no pair, a file that is missing or malformed (with the line), or a pair without a judged query.
@@ -76,43 +185,69 @@ def read_retrieval_set(folder: str | Path, pairs: Sequence[str], split: str | No
     if not pairs:
         raise ValueError("pairs is empty; name at least one, such as en-de")
     languages = [languages_of(pair) for pair in pairs]
-    qrels_file = folder / (f"qrels.{split}.tsv" if split else "qrels.tsv")
-    qrels = read_qrels(qrels_file)
-    queries, documents = {}, {}
-    for query_language, document_language in languages:
-        if query_language not in queries:
-            texts = read_queries(folder / "queries" / f"{query_language}.tsv")
-            queries[query_language] = {query_id: text for query_id, text in texts.items() if query_id in qrels}
-        if document_language not in documents:
-            documents[document_language] = read_documents(folder / "docs" / f"{document_language}.jsonl")
-    retrieval_set = RetrievalSet(documents, queries, qrels)
+    for code in {code for pair in languages for code in pair} - {POOL}:
+        check_language(code)
+    query_languages = list(dict.fromkeys(query for query, _ in languages))
+    document_languages = list(dict.fromkeys(document for _, document in languages if document != POOL))
+    if not document_languages:
+        raise ValueError(f"pairs has no document language but {POOL}; name the languages of the pool in other pairs")
+    documents: dict[str, Mapping[str, str]] = {
+        language: DocumentFile(folder / "docs" / f"{language}.jsonl") for language in document_languages
+    }
+    unknown = {}
+    if sought_by in ("documents", "late_sentences"):
+        sources = {
+            language: documents.get(language) or DocumentFile(folder / "docs" / f"{language}.jsonl")
+            for language in query_languages
+        }
+        queries = {
+            language: dict(source.items()) if sought_by == "documents" else late_sentences(source, language)
+            for language, source in sources.items()
+        }
+        qrels = {query_id: {query_id: 1} for texts in queries.values() for query_id in texts}
+    else:
+        qrels_file = folder / (f"qrels.{split}.tsv" if split else "qrels.tsv")
+        qrels = read_qrels(qrels_file)
+        texts = {language: read_queries(folder / "queries" / f"{language}.tsv") for language in query_languages}
+        queries = {
+            language: {query_id: text for query_id, text in found.items() if query_id in qrels}
+            for language, found in texts.items()
+        }
+        known = {doc_id for collection in documents.values() for doc_id in collection}
+        unknown = {
+            "queries": sum(not any(query_id in found for found in queries.values()) for query_id in qrels),
+            "documents": len({doc_id for grades in qrels.values() for doc_id in grades} - known),
+        }
+    retrieval_set = RetrievalSet(documents, queries, qrels, sought_by, unknown)
     for query_language, document_language in languages:
         if not retrieval_set.judgements(query_language, document_language):
             raise ValueError(
                 f"{qrels_file} has no relevant document in docs/{document_language}.jsonl for any query of "
                 f"queries/{query_language}.tsv; check that their ids agree, or leave out the pair "
                 f"{query_language}-{document_language}"
+                if sought_by in ("queries", "sentences")
+                else f"{folder / 'docs'} has no document in both {query_language} and {document_language} that gives a "
+                f"query of {sought_by}; check that its ids agree, or leave out the pair"
             )
     return retrieval_set
 
 
-def read_documents(path: Path) -> dict[str, str]:
-    """Text by doc_id.
-
-    Raises:
-        ValueError: the file is missing or empty, or a line is no document, or repeats an id.
-    """
-    documents: dict[str, str] = {}
-    for number, line in _lines(path):
-        try:
-            document = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise _malformed(path, number, f"is no JSON ({error}); write one JSON object a line") from None
-        doc_id = document.get("doc_id", document.get("concept_id")) if isinstance(document, dict) else None
-        if not isinstance(doc_id, str) or not isinstance(document.get("text"), str):
-            raise _malformed(path, number, 'is no document; write {"doc_id": "...", "text": "..."}, both strings')
-        _add(documents, doc_id, document["text"], path, number)
-    return documents
+def late_sentences(documents: Mapping[str, str], language: str) -> dict[str, str]:
+    """A sentence from the last third of each long document, by doc_id: what an encoder that reads only the beginning
+    cannot find. The draw depends on the doc_id alone."""
+    found = {}
+    for doc_id, text in documents.items():
+        if len(text) < MIN_LONG_DOCUMENT:
+            continue
+        clean = replace_surrogates(text)
+        late = [
+            clean[begin:end]
+            for begin, end in sentence_spans(clean, language)
+            if begin >= len(clean) * 2 / 3 and end - begin >= MIN_LATE_SENTENCE
+        ]
+        if late:
+            found[doc_id] = random.Random(doc_id).choice(late)
+    return found
 
 
 def read_queries(path: Path) -> dict[str, str]:
@@ -126,7 +261,8 @@ def read_queries(path: Path) -> dict[str, str]:
         query_id, tab, text = line.partition("\t")
         if not tab or not text.strip():
             raise _malformed(path, number, "is no query; write query_id TAB text")
-        _add(queries, query_id, text, path, number)
+        _check_id(queries, query_id, path, number)
+        queries[query_id] = text
     return queries
 
 
@@ -167,8 +303,26 @@ def read_labelled_texts(path: Path) -> tuple[list[str], list[str]]:
     return labels, texts
 
 
+def _document(path: Path, number: int, line: str) -> tuple[str, str]:
+    """The id and the text of a line of a file of documents."""
+    try:
+        document = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise _malformed(path, number, f"is no JSON ({error}); write one JSON object a line") from None
+    doc_id = document.get("doc_id", document.get("concept_id")) if isinstance(document, dict) else None
+    if not isinstance(doc_id, str) or not isinstance(document.get("text"), str):
+        raise _malformed(path, number, 'is no document; write {"doc_id": "...", "text": "..."}, both strings')
+    return doc_id, document["text"]
+
+
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a file with their numbers, from 1. Only "\\n" ends a line, whatever else a text may hold."""
+    for number, text, _ in _lines_with_sizes(path):
+        yield number, text
+
+
+def _lines_with_sizes(path: Path) -> Iterator[tuple[int, str, int]]:
+    """The lines of a file with their numbers, from 1, and their bytes."""
     if not path.is_file():
         raise ValueError(f"{path} is missing; evaluation/readers.py says which files a set consists of")
     if not path.stat().st_size:
@@ -179,16 +333,15 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
                 raise _malformed(path, number, f"is not UTF-8 ({error.reason}); save the file as UTF-8") from None
-            yield number, text.rstrip("\r\n")
+            yield number, text.rstrip("\r\n"), len(line)
 
 
-def _add(texts: dict[str, str], name: str, text: str, path: Path, number: int) -> None:
-    """Adds a text under an id that is new and that a run file, whose fields are divided by white space, can hold."""
+def _check_id(known: Mapping[str, object], name: str, path: Path, number: int) -> None:
+    """An id is new, and a run file, whose fields are divided by white space, can hold it."""
     if not name or any(character.isspace() for character in name):
         raise _malformed(path, number, f"has the id {name!r}; an id has at least one character and no white space")
-    if name in texts:
+    if name in known:
         raise _malformed(path, number, f"repeats the id {name}; keep one line an id")
-    texts[name] = text
 
 
 def _malformed(path: Path, number: int, rule: str) -> ValueError:

@@ -1,4 +1,4 @@
-"""Numbers to files and to the terminal: results.json for programs, results.md for readers. Knows no tasks."""
+"""Numbers to files and to the terminal. Knows no tasks and no systems."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,10 @@ import torch
 
 Scores = dict[str, dict[str, float]]  # by pair or language, then by measure
 
-PACKAGES = ("torch", "transformers", "tokenizers", "sentencex", "faiss-cpu", "ir_measures", "scikit-learn")
+PACKAGES = (
+    "torch", "transformers", "tokenizers", "sentencex", "sentence-transformers", "faiss-cpu", "ir_measures", "bm25s",
+    "scikit-learn", "scipy",
+)  # fmt: skip
 
 
 @dataclass
@@ -29,12 +32,16 @@ class Table:
     Args:
         title: what is measured, and how.
         row_name: what a row is.
-        scores: by system, then by row; all systems have the same rows.
+        scores: by system, then by row; what a system has no score for is left empty.
+        marks: put behind a score, by system and row, such as a sign of significance.
+        note: what the marks mean.
     """
 
     title: str
     row_name: str
     scores: dict[str, dict[str, float]]
+    marks: dict[str, dict[str, str]] = field(default_factory=dict)
+    note: str = ""
 
     @property
     def header(self) -> list[str]:
@@ -42,8 +49,13 @@ class Table:
 
     @property
     def rows(self) -> list[list[str]]:
-        names = next(iter(self.scores.values()))
-        return [[name, *(f"{rows[name]:.3f}" for rows in self.scores.values())] for name in names]
+        names = dict.fromkeys(name for rows in self.scores.values() for name in rows)
+        return [[name, *(self._cell(system, name) for system in self.scores)] for name in names]
+
+    def _cell(self, system: str, name: str) -> str:
+        if name not in self.scores[system]:
+            return ""
+        return f"{self.scores[system][name]:.3f}{self.marks.get(system, {}).get(name, '')}"
 
     def to_markdown(self) -> str:
         """
@@ -58,7 +70,8 @@ class Table:
         lines = [self.header, [":---", *("---:" for _ in self.scores)], *self.rows]
         written = ["| " + " | ".join(line) + " |" for line in lines]
         written[1] = written[1].replace(" ", "")
-        return "\n".join([self.title, "", *written, ""])
+        note = [self.note, ""] if self.note else []
+        return "\n".join([self.title, "", *written, "", *note])
 
     def to_rich(self) -> rich.table.Table:
         table = rich.table.Table(self.row_name, title=self.title, title_justify="left")
@@ -70,7 +83,8 @@ class Table:
 
 
 def averages(scores: Scores, groups: dict[str, list[str]], measures: Sequence[str]) -> Scores:
-    """The mean of each measure over the rows of each group; a group without rows is left out.
+    """The mean of each measure over the rows of each group. A group without rows, or with one that has no scores, is
+    left out.
 
     >>> averages({"de": {"MAP": 0.25}, "fr": {"MAP": 0.75}}, {"average": ["de", "fr"], "held out": []}, ["MAP"])
     {'average': {'MAP': 0.5}}
@@ -78,20 +92,20 @@ def averages(scores: Scores, groups: dict[str, list[str]], measures: Sequence[st
     return {
         group: {measure: float(np.mean([scores[row][measure] for row in rows])) for measure in measures}
         for group, rows in groups.items()
-        if rows
+        if rows and all(row in scores for row in rows)
     }
 
 
-def write_report(output: Path, recipe: dict[str, Any], results: dict[str, Any], tables: Sequence[Table]) -> None:
-    """Writes results.json (recipe, environment and `results`) and results.md (the tables), and shows the tables."""
-    content = {"recipe": recipe, "environment": environment(), **results}
-    write_whole(output / "results.json", json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-    markdown = "\n".join(table.to_markdown() for table in tables)
-    write_whole(output / "results.md", markdown)
+def show(tables: Sequence[Table]) -> None:
+    """Prints tables, in colours where there is a terminal."""
     if sys.stdout.isatty():
         rich.print(*(table.to_rich() for table in tables))
     else:
-        print(markdown)
+        print("\n".join(table.to_markdown() for table in tables))
+
+
+def write_json(path: Path, content: Any) -> None:
+    write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_whole(path: Path, text: str) -> None:

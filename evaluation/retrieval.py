@@ -1,112 +1,112 @@
 """Retrieval across languages: a query in one, documents in another, ranked by cosine (paper, section 3.2).
 
-    python -m evaluation.retrieval --config configuration/evaluate/sample-retrieval.yaml [--key value ...]
+Two protocols, whose numbers do not compare:
 
-Every query ranks the whole collection of a language; nothing is ranked beforehand by another system. Writes
-
-    results.json             all measures by system and pair, with recipe, environment and seconds
-    results.md               the table: one row a pair, one column a system
-    runs/<system>/<pair>.run the rankings, as trec_eval reads them
+    full ranking    every query ranks the whole collection, as the paper's text says
+    re-ranking      only the first documents of a given run are ranked anew and those behind keep its order, as the
+                    paper's code does with the first 100 of a distilled mBERT
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import faiss
 import ir_measures
 import numpy as np
-from ir_measures import AP, RR, nDCG
-from jsonargparse import auto_cli
+from ir_measures import AP, RR, P, R, nDCG
 
-from evaluation.readers import RetrievalSet, languages_of, read_retrieval_set
-from evaluation.report import Scores, Table, averages, write_report, write_whole
-from evaluation.systems import Dtype, System, SystemRecipe, check_systems, load_system
-
-Run = dict[str, dict[str, float]]  # score by query_id and doc_id
+from evaluation.readers import POOL, RetrievalSet, SoughtBy, languages_of, read_retrieval_set
+from evaluation.report import averages
+from evaluation.systems import BM25, Run, System
+from evaluation.vectors import IndexKind, cached_vectors, fingerprint, search
 
 # Each the mean over the queries. AP divides by all relevant documents of the collection, retrieved or not.
-MEASURES = {"MAP": AP, "nDCG@10": nDCG @ 10, "MRR": RR}
+MEASURES = {"MAP": AP, "nDCG@10": nDCG @ 10, "MRR": RR, "Recall@100": R @ 100, "P@1": P @ 1}
 
 
 @dataclass
-class RetrievalRecipe:
-    """A comparison of systems on a retrieval set.
+class RetrievalTask:
+    """Queries and collections to compare systems on.
 
     Args:
-        data: folder of the set; evaluation/readers.py says what is in it.
-        pairs: `<query language>-<document language>`, such as en-de.
-        systems: by name; see SystemRecipe.
-        output: folder to write. Files of an earlier evaluation there are replaced.
+        data: folder of the set, or where its format comes from.
+        pairs: `<query language>-<document language>`, such as en-de. `en-all` seeks in the pool of the document
+            languages of all other pairs, and tells how many of the first ten are in the query's own language.
+        format: of `data`; evaluation/readers.py describes hmde, evaluation/formats.py the others.
         split: of the qrels, qrels.<split>.tsv; without one, qrels.tsv.
+        sought_by: what the queries are: `queries`; `sentences`, and then the documents are sentences too; whole
+            `documents` (mate retrieval); or `late_sentences`, from the last third of long documents. The last two
+            seek the document of the same id in another language.
         training_languages: languages of documents that the systems were trained on; averages tell them from others.
-        measure: the one in the table; results.json has all.
+        measure: the one in the tables; the results have all.
         depth: documents that a query ranks at most.
-        dtype: float32, or bfloat16, which is faster where the processor multiplies it.
+        rerank: folder of <pair>.run files whose first documents are ranked anew; without one, full ranking.
+        rerank_depth: how many documents of a run are ranked anew.
+        index: `flat` compares a query with all documents, exactly; `ivf` and `hnsw` are for large collections.
     """
 
     data: str
     pairs: list[str]
-    systems: dict[str, SystemRecipe]
-    output: str
+    format: str = "hmde"
     split: str | None = None
+    sought_by: SoughtBy = "queries"
     training_languages: list[str] = field(default_factory=list)
-    measure: Literal["MAP", "nDCG@10", "MRR"] = "MAP"
+    measure: Literal["MAP", "nDCG@10", "MRR", "Recall@100", "P@1"] = "MAP"
     depth: int = 1000
-    dtype: Dtype = "float32"
+    rerank: str | None = None
+    rerank_depth: int = 100
+    index: IndexKind = "flat"
 
     def __post_init__(self) -> None:
-        if self.depth < 1:
-            raise ValueError(f"depth is {self.depth}; it must be at least 1")
+        for name in ("depth", "rerank_depth"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+
+    @property
+    def protocol(self) -> str:
+        if self.rerank is None:
+            return "full ranking by cosine" if self.index == "flat" else f"full ranking by cosine, {self.index} index"
+        return f"re-ranking of the first {self.rerank_depth} of {Path(self.rerank).name}"
+
+    def read(self) -> RetrievalSet:
+        """The set, whose format is hmde by now."""
+        return read_retrieval_set(self.data, self.pairs, self.split, self.sought_by)
+
+    def given_runs(self) -> dict[str, Run]:
+        """The runs to rank anew, by pair.
+
+        Raises:
+            ValueError: one is missing.
+        """
+        if self.rerank is None:
+            return {}
+        files = {pair: Path(self.rerank) / f"{pair}.run" for pair in self.pairs}
+        for file in files.values():
+            if not file.is_file():
+                raise ValueError(f"{file} is missing; rerank needs a run of every pair")
+        return {pair: read_run(file) for pair, file in files.items()}
 
 
 @dataclass
 class Encoded:
-    """The vectors of a retrieval set by language, rows in its order, and the seconds they took."""
+    """The vectors of a retrieval set by language, rows in its order, and the seconds they took.
 
-    queries: dict[str, np.ndarray]  # (queries, hidden)
-    documents: dict[str, np.ndarray]  # (documents, hidden)
+    Args:
+        queries: (queries, hidden).
+        documents: (documents, hidden).
+        files: where the index of a document language may be kept.
+    """
+
+    queries: dict[str, np.ndarray]
+    documents: dict[str, np.ndarray]
+    files: dict[str, Path]
     query_seconds: float
     document_seconds: float
-
-
-def main(argv: list[str] | None = None) -> None:
-    recipe = auto_cli(RetrievalRecipe, args=argv, as_positional=False)
-    retrieval_set = read_retrieval_set(recipe.data, recipe.pairs, recipe.split)
-    check_systems(recipe.systems)
-    systems = {name: compare(name, recipe, retrieval_set) for name in recipe.systems}
-    table = Table(
-        f"{recipe.measure} on {Path(recipe.data).name}, {recipe.split or 'all'} queries, full collection by cosine",
-        "queries-documents",
-        {
-            name: {row: scores[recipe.measure] for row, scores in (result["pairs"] | result["averages"]).items()}
-            for name, result in systems.items()
-        },
-    )
-    write_report(Path(recipe.output), asdict(recipe), {"systems": systems}, [table])
-
-
-def compare(name: str, recipe: RetrievalRecipe, retrieval_set: RetrievalSet) -> dict[str, Any]:
-    """Everything that is reported of one system. Writes its run files."""
-    system = load_system(recipe.systems[name], recipe.dtype)
-    encoded = encode(system, retrieval_set, recipe.pairs)
-    scores: Scores = {}
-    for pair in recipe.pairs:
-        run = rank(encoded, retrieval_set, pair, recipe.depth)
-        write_whole(Path(recipe.output) / "runs" / name / f"{pair}.run", to_trec(run, tag=name))
-        scores[pair] = score(run, retrieval_set, pair)
-    return {
-        "pairs": scores,
-        "averages": averages(scores, groups_of(recipe.pairs, recipe.training_languages), list(MEASURES)),
-        "documents": sum(len(vectors) for vectors in encoded.documents.values()),
-        "document_seconds": encoded.document_seconds,
-        "queries": sum(len(vectors) for vectors in encoded.queries.values()),
-        "query_seconds": encoded.query_seconds,
-    }
 
 
 def evaluate_retrieval(
@@ -121,54 +121,210 @@ def evaluate_retrieval(
         depth: documents that a query ranks at most.
 
     Returns:
-        by pair: `MAP`, `nDCG@10`, `MRR`, the number of `queries` these are means over, and how many were `skipped`
-        because the collection has no document that is relevant to them.
+        by pair: all MEASURES, the number of `queries` these are means over, and how many were `skipped` because the
+        collection has no document that is relevant to them.
     """
     encoded = encode(system, retrieval_set, pairs)
     return {pair: score(rank(encoded, retrieval_set, pair, depth), retrieval_set, pair) for pair in pairs}
 
 
-def encode(system: System, retrieval_set: RetrievalSet, pairs: Sequence[str]) -> Encoded:
-    """The vectors of the queries and documents of some pairs, each language once."""
-    query_languages, document_languages = (dict.fromkeys(side) for side in zip(*map(languages_of, pairs)))
-    began = time.perf_counter()
-    queries = {
-        language: system.encode_queries(list(retrieval_set.queries[language].values())) for language in query_languages
+def evaluate_task(
+    system: System | BM25, task: RetrievalTask, retrieval_set: RetrievalSet, cache: Path | None = None, maker: str = ""
+) -> tuple[dict[str, Any], dict[str, Run]]:
+    """Everything that is reported of a system, and its runs by pair.
+
+    Args:
+        system: BM25 leaves out the pairs of two languages.
+        task: the protocol.
+        retrieval_set: the task's.
+        cache: folder of vectors and indexes; None keeps nothing.
+        maker: the system's fingerprint.
+    """
+    given = task.given_runs()
+    pairs = task.pairs
+    seconds: dict[str, float] = {}
+    if isinstance(system, BM25):
+        pairs = [pair for pair in pairs if len(set(languages_of(pair))) == 1]
+        runs = {pair: rank_words(system, retrieval_set, pair, task.depth) for pair in pairs}
+        runs = {pair: reorder(given[pair], run, task.rerank_depth) if given else run for pair, run in runs.items()}
+    elif given:
+        runs = {pair: rerank(system, retrieval_set, pair, given[pair], task.rerank_depth) for pair in pairs}
+    else:
+        encoded = encode(system, retrieval_set, pairs, cache, maker)
+        runs = {pair: rank(encoded, retrieval_set, pair, task.depth, task.index) for pair in pairs}
+        seconds = {"query_seconds": encoded.query_seconds, "document_seconds": encoded.document_seconds}
+    scores = {pair: score(run, retrieval_set, pair) for pair, run in runs.items()}
+    groups = groups_of(task.pairs, task.training_languages)
+    result = {
+        "protocol": task.protocol,
+        "rows": scores,
+        "averages": averages(scores, groups, list(MEASURES)),
+        "per_item": {pair: values_by_query(run, retrieval_set, pair) for pair, run in runs.items()},
+        "unknown_in_qrels": retrieval_set.unknown,
+        "documents": sum(len(documents) for documents in retrieval_set.documents.values()),
+        "empty_documents": {
+            language: getattr(documents, "empty", 0) for language, documents in retrieval_set.documents.items()
+        },
+        **seconds,
     }
+    return result, runs
+
+
+def encode(
+    system: System, retrieval_set: RetrievalSet, pairs: Sequence[str], cache: Path | None = None, maker: str = ""
+) -> Encoded:
+    """The vectors of the queries and documents of some pairs, each language once."""
+    query_languages, wanted = (dict.fromkeys(side) for side in zip(*map(languages_of, pairs)))
+    document_languages = dict.fromkeys(part for language in wanted for part in retrieval_set.collection(language))
+    began = time.perf_counter()
+    queries = {language: encode_queries(system, retrieval_set, language) for language in query_languages}
     between = time.perf_counter()
     documents = {
-        language: system.encode_documents(list(retrieval_set.documents[language].values()), language)
+        language: cached_vectors(
+            partial(encode_documents, system, retrieval_set, language),
+            retrieval_set.documents[language],
+            cache,
+            fingerprint(maker, language, retrieval_set.sought_by == "sentences"),
+        )
         for language in document_languages
     }
-    return Encoded(queries, documents, between - began, time.perf_counter() - between)
+    files = {
+        language: Path(str(vectors.filename))
+        for language, vectors in documents.items()
+        if isinstance(vectors, np.memmap)
+    }
+    after = time.perf_counter()
+    if POOL in wanted:
+        documents[POOL] = np.concatenate([documents[language] for language in retrieval_set.collection(POOL)])
+    return Encoded(queries, documents, files, between - began, after - between)
 
 
-def rank(encoded: Encoded, retrieval_set: RetrievalSet, pair: str, depth: int) -> Run:
-    """The highest cosines, at most `depth`, of each query to which the collection has a relevant document."""
+def encode_queries(system: System, retrieval_set: RetrievalSet, language: str) -> np.ndarray:
+    texts = list(retrieval_set.queries[language].values())
+    if retrieval_set.sought_by == "documents":
+        return system.encode_documents(texts, language)
+    return system.encode_queries(texts)
+
+
+def encode_documents(system: System, retrieval_set: RetrievalSet, language: str, texts: Sequence[str]) -> np.ndarray:
+    if retrieval_set.sought_by == "sentences":
+        return system.encode_queries(texts)
+    return system.encode_documents(texts, language)
+
+
+def rank(encoded: Encoded, retrieval_set: RetrievalSet, pair: str, depth: int, index: IndexKind = "flat") -> Run:
+    """The highest cosines, at most `depth`, of each query to which the collection has a relevant document. In the pool,
+    a query that was taken from a document does not find that document."""
     query_language, document_language = languages_of(pair)
     judged = retrieval_set.judgements(query_language, document_language)
     rows = [row for row, query_id in enumerate(retrieval_set.queries[query_language]) if query_id in judged]
-    vectors = encoded.documents[document_language]
-    index = faiss.IndexFlatIP(vectors.shape[1])
-    index.add(vectors)
-    cosines, places = index.search(encoded.queries[query_language][rows], min(depth, len(vectors)))
-    doc_ids = list(retrieval_set.documents[document_language])
-    return {
-        query_id: {doc_ids[place]: float(cosine) for place, cosine in zip(found, scores)}
-        for query_id, found, scores in zip(judged, places, cosines)
-    }
+    file = encoded.files.get(document_language)
+    cosines, places = search(
+        encoded.documents[document_language],
+        encoded.queries[query_language][rows],
+        depth + (document_language == POOL),
+        index,
+        file and file.with_suffix(f".{index}"),
+    )
+    doc_ids = retrieval_set.doc_ids(document_language)
+    run: Run = {}
+    for query_id, found, scores in zip(judged, places, cosines):
+        own = retrieval_set.own_document(query_language, query_id) if document_language == POOL else None
+        ranked = [(doc_ids[place], float(cosine)) for place, cosine in zip(found, scores) if place >= 0]
+        run[query_id] = dict([item for item in ranked if item[0] != own][:depth])
+    return run
+
+
+def rank_words(system: BM25, retrieval_set: RetrievalSet, pair: str, depth: int) -> Run:
+    """BM25's ranking for each query to which the collection has a relevant document."""
+    query_language, document_language = languages_of(pair)
+    judged = retrieval_set.judgements(query_language, document_language)
+    queries = {query_id: retrieval_set.queries[query_language][query_id] for query_id in judged}
+    return system.rank(queries, retrieval_set.documents[document_language], document_language, depth)
+
+
+def rerank(system: System, retrieval_set: RetrievalSet, pair: str, given: Run, depth: int) -> Run:
+    """A given run, the first `depth` documents of each query in the order of their cosines.
+
+    Raises:
+        ValueError: the run has a document that the collection lacks.
+    """
+    query_language, document_language = languages_of(pair)
+    judged = retrieval_set.judgements(query_language, document_language)
+    collection = retrieval_set.documents[document_language]
+    first = {query_id: in_order(given.get(query_id, {}))[:depth] for query_id in judged}
+    doc_ids = list(dict.fromkeys(doc_id for found in first.values() for doc_id in found))
+    for doc_id in doc_ids:
+        if doc_id not in collection:
+            raise ValueError(
+                f"the given run of {pair} ranks {doc_id}, which docs/{document_language}.jsonl lacks; give a run on "
+                "the same collection"
+            )
+    documents = encode_documents(system, retrieval_set, document_language, [collection[doc_id] for doc_id in doc_ids])
+    queries = encode_queries(system, retrieval_set, query_language)
+    places = {doc_id: place for place, doc_id in enumerate(doc_ids)}
+    run: Run = {}
+    for row, query_id in enumerate(retrieval_set.queries[query_language]):
+        if query_id in judged:
+            cosines = documents[[places[doc_id] for doc_id in first[query_id]]] @ queries[row]
+            run[query_id] = dict(zip(first[query_id], map(float, cosines)))
+    return reorder({query_id: given.get(query_id, {}) for query_id in judged}, run, depth)
+
+
+def reorder(given: Run, scores: Run, depth: int) -> Run:
+    """A given run, the first `depth` documents of each query in the order of other scores, the rest behind them.
+
+    >>> reorder({"q": {"a": 3.0, "b": 2.0, "c": 1.0}}, {"q": {"a": 0.25, "b": 0.5, "c": 0.75}}, depth=2)
+    {'q': {'b': 0.5, 'a': 0.25, 'c': -2.0}}
+    """
+    run: Run = {}
+    for query_id, documents in given.items():
+        ranked = in_order(documents)
+        found = scores.get(query_id, {})
+        first = {doc_id: found.get(doc_id, -1.0) for doc_id in ranked[:depth]}  # no cosine is lower
+        run[query_id] = {doc_id: first[doc_id] for doc_id in in_order(first)}
+        run[query_id] |= {doc_id: -2.0 - place for place, doc_id in enumerate(ranked[depth:])}
+    return run
+
+
+def in_order(documents: dict[str, float]) -> list[str]:
+    """As trec_eval ranks them: by score, and where scores are equal in descending order of ids."""
+    return sorted(documents, key=lambda doc_id: (documents[doc_id], doc_id), reverse=True)
+
+
+def read_run(path: Path) -> Run:
+    """A run file as trec_eval reads it."""
+    run: Run = {}
+    for line in ir_measures.read_trec_run(str(path)):
+        run.setdefault(line.query_id, {})[line.doc_id] = line.score
+    return run
 
 
 def score(run: Run, retrieval_set: RetrievalSet, pair: str) -> dict[str, float]:
-    """The measures of a run, and how many queries it answers and skips."""
+    """The measures of a run, how many queries it answers and skips, and, in the pool, the share of the query's own
+    language in the first ten (`own_language@10`)."""
     query_language, document_language = languages_of(pair)
     judged = retrieval_set.judgements(query_language, document_language)
     values = ir_measures.calc_aggregate(MEASURES.values(), judged, run)
-    return {
+    scores = {
         **{name: values[measure] for name, measure in MEASURES.items()},
         "queries": len(judged),
         "skipped": len(retrieval_set.queries[query_language]) - len(judged),
     }
+    if document_language == POOL:
+        own = [doc_id.startswith(f"{query_language}.") for found in run.values() for doc_id in in_order(found)[:10]]
+        scores["own_language@10"] = float(np.mean(own))
+    return scores
+
+
+def values_by_query(run: Run, retrieval_set: RetrievalSet, pair: str) -> dict[str, dict[str, float]]:
+    """Each measure of each query of a run, by measure and query_id."""
+    judged = retrieval_set.judgements(*languages_of(pair))
+    names = {str(measure): name for name, measure in MEASURES.items()}
+    values: dict[str, dict[str, float]] = {name: {} for name in MEASURES}
+    for value in ir_measures.iter_calc(MEASURES.values(), judged, run):
+        values[names[str(value.measure)]][value.query_id] = value.value
+    return values
 
 
 def to_trec(run: Run, tag: str) -> str:
@@ -184,21 +340,19 @@ def to_trec(run: Run, tag: str) -> str:
     """
     lines = []
     for query_id, scores in run.items():
-        ranking = sorted(scores.items(), key=lambda found: (found[1], found[0]), reverse=True)
-        for place, (doc_id, cosine) in enumerate(ranking, start=1):
-            lines.append(f"{query_id} Q0 {doc_id} {place} {cosine:.9g} {tag}\n")
+        for place, doc_id in enumerate(in_order(scores), start=1):
+            lines.append(f"{query_id} Q0 {doc_id} {place} {scores[doc_id]:.9g} {tag}\n")
     return "".join(lines)
 
 
 def groups_of(pairs: Sequence[str], training_languages: Sequence[str]) -> dict[str, list[str]]:
-    """The pairs that are averaged together: all, and apart by whether training has seen the documents' language."""
-    groups = {"average": list(pairs)}
+    """The pairs that are averaged together: all, and apart by whether training has seen the documents' language. Those
+    with the pool are by themselves."""
+    pool = [pair for pair in pairs if languages_of(pair)[1] == POOL]
+    single = [pair for pair in pairs if pair not in pool]
+    groups = {"average": single}
     if training_languages:
-        seen = [pair for pair in pairs if languages_of(pair)[1] in training_languages]
+        seen = [pair for pair in single if languages_of(pair)[1] in training_languages]
         groups["average, training languages"] = seen
-        groups["average, held-out languages"] = [pair for pair in pairs if pair not in seen]
-    return groups
-
-
-if __name__ == "__main__":
-    main()
+        groups["average, held-out languages"] = [pair for pair in single if pair not in seen]
+    return groups | {"average, pool of all languages": pool}

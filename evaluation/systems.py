@@ -1,27 +1,35 @@
 """The systems under comparison: texts in, unit vectors out. Knows no data files and no measures.
 
-All are computed by one piece of code, so that their speeds and precisions compare. An HMDE whose document encoder is
-the untrained identity (`document_norm="pre"`) takes the mean of the vectors of a document's pieces, whatever the
-tokenizer makes its pieces: the first tokens, sliding windows, or sentences.
+All but BM25, Longformer and the models of sentence-transformers are computed by one piece of code, so that their speeds
+and precisions compare. An HMDE whose document encoder is the untrained identity (`document_norm="pre"`) takes the mean
+of the vectors of a document's pieces, whatever the tokenizer makes its pieces: the first tokens, sliding windows, or
+sentences.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+import bm25s
 import numpy as np
+import Stemmer
 import torch
-from transformers import AutoConfig
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from modeling_hmde import HMDEForDocumentEmbedding, HMDEOutput, HMDETokenizer
 from modeling_hmde.configuration_hmde import SentencePooling
+from modeling_hmde.modeling_hmde import MAX_TOKENS_PER_BUCKET
+from modeling_hmde.packing_hmde import bucket_by_length
 from modeling_hmde.tokenization_hmde import Piece
 
 Dtype = Literal["float32", "bfloat16"]
+Run = dict[str, dict[str, float]]  # score by query_id and doc_id
 
 
 class System(Protocol):
@@ -62,6 +70,116 @@ class HMDESystem:
 
 
 @dataclass
+class SentenceTransformersSystem:
+    """A model of sentence-transformers with all its modules, so LaBSE with its dense layer and normalisation.
+
+    Args:
+        model: on its device, in its dtype.
+        query_prompt, document_prompt: put before each text; empty for what the model itself says.
+    """
+
+    model: SentenceTransformer
+    query_prompt: str = ""
+    document_prompt: str = ""
+
+    def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
+        return self._encode(self.model.encode_query, queries, self.query_prompt)
+
+    def encode_documents(self, documents: Sequence[str], language: str) -> np.ndarray:
+        return self._encode(self.model.encode_document, documents, self.document_prompt)
+
+    def _encode(self, encode: Any, texts: Sequence[str], prompt: str) -> np.ndarray:
+        vectors = encode(list(texts), prompt=prompt or None, convert_to_numpy=False, show_progress_bar=False)
+        return _to_unit_length(torch.stack(list(vectors)).float().cpu().numpy())
+
+
+@dataclass
+class LongformerSystem:
+    """The first token's vector of a flat model that reads long documents (mLongformer; paper, section 3.3).
+
+    Args:
+        model: a Longformer, on its device, in its dtype.
+        tokenizer: whose model_max_length is the longest document.
+        global_attention: whether the first token sees the whole document, or a window only, as in the paper's code.
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    global_attention: bool = True
+
+    def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
+        return self.encode_documents(queries, "")
+
+    @torch.inference_mode()
+    def encode_documents(self, documents: Sequence[str], language: str) -> np.ndarray:
+        rows = self.tokenizer(list(documents), truncation=True)["input_ids"]
+        vectors = np.empty((len(rows), self.model.config.hidden_size), dtype=np.float32)
+        for batch in bucket_by_length(torch.tensor([len(row) for row in rows]), MAX_TOKENS_PER_BUCKET):
+            padded = self.tokenizer.pad({"input_ids": [rows[place] for place in batch]}, return_tensors="pt")
+            inputs = dict(padded.to(self.model.device))
+            if self.global_attention:
+                inputs["global_attention_mask"] = torch.zeros_like(inputs["input_ids"])
+                inputs["global_attention_mask"][:, 0] = 1
+            vectors[batch.numpy()] = self.model(**inputs).last_hidden_state[:, 0].float().cpu().numpy()
+        return _to_unit_length(vectors)
+
+
+# Runs of characters of scripts that put no space between words.
+_UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
+
+
+class BM25:
+    """Words in common, weighted as in Lucene; the baseline of retrieval within one language. Has no vectors.
+
+    Words are lower-cased and, where Snowball has the language, stemmed. Scripts without spaces between words are read
+    as pairs of characters.
+    """
+
+    def rank(
+        self, queries: Mapping[str, str], documents: Mapping[str, str], language: str, depth: int, threshold: float = 0
+    ) -> Run:
+        """The `depth` best documents of each query, without those that share no word with it.
+
+        Args:
+            queries: text by query_id.
+            documents: text by doc_id, in the queries' language.
+            language: ISO 639-1 code of both.
+            depth: documents a query ranks at most.
+            threshold: a score that a ranked document exceeds.
+        """
+        index = bm25s.BM25(method="lucene")
+        doc_ids = list(documents)
+        index.index([terms(text, language) for text in documents.values()], show_progress=False)
+        run: Run = {}
+        for query_id, text in queries.items():
+            known = [term for term in terms(text, language) if term in index.vocab_dict]
+            scores = index.get_scores(known) if known else np.zeros(len(doc_ids), dtype=np.float32)
+            best = np.lexsort((np.arange(len(scores)), -scores))[:depth]
+            run[query_id] = {doc_ids[place]: float(scores[place]) for place in best if scores[place] > threshold}
+        return run
+
+
+def terms(text: str, language: str) -> list[str]:
+    """What BM25 counts.
+
+    >>> terms("The houses, two houses", "en")
+    ['the', 'hous', 'two', 'hous']
+    >>> terms("猫在睡觉 2x", "zh")
+    ['猫在', '在睡', '睡觉', '2x']
+    """
+    found: list[str] = []
+    for word in re.findall(r"\w+", _UNSPACED.sub(r" \g<0> ", text.lower())):
+        if _UNSPACED.match(word) and len(word) > 1:
+            found += [word[place : place + 2] for place in range(len(word) - 1)]
+        else:
+            found.append(word)
+    try:
+        return Stemmer.Stemmer(language).stemWords(found)
+    except KeyError:  # a language that Snowball does not know
+        return found
+
+
+@dataclass
 class SystemRecipe:
     """A system as a recipe names it.
 
@@ -69,21 +187,36 @@ class SystemRecipe:
         kind: `hmde`, or a way to use a sentence encoder that knows no documents: `first`, the first tokens of a
             document as one sentence; `windows`, the mean over windows of 128 tokens that overlap by a third, at most 32
             of them (LaBSE-Seg; paper, section 3.3); `sentences`, the mean over its first 32 sentences, divided as an
-            HMDE divides them.
-        model: folder or Hub name, of an HMDE or of the sentence encoder.
-        pooling: how the sentence encoder's vector is read from it: cls, mean or pooler. An HMDE knows its own.
+            HMDE divides them; `weighted_sentences`, the same mean weighted by the sentences' tokens. Or
+            `sentence_transformers`, a model of that library as it says itself; `longformer`, one that
+            training/longformer.py wrote; `bm25`, which is left out where query and documents differ in language.
+        model: folder or Hub name, of an HMDE or of the encoder. Left out for `bm25`.
+        pooling: how the sentence encoder's vector is read from it: cls, mean or pooler. Others know their own.
         query_prompt: put before each query, such as e5's "query: ". An HMDE knows its own.
         document_prompt: put before each piece of a document, such as e5's "passage: ". An HMDE knows its own.
         max_length: tokens of a piece, start token, end token and prompt included: for `first` 512 if not given, for
-            `windows` and `sentences` 128. An HMDE knows its own.
+            `windows` and both `sentences` 128; of a document for `sentence_transformers`. Others know their own.
+        global_attention: of `longformer`, whether the first token sees the whole document; not so in the paper's code.
+        trust_remote_code: of `sentence_transformers`, whether code from the model's folder may run.
     """
 
-    kind: Literal["hmde", "first", "windows", "sentences"]
-    model: str
+    kind: Literal[
+        "hmde",
+        "first",
+        "windows",
+        "sentences",
+        "weighted_sentences",
+        "sentence_transformers",
+        "longformer",
+        "bm25",
+    ]
+    model: str = ""
     pooling: SentencePooling | None = None
     query_prompt: str = ""
     document_prompt: str = ""
     max_length: int | None = None
+    global_attention: bool = True
+    trust_remote_code: bool = False
 
 
 class WindowTokenizer(HMDETokenizer):
@@ -106,12 +239,23 @@ class WindowTokenizer(HMDETokenizer):
         ]
 
 
+class LengthWeightedMean(HMDEForDocumentEmbedding):
+    """The mean of a document's sentence vectors, each weighted by its tokens, start and end token included."""
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> HMDEOutput:
+        sentences, vectors = self.hmde.encode_sentences(input_ids, attention_mask)
+        lengths = sentences.length.to(vectors.dtype).unsqueeze(-1)
+        sums = vectors.new_zeros(len(input_ids), vectors.shape[-1])
+        return HMDEOutput(pooler_output=sums.index_add(0, sentences.document, vectors * lengths))
+
+
 # How each use of a sentence encoder divides a document: the tokenizer and its options.
 PIECES: dict[str, tuple[type[HMDETokenizer], dict[str, Any]]] = {
     "first": (HMDETokenizer, {"segmentation": "chunks", "max_sentences": 1, "max_sentence_length": 512}),
     "windows": (WindowTokenizer, {"segmentation": "chunks", "max_sentences": 32, "max_sentence_length": 128}),
     "sentences": (HMDETokenizer, {"segmentation": "sentences", "max_sentences": 32, "max_sentence_length": 128}),
 }
+PIECES["weighted_sentences"] = PIECES["sentences"]
 
 
 def check_systems(systems: dict[str, SystemRecipe]) -> None:
@@ -124,21 +268,34 @@ def check_systems(systems: dict[str, SystemRecipe]) -> None:
     if not systems:
         raise ValueError("systems is empty; name at least one")
     for name, system in systems.items():
-        if not re.fullmatch(r"[\w.-]+", name):
-            raise ValueError(f"system {name!r} names files; use letters, digits, '.', '-' and '_' only")
-        if system.kind != "hmde" and system.pooling is None:
-            raise ValueError(f"system {name} has no pooling; say how its encoder was trained: cls, mean or pooler")
-        given = (system.pooling, system.query_prompt, system.document_prompt, system.max_length)
-        if system.kind == "hmde" and any(given):
-            raise ValueError(
-                f"system {name} is an HMDE, whose folder says its pooling, prompts and max_length; leave them out, or "
-                "choose another kind"
-            )
-        model_type = model_type_of(name, system.model)
-        if (system.kind == "hmde") != (model_type == "hmde"):
+        check_system(name, system)
+
+
+def check_system(name: str, system: SystemRecipe) -> None:
+    """Raises:
+    ValueError: see `check_systems`.
+    """
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise ValueError(f"system {name!r} names files; use letters, digits, '.', '-' and '_' only")
+    if (system.kind == "bm25") == bool(system.model):
+        raise ValueError(f"system {name} is of kind {system.kind}; only bm25 has no model")
+    if not system.model:
+        return
+    if system.kind in PIECES and system.pooling is None:
+        raise ValueError(f"system {name} has no pooling; say how its encoder was trained: cls, mean or pooler")
+    if system.kind == "hmde" and any((system.pooling, system.query_prompt, system.document_prompt, system.max_length)):
+        raise ValueError(
+            f"system {name} is an HMDE, whose folder says its pooling, prompts and max_length; leave them out, or "
+            "choose another kind"
+        )
+    if system.kind == "sentence_transformers":
+        return  # its configuration need not be one of transformers
+    model_type = model_type_of(name, system.model)
+    for kind in ("hmde", "longformer"):
+        if (system.kind == kind) != (model_type == kind):
             raise ValueError(
                 f"system {name} is of kind {system.kind}, but {system.model} holds a model of type {model_type}; the "
-                "kind is hmde for an HMDE and only then"
+                f"kind is {kind} for a model of that type and only then"
             )
 
 
@@ -154,13 +311,34 @@ def model_type_of(name: str, model: str) -> str:
         raise ValueError(f"{name}: {model} is no model folder and no name on the Hub that opens: {error}") from error
 
 
-def load_system(recipe: SystemRecipe, dtype: Dtype = "float32") -> HMDESystem:
+def load_system(recipe: SystemRecipe, dtype: Dtype = "float32") -> System | BM25:
     """A system ready to encode, on a GPU if there is one.
 
     Args:
         recipe: one that `check_systems` let pass.
         dtype: of weights and activations. Vectors are float32 in any case.
     """
+    if recipe.kind == "bm25":
+        return BM25()
+    if recipe.kind == "sentence_transformers":
+        sentence_transformer = SentenceTransformer(
+            recipe.model,
+            device=device(),
+            trust_remote_code=recipe.trust_remote_code,
+            model_kwargs={"dtype": getattr(torch, dtype)},
+        )
+        if recipe.max_length is not None:
+            sentence_transformer.max_seq_length = recipe.max_length
+        return SentenceTransformersSystem(sentence_transformer, recipe.query_prompt, recipe.document_prompt)
+    if recipe.kind == "longformer":
+        longformer = AutoModel.from_pretrained(recipe.model, dtype=dtype, add_pooling_layer=False).to(device())
+        return LongformerSystem(longformer, AutoTokenizer.from_pretrained(recipe.model), recipe.global_attention)
+    return load_hmde(recipe, dtype)
+
+
+def load_hmde(recipe: SystemRecipe, dtype: Dtype = "float32") -> HMDESystem:
+    """A system that is an HMDE, or an HMDE that does nothing but what its kind says."""
+    model: HMDEForDocumentEmbedding
     if recipe.kind == "hmde":
         tokenizer = HMDETokenizer.from_pretrained(recipe.model)
         model = HMDEForDocumentEmbedding.from_pretrained(recipe.model, dtype=dtype)
@@ -171,7 +349,8 @@ def load_system(recipe: SystemRecipe, dtype: Dtype = "float32") -> HMDESystem:
         tokenizer = tokenizer_class.from_sentence_encoder(
             recipe.model, sentence_prompt=recipe.document_prompt, query_prompt=recipe.query_prompt, **pieces
         )
-        model = HMDEForDocumentEmbedding.from_sentence_encoder(
+        model_class = LengthWeightedMean if recipe.kind == "weighted_sentences" else HMDEForDocumentEmbedding
+        model = model_class.from_sentence_encoder(
             recipe.model,
             dtype=dtype,
             sentence_pooling=recipe.pooling,

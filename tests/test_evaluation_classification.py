@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from transformers import BatchEncoding
+from transformers import AutoTokenizer, BatchEncoding, BertForSequenceClassification
 
-from evaluation.classification import fit, main, predict
+from evaluation.__main__ import main
+from evaluation.classification import fit, predict
 from modeling_hmde import HMDEForSequenceClassification, HMDETokenizer
 
 CATS, DOGS = "the cat sat on the mat", "der hund"
@@ -32,13 +34,12 @@ def recipe(tmp_path: Path, labse: Path) -> dict[str, Any]:
     write_texts(data / "en.test.tsv", ("cats", CATS), ("dogs", DOGS))
     write_texts(data / "fr.test.tsv", ("cats", CATS), ("cats", CATS), ("dogs", DOGS), ("dogs", CATS))
     return {
-        "data": str(data),
-        "test_languages": ["en", "fr"],
         "output": str(tmp_path / "out"),
         "systems": {
             "base": {"kind": "first", "model": str(labse), "pooling": "mean"},
             "mean": {"kind": "sentences", "model": str(labse), "pooling": "mean"},
         },
+        "classification": {"topics": {"data": str(data), "test_languages": ["en", "fr"]}},
     }
 
 
@@ -81,48 +82,95 @@ ENGLISH = {"accuracy": 1.0, "macro_f1": 1.0, "documents": 2}
 FRENCH = {"accuracy": 0.75, "macro_f1": pytest.approx((0.8 + 2 / 3) / 2), "documents": 4}
 AVERAGES = {
     "average": {"accuracy": 0.875, "macro_f1": pytest.approx((1 + (0.8 + 2 / 3) / 2) / 2)},
-    "average without en": {"accuracy": 0.75, "macro_f1": pytest.approx((0.8 + 2 / 3) / 2)},
+    "average, same language": {"accuracy": 1.0, "macro_f1": 1.0},
+    "average, across languages": {"accuracy": 0.75, "macro_f1": pytest.approx((0.8 + 2 / 3) / 2)},
+    "transfer gap": {"accuracy": 0.25, "macro_f1": pytest.approx(1 - (0.8 + 2 / 3) / 2)},
 }
 
 
 def test_the_frozen_protocol_gives_the_scores_worked_out_by_hand(recipe: dict[str, Any]) -> None:
-    results = run_main(recipe)
-    assert list(results["frozen"]) == ["base", "mean"]
-    for system in results["frozen"].values():
-        assert system["languages"] == {"en": ENGLISH, "fr": FRENCH}
+    results = run_main(recipe)["tasks"]
+    assert list(results) == ["topics-frozen"]
+    for system in results["topics-frozen"].values():
+        assert system["rows"] == {"en-en": ENGLISH, "en-fr": FRENCH}
         assert system["averages"] == AVERAGES
-        assert (system["C"], system["documents"]) == (0.1, 10)
+        assert (system["C"], system["documents"]) == ({"en": 0.1}, 10)
         assert system["document_seconds"] > 0
-    assert "finetuned" not in results
-    assert (Path(recipe["output"]) / "results.md").read_text(encoding="utf-8").splitlines() == [
-        "accuracy on data, protocol frozen",
-        "",
-        "| test language | base | mean |",
-        "|:---|---:|---:|",
-        "| en | 1.000 | 1.000 |",
-        "| fr | 0.750 | 0.750 |",
-        "| average | 0.875 | 0.875 |",
-        "| average without en | 0.750 | 0.750 |",
-    ]
+
+
+def test_every_train_language_meets_every_test_language(recipe: dict[str, Any]) -> None:
+    task = recipe["classification"]["topics"] | {"train_languages": ["en", "fr"]}
+    for part in ("train", "dev"):  # what is cats in English is dogs in French
+        write_texts(Path(task["data"]) / f"fr.{part}.tsv", ("dogs", CATS), ("cats", DOGS))
+    found = run_main(recipe | {"classification": {"topics": task}})["tasks"]["topics-frozen"]["base"]
+    accuracies = {row: scores["accuracy"] for row, scores in found["rows"].items()}
+    assert accuracies == {"en-en": 1.0, "en-fr": 0.75, "fr-en": 0.0, "fr-fr": 0.25}
+    assert {group: scores["accuracy"] for group, scores in found["averages"].items()} == {
+        "average": 0.5,
+        "average, same language": 0.625,
+        "average, across languages": 0.375,
+        "transfer gap": 0.25,
+    }
 
 
 def test_the_finetuned_protocol_gives_the_scores_worked_out_by_hand(recipe: dict[str, Any], saved: Path) -> None:
-    del recipe["systems"]
-    for part in ("train", "dev"):  # nothing is learnt, so nothing is read
-        (Path(recipe["data"]) / f"en.{part}.tsv").unlink()
-    results = run_main(recipe, "--finetuned.hmde", str(saved))
-    assert results["finetuned"]["hmde"]["languages"] == {"en": ENGLISH, "fr": FRENCH}
-    assert results["finetuned"]["hmde"]["averages"] == AVERAGES
-    assert "frozen" not in results
+    recipe["classification"]["topics"]["finetuned"] = {"hmde": [str(saved)]}
+    found = run_main(recipe)["tasks"]["topics-finetuned"]["hmde"]
+    assert found["rows"] == {"en-en": ENGLISH, "en-fr": FRENCH}
+    assert found["averages"] == AVERAGES
+    assert found["protocol"] == "fine-tuned on en, 1 run"
+
+
+def test_several_runs_of_a_classifier_are_averaged(recipe: dict[str, Any], saved: Path, tmp_path: Path) -> None:
+    model = HMDEForSequenceClassification.from_pretrained(saved)
+    model.config.id2label = {0: "dogs", 1: "cats"}  # wrong wherever the first is right
+    model.config.label2id = {"dogs": 0, "cats": 1}
+    model.save_pretrained(tmp_path / "other")
+    HMDETokenizer.from_pretrained(saved).save_pretrained(tmp_path / "other")
+    recipe["classification"]["topics"]["finetuned"] = {"hmde": [str(saved), str(tmp_path / "other")]}
+    found = run_main(recipe)["tasks"]["topics-finetuned"]["hmde"]
+    assert found["rows"]["en-fr"]["accuracy"] == 0.5
+    assert found["rows"]["en-fr"]["accuracy_sd"] == pytest.approx(0.5 / math.sqrt(2))
+    assert found["protocol"] == "fine-tuned on en, 2 runs"
+
+
+def test_a_classifier_of_transformers_is_tested_too(recipe: dict[str, Any], labse: Path, tmp_path: Path) -> None:
+    labels = {"id2label": {0: "cats", 1: "dogs"}, "label2id": {"cats": 0, "dogs": 1}}
+    model = BertForSequenceClassification.from_pretrained(labse, **labels)
+    tokenizer = AutoTokenizer.from_pretrained(labse, model_max_length=512)
+    model.save_pretrained(tmp_path / "bert")
+    tokenizer.save_pretrained(tmp_path / "bert")
+    texts = [CATS, DOGS, "hund " * 700, ""]
+    expected = []
+    for text in texts:
+        with torch.no_grad():
+            logits = model.eval()(**tokenizer(text, truncation=True, max_length=512, return_tensors="pt")).logits
+        expected.append(model.config.id2label[int(logits.argmax())])
+    assert predict(model, AutoTokenizer.from_pretrained(tmp_path / "bert"), texts, "en") == expected
+    recipe["classification"]["topics"]["finetuned"] = {"bert": [str(tmp_path / "bert")]}
+    assert "topics-finetuned" in run_main(recipe)["tasks"]
 
 
 def test_each_protocol_has_a_table_that_names_it(recipe: dict[str, Any], saved: Path) -> None:
-    run_main(recipe | {"finetuned": {"hmde": str(saved)}, "measure": "macro_f1", "dtype": "bfloat16"})
-    table = (Path(recipe["output"]) / "results.md").read_text(encoding="utf-8").splitlines()
-    titles = [line for line in table if line.startswith("macro_f1 on data, protocol ")]
-    assert [title.split()[-1] for title in titles] == ["frozen", "finetuned"]
-    assert table.count("| fr | 0.733 | 0.733 |") == 1
-    assert table.count("| fr | 0.733 |") == 1
+    recipe["classification"]["topics"] |= {"finetuned": {"hmde": [str(saved)]}, "measure": "macro_f1"}
+    run_main(recipe)
+    table = (Path(recipe["output"]) / "report.md").read_text(encoding="utf-8").splitlines()
+    assert any(line.startswith("macro_f1 on topics-frozen, frozen vectors, logistic regression") for line in table)
+    assert "macro_f1 on topics-finetuned, fine-tuned on en, 1 run" in table
+    assert table.count("| en-fr | 0.733 | 0.733 |") == 1
+    assert table.count("| en-fr | 0.733 |") == 1
+
+
+def test_labels_are_ranked_where_a_text_has_several(recipe: dict[str, Any]) -> None:
+    task = recipe["classification"]["topics"] | {"multilabel": True, "measure": "r_precision", "test_languages": ["fr"]}
+    for part in ("train", "dev"):
+        write_texts(Path(task["data"]) / f"en.{part}.tsv", ("cats|pets", CATS), ("dogs|pets", DOGS), ("none", "le"))
+    write_texts(Path(task["data"]) / "fr.test.tsv", ("cats|pets", CATS), ("dogs|cats", DOGS), ("dogs", CATS))
+    found = run_main(recipe | {"classification": {"topics": task}})["tasks"]["topics-frozen"]["base"]
+    # The first two labels of CATS are cats and pets, of DOGS dogs and pets; the first of CATS is not dogs.
+    assert found["rows"]["en-fr"]["r_precision"] == pytest.approx((1 + 1 / 2 + 0) / 3)
+    # cats, pets; dogs, pets; cats, pets: 3 of 6 are right, of 5.
+    assert found["rows"]["en-fr"]["micro_f1"] == pytest.approx(6 / 11)
 
 
 def test_predictions_equal_those_of_one_text_at_a_time(
@@ -149,24 +197,27 @@ def test_the_language_of_a_file_reaches_the_sentence_splitter(labse: Path, token
 def test_c_is_the_smallest_of_those_that_are_best_on_dev() -> None:
     near = np.array([[1.0, 0.0]] * 9 + [[0.8, 0.6]], dtype=np.float32)
     labels = ["many"] * 9 + ["few"]
-    assert fit(near, labels, near[:1], labels[:1]).C == 0.1  # each is right
-    chosen = fit(near, labels, near[-1:], labels[-1:])  # strong regularisation never predicts the rare label
-    assert chosen.C > 0.1
+    assert fit(near, labels, near[:1], labels[:1])[1] == 0.1  # each is right
+    chosen, C = fit(near, labels, near[-1:], labels[-1:])  # strong regularisation never predicts the rare label
+    assert chosen.C == C > 0.1
     assert list(chosen.predict(near[-1:])) == ["few"]
 
 
 @pytest.mark.parametrize("part", ["en.dev.tsv", "fr.test.tsv"])
 def test_a_label_that_train_does_not_have_is_named_with_its_file(recipe: dict[str, Any], part: str) -> None:
-    write_texts(Path(recipe["data"]) / part, ("cats", CATS), ("birds", "le chat"))
+    write_texts(Path(recipe["classification"]["topics"]["data"]) / part, ("cats", CATS), ("birds", "le chat"))
     with pytest.raises(ValueError, match=rf"{part} has the label 'birds', which .*en.train.tsv does not know: .*cats"):
         run_main(recipe)
     assert not Path(recipe["output"]).exists()
 
 
 def test_a_label_that_a_classifier_does_not_have_is_named_with_its_file(recipe: dict[str, Any], saved: Path) -> None:
-    write_texts(Path(recipe["data"]) / "fr.test.tsv", ("birds", "le chat"))
+    task = recipe["classification"]["topics"] | {"finetuned": {"hmde": [str(saved)]}}
+    for part in ("en.train", "en.dev", "fr.test"):
+        write_texts(Path(task["data"]) / f"{part}.tsv", ("cats", CATS), ("birds", "le chat"))
+    write_texts(Path(task["data"]) / "en.test.tsv", ("cats", CATS))
     with pytest.raises(ValueError, match=r"fr.test.tsv has the label 'birds', which the model hmde does not know"):
-        run_main(recipe, "--finetuned.hmde", str(saved))
+        run_main(recipe | {"classification": {"topics": task}})
     assert not Path(recipe["output"]).exists()
 
 
@@ -174,33 +225,24 @@ def test_a_label_that_a_classifier_does_not_have_is_named_with_its_file(recipe: 
     ("change", "message"),
     [
         ({"test_languages": ["en", "ru"]}, "ru.test.tsv is missing"),
-        ({"train_language": "fr"}, "fr.train.tsv is missing"),
+        ({"test_languages": ["en", "deu"]}, "language 'deu' is written 'de' here"),
+        ({"train_languages": ["fr"]}, "fr.train.tsv is missing"),
         ({"test_languages": []}, "test_languages is empty"),
-        ({"systems": {}}, "systems and finetuned are both empty"),
-        ({"finetuned": {"hmde": "nowhere"}}, "hmde: nowhere is no model folder"),
+        ({"measure": "r_precision"}, "measure is r_precision; with multilabel=False it is accuracy or macro_f1"),
+        ({"finetuned": {"hmde": ["nowhere"]}}, "hmde: nowhere is no model folder"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_written(
     recipe: dict[str, Any], change: dict[str, Any], message: str
 ) -> None:
+    recipe["classification"]["topics"] |= change
     with pytest.raises(ValueError, match=message):
-        run_main(recipe | change)
+        run_main(recipe)
     assert not Path(recipe["output"]).exists()
 
 
-def test_a_classifier_that_is_no_hmde_is_refused(recipe: dict[str, Any], labse: Path) -> None:
-    with pytest.raises(ValueError, match=r"other: .*labse is no HMDE"):
-        run_main(recipe, "--finetuned.other", str(labse))
-
-
-def test_an_unknown_key_of_a_recipe_is_an_error(recipe: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_key_of_a_task_is_an_error(recipe: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    recipe["classification"]["topics"]["test_language"] = "en"
     with pytest.raises(SystemExit):
-        run_main(recipe | {"test_language": "en"})
+        run_main(recipe)
     assert "test_language" in capsys.readouterr().err
-
-
-def test_the_recipe_of_the_sample_reads_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(Path(__file__).parents[1])
-    systems = "{none: {kind: first, pooling: mean, model: nowhere}}"
-    with pytest.raises(ValueError, match="none: nowhere is no model folder"):  # the last thing that is checked
-        main(["--config", "configuration/evaluate/sample-classification.yaml", "--systems", systems])

@@ -9,13 +9,19 @@ from pathlib import Path
 import pytest
 
 from evaluation.readers import (
+    DocumentFile,
+    check_language,
     languages_of,
-    read_documents,
+    late_sentences,
     read_labelled_texts,
     read_qrels,
     read_queries,
     read_retrieval_set,
 )
+
+
+def read_documents(path: Path) -> dict[str, str]:
+    return dict(DocumentFile(path))
 
 
 def written(path: Path, content: str | bytes) -> Path:
@@ -152,3 +158,59 @@ def test_a_pair_without_a_judged_query_is_refused(folder: Path) -> None:
         read_retrieval_set(folder, ["en-de", "en-fr"], split="test")
     with pytest.raises(ValueError, match="pairs is empty"):
         read_retrieval_set(folder, [], split="test")
+
+
+def test_documents_are_read_one_by_one_and_in_order(tmp_path: Path) -> None:
+    lines = '\ufeff{"doc_id": "b", "text": "eins é"}\r\n{"doc_id": "a", "text": " "}\r\n{"doc_id": "c", "text": "猫"}'
+    documents = DocumentFile(written(tmp_path / "de.jsonl", lines))
+    assert [documents[doc_id] for doc_id in ("c", "b", "a")] == ["猫", "eins é", " "]
+    assert list(documents) == ["b", "a", "c"]
+    assert list(documents.texts()) == ["eins é", " ", "猫"]
+    assert (len(documents), documents.empty) == (3, 1)
+    assert "a" in documents
+    assert "d" not in documents
+
+
+def test_what_only_the_qrels_name_is_counted(folder: Path) -> None:
+    written(folder / "qrels.test.tsv", "q1 0 d1 1\nq1 0 gone 1\nq9 0 d2 0\nq9 0 lost 1\n")
+    assert read_retrieval_set(folder, ["en-de", "en-en"], split="test").unknown == {"queries": 1, "documents": 2}
+
+
+def test_a_document_is_a_query_for_itself_in_other_languages(folder: Path) -> None:
+    found = read_retrieval_set(folder, ["en-de", "de-en", "en-all"], sought_by="documents")
+    assert found.queries == {"en": {"d1": "one", "d2": "two"}, "de": {"d1": "eins", "d3": "drei"}}
+    assert found.judgements("en", "de") == {"d1": {"d1": 1}}
+    assert found.judgements("en", "all") == {"d1": {"de.d1": 1}}  # not en.d1, which it is
+    with pytest.raises(ValueError, match="no document in both en and de that gives a query of late_sentences"):
+        read_retrieval_set(folder, ["en-de"], sought_by="late_sentences")
+    assert found.doc_ids("all") == ["de.d1", "de.d3", "en.d1", "en.d2"]
+
+
+def test_in_the_pool_a_query_seeks_its_documents_in_all_languages(folder: Path) -> None:
+    found = read_retrieval_set(folder, ["en-de", "en-en", "en-all"], split="test")
+    assert found.judgements("en", "all") == {
+        "q1": {"de.d1": 2, "en.d1": 2, "en.d2": 1},
+        "q2": {"en.d2": 1},
+        "q3": {"de.d3": 1, "de.d1": 0, "en.d1": 0},
+    }
+
+
+def test_late_sentences_are_from_the_last_third_of_long_documents() -> None:
+    beginning = "Far too early to be drawn here. " * 80
+    text = beginning + "Some sentence of the last part of it. " * 35 + "Short. "
+    assert len(beginning) >= len(text) / 2
+    documents = {"long": text, "short": "A sentence of enough length. " * 50, "same": text}
+    found = late_sentences(documents, "en")
+    assert found == dict.fromkeys(["long", "same"], "Some sentence of the last part of it.")
+    many = {"x": " ".join(f"This is sentence number {number} of many." for number in range(200))}
+    assert late_sentences(many, "en") == late_sentences(many, "en")
+    assert int(late_sentences(many, "en")["x"].split()[4]) >= 130
+
+
+@pytest.mark.parametrize(("code", "right"), [("deu", "de"), ("eng", "en"), ("zho_Hans", "zh"), ("iw", "he")])
+def test_a_language_has_one_code(code: str, right: str) -> None:
+    with pytest.raises(ValueError, match=f"language '{code}' is written '{right}' here"):
+        check_language(code)
+    check_language(right)
+    check_language("pt_BR")
+    check_language("pcm")

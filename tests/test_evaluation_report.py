@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from evaluation.report import Table, averages, write_report, write_whole
+from evaluation.report import Table, averages, environment, show, write_json, write_whole
 
 TABLE = Table("MAP", "pair", {"first": {"en-de": 0.12345, "en-fr": 1.0}, "hmde": {"en-de": 0.5, "en-fr": 0.0}})
 
@@ -43,16 +43,31 @@ def test_an_average_is_over_the_rows_of_its_group_and_empty_groups_are_left_out(
     }
 
 
-def test_a_report_is_two_files_and_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_report(tmp_path / "new", {"seed": 1}, {"systems": {"é": 0.25}}, [TABLE, TABLE])
-    content = json.loads((tmp_path / "new" / "results.json").read_text(encoding="utf-8"))
-    assert content["recipe"] == {"seed": 1}
-    assert content["systems"] == {"é": 0.25}
-    assert content["environment"]["threads"] >= 1
-    assert content["environment"]["packages"]["torch"]
-    markdown = (tmp_path / "new" / "results.md").read_text(encoding="utf-8")
-    assert markdown == TABLE.to_markdown() + "\n" + TABLE.to_markdown()
-    assert capsys.readouterr().out == markdown + "\n"
+def test_a_score_that_is_not_there_is_an_empty_cell_and_a_marked_one_shows_its_mark() -> None:
+    scores = {"bm25": {"en-en": 0.5}, "hmde": {"en-de": 0.25, "en-en": 0.75}}
+    table = Table("MAP", "pair", scores, {"bm25": {"en-en": "*"}}, note="\\* differs.")
+    assert table.to_markdown().splitlines()[4:] == [
+        "| en-en | 0.500* | 0.750 |",
+        "| en-de |  | 0.250 |",
+        "",
+        "\\* differs.",
+    ]
+    assert averages(scores, {}, ["MAP"]) == {}
+
+
+def test_an_average_over_rows_that_are_not_all_there_is_left_out() -> None:
+    assert averages({"en-en": {"MAP": 0.5}}, {"average": ["en-en", "en-de"]}, ["MAP"]) == {}
+
+
+def test_tables_are_printed_and_json_keeps_every_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show([TABLE, TABLE])
+    assert capsys.readouterr().out == TABLE.to_markdown() + "\n" + TABLE.to_markdown() + "\n"
+    write_json(tmp_path / "new" / "results.json", {"é": 0.25})
+    text = (tmp_path / "new" / "results.json").read_text(encoding="utf-8")
+    assert "é" in text
+    assert json.loads(text) == {"é": 0.25}
+    assert environment()["threads"] >= 1
+    assert environment()["packages"]["torch"]
 
 
 def test_a_file_that_cannot_be_written_whole_leaves_the_old_one(tmp_path: Path) -> None:

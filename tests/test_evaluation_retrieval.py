@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 import yaml
 
+from evaluation.__main__ import main
 from evaluation.readers import RetrievalSet
-from evaluation.retrieval import encode, evaluate_retrieval, groups_of, main, rank, to_trec
+from evaluation.retrieval import encode, evaluate_retrieval, groups_of, rank, to_trec
 from evaluation.systems import HMDESystem
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 
@@ -71,7 +72,7 @@ def test_a_query_without_a_relevant_document_in_the_collection_is_skipped_and_co
     # d3, relevant to q2, is not in French; q1 ranks d1 .8, d4 0.
     scores = evaluate_retrieval(Lookup(SYSTEM_VECTORS), RETRIEVAL_SET, ["en-fr"])["en-fr"]
     ndcg = pytest.approx(1 / math.log2(3))
-    assert scores == {"MAP": 0.5, "MRR": 0.5, "nDCG@10": ndcg, "queries": 1, "skipped": 1}
+    assert scores == {"MAP": 0.5, "MRR": 0.5, "nDCG@10": ndcg, "Recall@100": 1, "P@1": 0, "queries": 1, "skipped": 1}
 
 
 def test_each_language_is_encoded_once_for_all_pairs() -> None:
@@ -117,8 +118,9 @@ def test_averages_tell_held_out_document_languages_from_those_of_training() -> N
         "average": pairs,
         "average, training languages": ["ru-de", "en-de"],
         "average, held-out languages": ["de-ru"],
+        "average, pool of all languages": [],
     }
-    assert groups_of(pairs, []) == {"average": pairs}
+    assert groups_of([*pairs, "en-all"], []) == {"average": pairs, "average, pool of all languages": ["en-all"]}
 
 
 def test_a_model_in_memory_can_be_evaluated(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer) -> None:
@@ -143,12 +145,16 @@ def recipe(tmp_path: Path, labse: Path) -> dict[str, Any]:
     write_lines(tmp_path / "data" / "queries" / "en.tsv", "q1\tthe cat", "q2\tder hund", "q3\tkatze")
     write_lines(tmp_path / "data" / "qrels.test.tsv", "q1\t0\td1\t1", "q2\t0\td1\t1", "q3\t0\td3\t1")
     return {
-        "data": str(tmp_path / "data"),
-        "split": "test",
-        "pairs": ["en-de", "en-fr"],
-        "training_languages": ["en", "de"],
         "output": str(tmp_path / "out"),
         "systems": {"base": {"kind": "first", "model": str(labse), "pooling": "mean"}},
+        "retrieval": {
+            "task": {
+                "data": str(tmp_path / "data"),
+                "split": "test",
+                "pairs": ["en-de", "en-fr"],
+                "training_languages": ["en", "de"],
+            }
+        },
     }
 
 
@@ -164,37 +170,25 @@ def run_main(recipe: dict[str, Any], *arguments: str) -> Path:
     return Path(recipe["output"])
 
 
-def test_the_command_writes_runs_results_and_a_table(
-    recipe: dict[str, Any], labse: Path, tmp_path: Path, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer
-) -> None:
-    model.save_pretrained(tmp_path / "hmde")
-    tokenizer.save_pretrained(tmp_path / "hmde")
-    recipe["systems"]["hmde"] = {"kind": "hmde", "model": "elsewhere"}
-    output = run_main(recipe, "--systems.hmde.model", str(tmp_path / "hmde"))
-
-    results = json.loads((output / "results.json").read_text(encoding="utf-8"))
-    assert results["recipe"]["systems"]["hmde"]["model"] == str(tmp_path / "hmde")
-    base = results["systems"]["base"]
+def test_every_measure_is_kept_by_pair_average_and_query(recipe: dict[str, Any], labse: Path) -> None:
+    run_main(recipe)
+    found = json.loads((Path(recipe["output"]) / "results" / "task" / "base.json").read_text(encoding="utf-8"))
     expected = {"MAP": 0.75, "MRR": 0.75, "nDCG@10": pytest.approx((1 + 1 / math.log2(3)) / 2)}
-    assert base["pairs"] == {pair: expected | {"queries": 2, "skipped": 1} for pair in ("en-de", "en-fr")}
-    assert base["averages"] == dict.fromkeys(
+    expected |= {"Recall@100": 1.0, "P@1": 0.5}
+    assert found["rows"] == {pair: expected | {"queries": 2, "skipped": 1} for pair in ("en-de", "en-fr")}
+    assert found["averages"] == dict.fromkeys(
         ["average", "average, training languages", "average, held-out languages"], expected
     )
-    assert (base["documents"], base["queries"]) == (4, 3)
-    assert base["document_seconds"] > 0
-    assert base["query_seconds"] > 0
+    assert found["per_item"]["en-fr"]["MAP"] == {"q1": 1.0, "q2": 0.5}
+    assert found["protocol"] == "full ranking by cosine"
+    assert found["documents"] == 4
+    assert found["document_seconds"] > 0
+    assert found["query_seconds"] > 0
 
-    table = (output / "results.md").read_text(encoding="utf-8").splitlines()
-    assert table[0].startswith("MAP on data, test queries")
-    assert table[2] == "| queries-documents | base | hmde |"
-    assert [line.split(" | ")[1] for line in table[4:]] == ["0.750"] * 5
 
-    assert {str(path.relative_to(output)) for path in output.rglob("*") if path.is_file()} == {
-        "results.json",
-        "results.md",
-        *(f"runs/{system}/{pair}.run" for system in ("base", "hmde") for pair in ("en-de", "en-fr")),
-    }
-    lines = (output / "runs" / "base" / "en-de.run").read_text(encoding="utf-8").split("\n")
+def test_runs_are_written_as_trec_eval_reads_them(recipe: dict[str, Any]) -> None:
+    text = (run_main(recipe) / "runs" / "task" / "base" / "en-de.run").read_text(encoding="utf-8")
+    lines = text.split("\n")
     assert [[*line.split()[:4], line.split()[5]] for line in lines[:-1]] == [
         ["q1", "Q0", "d1", "1", "base"],
         ["q1", "Q0", "d2", "2", "base"],
@@ -205,19 +199,20 @@ def test_the_command_writes_runs_results_and_a_table(
 
 
 def test_measure_and_depth_can_be_chosen_on_the_command_line(recipe: dict[str, Any]) -> None:
-    output = run_main(recipe, "--measure", "nDCG@10", "--pairs", "[en-fr]")
-    assert "| en-fr | 0.815 |" in (output / "results.md").read_text(encoding="utf-8")  # 0.75 is its MAP
-    output = run_main(recipe, "--depth", "1", "--pairs", "[en-fr]")
+    output = run_main(recipe, "--retrieval.task.measure", "nDCG@10", "--retrieval.task.pairs", "[en-fr]")
+    assert "| en-fr | 0.815 |" in (output / "report.md").read_text(encoding="utf-8")  # 0.75 is its MAP
+    output = run_main(recipe, "--retrieval.task.depth", "1", "--retrieval.task.pairs", "[en-fr]")
     results = json.loads((output / "results.json").read_text(encoding="utf-8"))
-    assert results["systems"]["base"]["pairs"] == {
-        "en-fr": {"MAP": 0.5, "MRR": 0.5, "nDCG@10": 0.5, "queries": 2, "skipped": 1}
-    }
+    scores = results["tasks"]["task"]["base"]["rows"]["en-fr"]
+    assert scores == {
+        "MAP": 0.5, "MRR": 0.5, "nDCG@10": 0.5, "Recall@100": 0.5, "P@1": 0.5, "queries": 2, "skipped": 1
+    }  # fmt: skip
 
 
 def test_bfloat16_changes_scores_a_little(recipe: dict[str, Any]) -> None:
     def cosine_of_the_second(*arguments: str) -> float:
-        lines = (run_main(recipe, *arguments) / "runs" / "base" / "en-de.run").read_text(encoding="utf-8").splitlines()
-        return float(lines[1].split()[4])
+        file = run_main(recipe, *arguments) / "runs" / "task" / "base" / "en-de.run"
+        return float(file.read_text(encoding="utf-8").splitlines()[1].split()[4])
 
     full, half = cosine_of_the_second(), cosine_of_the_second("--dtype", "bfloat16")
     assert full != half
@@ -230,30 +225,28 @@ def test_bfloat16_changes_scores_a_little(recipe: dict[str, Any]) -> None:
         ({"pairs": ["en-ru"]}, "ru.jsonl is missing"),
         ({"pairs": ["ru-de"]}, "ru.tsv is missing"),
         ({"pairs": ["en"]}, "pair 'en' is not"),
+        ({"pairs": ["en-deu"]}, "language 'deu' is written 'de' here"),
+        ({"pairs": ["en-all"]}, "no document language but all"),
         ({"split": "dev"}, "qrels.dev.tsv is missing"),
-        ({"systems": {}}, "systems is empty"),
         ({"depth": 0}, "depth is 0; it must be at least 1"),
+        ({"rerank": "nowhere"}, "en-de.run is missing; rerank needs a run of every pair"),
+        ({"format": "trec"}, "format is 'trec'; it must be one of hmde, clef"),
     ],
 )
-def test_bad_input_is_refused_before_anything_is_written(
+def test_bad_input_is_refused_before_anything_is_computed(
     recipe: dict[str, Any], change: dict[str, Any], message: str
 ) -> None:
+    recipe["retrieval"]["task"] |= change
     with pytest.raises(ValueError, match=message):
-        run_main(recipe | change)
-    assert not Path(recipe["output"]).exists()
+        run_main(recipe)
+    assert not (Path(recipe["output"]) / "results").exists()
 
 
-@pytest.mark.parametrize("change", [{"depht": 3}, {"measure": "P@5"}, {"dtype": "int8"}, {"pairs": "en-de"}])
-def test_an_unknown_key_or_value_of_a_recipe_is_an_error(
+@pytest.mark.parametrize("change", [{"depht": 3}, {"measure": "P@5"}, {"index": "tree"}, {"pairs": "en-de"}])
+def test_an_unknown_key_or_value_of_a_task_is_an_error(
     recipe: dict[str, Any], change: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    recipe["retrieval"]["task"] |= change
     with pytest.raises(SystemExit):
-        run_main(recipe | change)
+        run_main(recipe)
     assert next(iter(change)) in capsys.readouterr().err
-
-
-def test_the_recipe_of_the_sample_reads_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(Path(__file__).parents[1])
-    systems = "{none: {kind: first, pooling: mean, model: nowhere}}"
-    with pytest.raises(ValueError, match="none: nowhere is no model folder"):  # the last thing that is checked
-        main(["--config", "configuration/evaluate/sample-retrieval.yaml", "--systems", systems])

@@ -10,11 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers import models as modules
 from transformers import AutoModel, AutoTokenizer
 
-from evaluation.systems import HMDESystem, SystemRecipe, WindowTokenizer, check_systems, load_system
+from evaluation.systems import BM25, HMDESystem, SystemRecipe, WindowTokenizer, check_systems, load_system
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.segmentation_hmde import sentence_spans
+from training.longformer import convert
 
 WORDS = ["the", "cat", "sat", "on", "mat", "it", "was", "warm", "there", "dog", "see"]
 PROMPTS = {"query_prompt": "query: ", "document_prompt": "passage: "}
@@ -197,6 +200,9 @@ def test_what_is_wrong_with_a_system_is_found_before_any_is_loaded(
         "prompt": (SystemRecipe("hmde", str(hmde), query_prompt="q: "), "system prompt is an HMDE"),
         "no-hmde": (SystemRecipe("hmde", str(labse)), "no-hmde is of kind hmde, but .* a model of type bert"),
         "an-hmde": (SystemRecipe("first", str(hmde), pooling="cls"), "an-hmde is of kind first, but .* of type hmde"),
+        "no-longformer": (SystemRecipe("longformer", str(labse)), "the kind is longformer for a model of that type"),
+        "no-model": (SystemRecipe("longformer"), "no-model is of kind longformer; only bm25 has no model"),
+        "words": (SystemRecipe("bm25", str(labse)), "words is of kind bm25; only bm25 has no model"),
         "absent": (SystemRecipe("hmde", str(tmp_path / "absent")), "absent is no model folder"),
     }
     check_systems({"good": good, "hmde": SystemRecipe("hmde", str(hmde))})
@@ -205,3 +211,102 @@ def test_what_is_wrong_with_a_system_is_found_before_any_is_loaded(
             check_systems({"good": good, name: recipe})
     with pytest.raises(ValueError, match="systems is empty"):
         check_systems({})
+
+
+def test_weighted_sentences_equal_the_mean_by_tokens_of_one_sentence_at_a_time(
+    labse: Path, documents: list[str]
+) -> None:
+    system = load_system(SystemRecipe("weighted_sentences", str(labse), pooling="mean", **PROMPTS))
+    encoder = AutoModel.from_pretrained(labse)
+    expected = []
+    for text in documents:
+        total = torch.zeros(32)
+        for begin, end in sentence_spans(text, "en"):
+            ids = ids_of(labse, f"passage: {text[begin:end]}")
+            with torch.no_grad():
+                total += len(ids) * encoder(torch.tensor([ids])).last_hidden_state[0].mean(dim=0)
+        expected.append((total / total.norm()).numpy())
+    assert system.encode_documents(documents, "en") == pytest.approx(np.stack(expected), abs=1e-5)
+
+
+@pytest.fixture(scope="module")
+def sentence_transformer(labse: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """LaBSE as it is meant to be used: [CLS], a dense layer with tanh, unit length."""
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("sentence-transformer")
+    transformer = modules.Transformer(str(labse))
+    dense = modules.Dense(32, 32, activation_function=torch.nn.Tanh())
+    parts = [transformer, modules.Pooling(32, pooling_mode="cls"), dense, modules.Normalize()]
+    SentenceTransformer(modules=parts, prompts={"query": "see ", "document": ""}).save(str(folder))
+    return folder
+
+
+def test_a_model_of_sentence_transformers_keeps_its_dense_layer_and_prompts(
+    sentence_transformer: Path, labse: Path, documents: list[str]
+) -> None:
+    recipe = SystemRecipe("sentence_transformers", str(sentence_transformer))
+    check_systems({"labse": recipe})
+    system = load_system(recipe)
+    dense = SentenceTransformer(str(sentence_transformer))[2].linear
+    encoder = AutoModel.from_pretrained(labse)
+
+    def vector(text: str) -> np.ndarray:
+        with torch.no_grad():
+            ids = torch.tensor([ids_of(labse, text, truncation=True, max_length=512)])
+            found = torch.tanh(dense(encoder(ids).last_hidden_state[0, 0]))
+        return (found / found.norm()).numpy()
+
+    texts = [*documents, "cat " * 600]
+    assert system.encode_documents(texts, "en") == pytest.approx(np.stack([vector(t) for t in texts]), abs=1e-5)
+    expected = np.stack([vector(f"see {text}") for text in texts])
+    assert system.encode_queries(texts) == pytest.approx(expected, abs=1e-5)
+    own = load_system(
+        SystemRecipe("sentence_transformers", str(sentence_transformer), query_prompt="the ", max_length=5)
+    )
+    assert own.encode_queries(["cat sat on the mat"]) == pytest.approx(own.encode_queries(["cat sat dog"]), abs=1e-6)
+
+
+@pytest.mark.parametrize("global_attention", [True, False])
+def test_a_longformer_gives_the_first_token_of_one_document_at_a_time(
+    tmp_path: Path, xlmr: Path, documents: list[str], global_attention: bool
+) -> None:
+    model, tokenizer = convert(str(xlmr), max_length=1000, attention_window=16)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    recipe = SystemRecipe("longformer", str(tmp_path), global_attention=global_attention)
+    check_systems({"flat": recipe})
+    system = load_system(recipe)
+    texts = [*documents, "", "the cat sat " * 500]
+    expected = []
+    for text in texts:
+        inputs = tokenizer(text, truncation=True, return_tensors="pt")
+        mask = torch.zeros_like(inputs["input_ids"])
+        mask[0, 0] = int(global_attention)
+        with torch.no_grad():
+            first = model.longformer(**inputs, global_attention_mask=mask).last_hidden_state[0, 0]
+        expected.append((first / first.norm()).numpy())
+    assert system.encode_documents(texts, "en") == pytest.approx(np.stack(expected), abs=1e-5)
+    assert system.encode_queries(texts) == pytest.approx(np.stack(expected), abs=1e-5)
+
+
+def test_bm25_scores_are_those_of_its_formula() -> None:
+    documents = {"d1": "cats and dogs", "d2": "a cat, a cat and a mat", "d3": "der hund"}
+    run = BM25().rank({"q1": "Cats", "q2": "cat hund", "q3": "bird"}, documents, "en", depth=10)
+
+    def weight(count: int, length: int) -> float:
+        mean_length = (3 + 7 + 2) / 3
+        return count / (count + 1.5 * (1 - 0.75 + 0.75 * length / mean_length))
+
+    def idf(documents_with: int) -> float:
+        return math.log(1 + (3 - documents_with + 0.5) / (documents_with + 0.5))
+
+    cats = {"d2": idf(2) * weight(2, 7), "d1": idf(2) * weight(1, 3)}
+    assert run["q1"] == pytest.approx(cats, abs=1e-5)
+    assert run["q2"] == pytest.approx(cats | {"d3": idf(1) * weight(1, 2)}, abs=1e-5)
+    assert run["q3"] == {}
+    assert list(BM25().rank({"q": "cat"}, documents, "en", depth=1)["q"]) == [max(cats, key=cats.__getitem__)]
+
+
+def test_bm25_reads_scripts_without_spaces_by_pairs_of_characters() -> None:
+    documents = {"cat": "猫在垫子上睡觉", "dog": "狗看着它"}
+    assert list(BM25().rank({"q": "睡觉的猫"}, documents, "zh", depth=2)["q"]) == ["cat"]

@@ -1,0 +1,95 @@
+"""Plots of scores and of document vectors. Knows no systems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from sklearn.manifold import TSNE
+
+from evaluation.classification import LabelledTexts
+
+# Documents of a language in a plot of vectors.
+POINTS_PER_LANGUAGE = 200
+
+
+def plot_averages(averages: dict[str, dict[str, float]], path: Path) -> Path:
+    """The average of each system on each task, a panel a task (the form of the paper's figure 2).
+
+    Args:
+        averages: by task, then by system.
+        path: of the image.
+    """
+    figure = Figure(figsize=(4.5 * len(averages), 3.5), layout="constrained")
+    for axes, (task, scores) in zip(figure.subplots(1, len(averages), squeeze=False)[0], averages.items()):
+        bars = axes.bar(list(scores), list(scores.values()), color=colours(len(scores)))
+        axes.bar_label(bars, fmt="%.3f", fontsize=8)
+        axes.set_title(task)
+        axes.tick_params(axis="x", labelrotation=45)
+        axes.margins(y=0.12)
+    return save(figure, path)
+
+
+def plot_rows(title: str, scores: dict[str, dict[str, float]], path: Path) -> Path:
+    """The scores of each system by row, such as a pair of languages, as bars side by side.
+
+    Args:
+        title: of the plot.
+        scores: by system, then by row.
+        path: of the image.
+    """
+    rows = list(dict.fromkeys(row for found in scores.values() for row in found))
+    figure = Figure(figsize=(max(6.0, 0.16 * len(rows) * (len(scores) + 1)), 3.5), layout="constrained")
+    axes = figure.subplots()
+    width = 0.8 / len(scores)
+    for place, ((system, found), colour) in enumerate(zip(scores.items(), colours(len(scores)))):
+        left = np.arange(len(rows)) + (place - (len(scores) - 1) / 2) * width
+        axes.bar(left, [found.get(row, np.nan) for row in rows], width, label=system, color=colour)
+    axes.set_xticks(np.arange(len(rows)), rows, rotation=90 if len(rows) > 12 else 0)
+    axes.set_title(title)
+    figure.legend(loc="outside lower center", ncols=4, fontsize=8)
+    return save(figure, path)
+
+
+def plot_vectors(
+    title: str, texts: Sequence[LabelledTexts], vectors: Sequence[np.ndarray], path: Path, seed: int
+) -> Path:
+    """Documents of several languages in two dimensions by t-SNE, coloured by language and by topic.
+
+    Args:
+        title: of the plot.
+        texts: the documents of each language.
+        vectors: (documents, hidden) of each language.
+        path: of the image.
+        seed: of the layout.
+    """
+    shown = np.concatenate([found[:POINTS_PER_LANGUAGE] for found in vectors])
+    languages = [part.language for part in texts for _ in part.labels[:POINTS_PER_LANGUAGE]]
+    topics = [label for part in texts for label in part.labels[:POINTS_PER_LANGUAGE]]
+    perplexity = min(30.0, (len(shown) - 1) / 3)
+    places = TSNE(perplexity=perplexity, init="random", random_state=seed).fit_transform(shown)
+    figure = Figure(figsize=(10, 5), layout="constrained")
+    figure.suptitle(title)
+    for axes, name, kinds in zip(figure.subplots(1, 2), ("language", "topic"), (languages, topics)):
+        names = sorted(set(kinds))
+        for kind, colour in zip(names, colours(len(names))):
+            of_kind = places[[one == kind for one in kinds]]
+            axes.scatter(*of_kind.T, s=8, label=kind, color=colour)
+        axes.set(title=f"by {name}", xticks=[], yticks=[])
+        axes.legend(fontsize=7, ncols=2, loc="best")
+    return save(figure, path)
+
+
+def colours(count: int) -> list[tuple[float, ...]]:
+    """That can be told apart, as many as asked for."""
+    few, many = mpl.colormaps["tab10"], mpl.colormaps["turbo"]
+    return [few(place) if count <= 10 else many((place + 0.5) / count) for place in range(count)]
+
+
+def save(figure: Figure, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+    return path

@@ -1,0 +1,46 @@
+"""Whether two systems differ by more than chance. Knows values by query or document, no systems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from scipy import stats
+
+
+def paired_p_values(
+    first: Mapping[str, Mapping[str, float]], second: Mapping[str, Mapping[str, float]]
+) -> dict[str, float]:
+    """Chances, by row, that two systems' values differ as they do although the systems do not: two-sided paired t-tests
+    over the items of each row, then Benjamini and Hochberg's correction for the number of rows.
+
+    Args:
+        first, second: value by row (a pair of languages) and item (a query or document). Rows that both have count.
+
+    Raises:
+        ValueError: the items of a row differ.
+    """
+    rows = [row for row in first if row in second]
+    found = []
+    for row in rows:
+        if first[row].keys() != second[row].keys():
+            raise ValueError(f"the two systems were not tested on the same items of {row}; evaluate both anew")
+        differences = np.array([first[row][item] - second[row][item] for item in first[row]])
+        if len(differences) < 2 or not differences.any():
+            found.append(1.0)
+        elif np.ptp(differences) == 0:  # all differ by the same, where t is infinite
+            found.append(0.0)
+        else:
+            found.append(float(stats.ttest_1samp(differences, 0).pvalue))
+    return dict(zip(rows, map(float, stats.false_discovery_control(found)))) if rows else {}
+
+
+def bootstrap_interval(values: Mapping[str, float], seed: int = 0) -> tuple[float, float]:
+    """The 95 % percentile interval of the mean over items, from 1,000 resamples."""
+    sample = np.array(list(values.values()))
+    if len(sample) < 2:
+        return float(sample.mean()), float(sample.mean())
+    interval = stats.bootstrap(
+        (sample,), np.mean, n_resamples=1000, batch=100, method="percentile", rng=np.random.default_rng(seed)
+    ).confidence_interval
+    return float(interval.low), float(interval.high)

@@ -1,0 +1,240 @@
+"""Published data sets in their real layouts, small: what becomes of them, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import ir_datasets
+import pytest
+
+from evaluation.classification import ClassificationTask
+from evaluation.formats import clef_documents, clef_topics, long_code, prepare
+from evaluation.readers import read_labelled_texts, read_retrieval_set
+from evaluation.retrieval import RetrievalTask
+
+
+def written(path: Path, content: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = content.encode() if isinstance(content, str) else content
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def json_lines(*rows: dict) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+SDA = """<DOC>
+<DOCNO>SDA.940101.0001</DOCNO>
+<DOCID>SDA.940101.0001</DOCID>
+<TI>  Unruhen in
+Zürich </TI>
+<LD>Bern, 1. Jan. (sda)</LD>
+<KW>keywords that people assigned</KW>
+<TX> M&auml;nner &amp; Frauen <P> standen auf.</TX>
+</DOC>
+<DOC>
+<DOCNO> SDA.940101.0002 </DOCNO>
+</DOC>
+"""
+TOPICS = """<top>
+<num> C141 </num>
+<DE-title> Briefbombe f\u00fcr Kiesbauer </DE-title>
+<DE-desc> Finde Informationen
+\u00fcber den Anschlag. </DE-desc>
+<DE-narr> Nur Berichte. </DE-narr>
+</top>
+<top>
+<num> C142 </num>
+<DE-title> Christo verpackt </DE-title>
+<DE-desc> Der Reichstag. </DE-desc>
+</top>
+"""
+
+
+@pytest.mark.parametrize("encoding", ["iso-8859-1", "utf-8", "utf-8-sig"])
+@pytest.mark.parametrize("name", ["sda.sgml", "sda.gz"])
+def test_clef_documents_are_their_text_fields_whatever_their_encoding(tmp_path: Path, encoding: str, name: str) -> None:
+    file = written(tmp_path / name, SDA.replace("\n", "\r\n").encode(encoding))
+    assert list(clef_documents(file)) == [
+        ("SDA.940101.0001", "Unruhen in Zürich\nBern, 1. Jan. (sda)\nMänner & Frauen standen auf."),
+        ("SDA.940101.0002", ""),
+    ]
+
+
+def test_clef_topics_are_titles_and_descriptions(tmp_path: Path) -> None:
+    file = written(tmp_path / "de.txt", TOPICS)
+    assert list(clef_topics(file, "de")) == [
+        ("141", "Briefbombe für Kiesbauer Finde Informationen über den Anschlag."),
+        ("142", "Christo verpackt Der Reichstag."),
+    ]
+    with pytest.raises(ValueError, match=r"de.txt, topic 1: lacks <num>, <fi-title> or <fi-desc>"):
+        list(clef_topics(file, "fi"))
+
+
+def clef_folder(folder: Path) -> Path:
+    written(folder / "documents" / "de" / "sda" / "94.sgml", SDA)
+    written(folder / "topics" / "de.txt", TOPICS)
+    written(folder / "qrels" / "de.txt", "C141 0 SDA.940101.0001 1\r\n142 0 SDA.940101.0002 1\r\n142 0 gone 1\r\n")
+    return folder
+
+
+def test_clef_becomes_a_retrieval_set(tmp_path: Path) -> None:
+    task = RetrievalTask(str(clef_folder(tmp_path / "clef")), ["de-de"], format="clef")
+    prepare(task, tmp_path / "out")
+    found = read_retrieval_set(tmp_path / "out", ["de-de"])
+    assert found.judgements("de", "de") == {"141": {"SDA.940101.0001": 1}, "142": {"SDA.940101.0002": 1}}
+    assert found.queries["de"]["142"] == "Christo verpackt Der Reichstag."
+    assert found.unknown == {"queries": 0, "documents": 1}
+    assert found.documents["de"].empty == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("documents/de/sda/94.sgml", "nothing", "94.sgml has no <DOC>"),
+        ("documents/de/sda/94.sgml", "<DOC><TEXT>x</TEXT></DOC>", "94.sgml, document 1: has no <DOCNO>"),
+        ("topics/de.txt", "nothing", "de.txt has no <top>"),
+        ("topics/de.xml", TOPICS, r"topics has 2 files named de\.\*"),
+        ("qrels/de.txt", "141 0 SDA.940101.0001 1\n141 1\n", "de.txt, line 2: is no judgement; it has 2 fields"),
+    ],
+)
+def test_malformed_files_of_clef_are_named(tmp_path: Path, file: str, content: str, message: str) -> None:
+    written(clef_folder(tmp_path / "clef") / file, content)
+    with pytest.raises(ValueError, match=message):
+        prepare(RetrievalTask(str(tmp_path / "clef"), ["de-de"], format="clef"), tmp_path / "out")
+    with pytest.raises(ValueError, match="documents/fi has no files"):
+        prepare(RetrievalTask(str(tmp_path / "clef"), ["de-fi"], format="clef"), tmp_path / "out")
+
+
+def test_mldr_becomes_a_retrieval_set(tmp_path: Path) -> None:
+    folder = tmp_path / "mldr" / "mldr-v1.0-de"
+    written(
+        folder / "corpus.jsonl.gz", json_lines({"docid": "doc-de-1", "text": "eins"}, {"docid": "d2", "text": "zwei"})
+    )
+    passages = {"positive_passages": [{"docid": "d2", "text": "zwei"}], "negative_passages": []}
+    written(folder / "test.jsonl.gz", json_lines({"query_id": "q-de-1", "query": "Was\tist?", **passages}))
+    prepare(RetrievalTask(str(tmp_path / "mldr"), ["de-de"], format="mldr"), tmp_path / "out")
+    found = read_retrieval_set(tmp_path / "out", ["de-de"])
+    assert found.queries == {"de": {"q-de-1": "Was ist?"}}
+    assert found.qrels == {"q-de-1": {"d2": 1}}
+    with pytest.raises(ValueError, match="pair en-de: mldr has queries in the documents' language only"):
+        prepare(RetrievalTask(str(tmp_path / "mldr"), ["en-de"], format="mldr"), tmp_path / "out")
+    with pytest.raises(ValueError, match=r"has no mldr-v1.0-fr/corpus.jsonl.gz"):
+        prepare(RetrievalTask(str(tmp_path / "mldr"), ["fr-fr"], format="mldr"), tmp_path / "out")
+
+
+def test_what_ir_datasets_knows_becomes_a_retrieval_set(tmp_path: Path) -> None:
+    dataset = ir_datasets.create_dataset(
+        docs_tsv=str(written(tmp_path / "docs.tsv", "d1\tноль\nd2\tодин\n")),
+        queries_tsv=str(written(tmp_path / "queries.tsv", "q1\tone\n")),
+        qrels_trec=str(written(tmp_path / "qrels", "q1 0 d2 3\n")),
+    )
+    ir_datasets.registry.register("small", dataset)
+    prepare(RetrievalTask("small", ["en-ru"], format="ir_datasets"), tmp_path / "out")
+    found = read_retrieval_set(tmp_path / "out", ["en-ru"])
+    assert dict(found.documents["ru"]) == {"d1": "ноль", "d2": "один"}
+    assert (found.queries, found.qrels) == ({"en": {"q1": "one"}}, {"q1": {"d2": 3}})
+    with pytest.raises(ValueError, match="ir_datasets holds one pair"):
+        prepare(RetrievalTask("small", ["en-ru", "en-fa"], format="ir_datasets"), tmp_path / "out")
+
+
+def test_names_in_ir_datasets_are_those_that_the_recipes_use() -> None:
+    for name in ("neuclir/1/fa/trec-2022", "neuclir/1/zh/trec-2023", "miracl/de/dev"):
+        dataset = ir_datasets.load(name)
+        assert dataset.has_docs()
+        assert dataset.has_queries()
+        assert dataset.has_qrels()
+
+
+def test_ntrex_becomes_documents_with_one_id_in_all_languages(tmp_path: Path) -> None:
+    folder = tmp_path / "ntrex"
+    written(folder / "DOCUMENT_IDS.tsv", "bbc.1\nbbc.1\nrt.2\n")
+    written(folder / "NTREX-128" / "newstest2019-src.eng.txt", "One.\nTwo.\nThree.\n")
+    written(folder / "NTREX-128" / "newstest2019-ref.deu.txt", "Eins.\nZwei.\nDrei.\n")
+    task = RetrievalTask(str(folder), ["en-de", "de-en"], format="ntrex", sought_by="documents")
+    prepare(task, tmp_path / "out")
+    found = read_retrieval_set(tmp_path / "out", task.pairs, sought_by="documents")
+    assert dict(found.documents["de"]) == {"bbc.1": "Eins.\nZwei.", "rt.2": "Drei."}
+    assert found.queries["en"] == {"bbc.1": "One.\nTwo.", "rt.2": "Three."}
+    written(folder / "NTREX-128" / "newstest2019-ref.deu.txt", "Eins.\n")
+    with pytest.raises(ValueError, match=r"newstest2019-ref.deu.txt has 1 lines, DOCUMENT_IDS.tsv 3"):
+        prepare(task, tmp_path / "out")
+
+
+def test_ntrex_names_some_languages_by_region_or_kind(tmp_path: Path) -> None:
+    written(tmp_path / "ntrex" / "DOCUMENT_IDS.tsv", "bbc.1\n")
+    for code in ("zho-TW", "zho-CN", "por-BR", "por", "arb"):
+        written(tmp_path / "ntrex" / "NTREX-128" / f"newstest2019-ref.{code}.txt", f"{code}\n")
+    task = RetrievalTask(str(tmp_path / "ntrex"), ["zh-pt", "zh-ar"], format="ntrex", sought_by="documents")
+    prepare(task, tmp_path / "out")
+    found = read_retrieval_set(tmp_path / "out", task.pairs, sought_by="documents")
+    assert {language: texts["bbc.1"] for language, texts in found.documents.items()} == {"pt": "por", "ar": "arb"}
+    assert found.queries == {"zh": {"bbc.1": "zho-CN"}}
+    with pytest.raises(ValueError, match=r"has no newstest2019-ref.fin.txt"):
+        prepare(RetrievalTask(str(tmp_path / "ntrex"), ["fi-pt"], format="ntrex"), tmp_path / "out")
+
+
+def test_tatoeba_becomes_sentences(tmp_path: Path) -> None:
+    written(tmp_path / "tatoeba" / "tatoeba.deu-eng.deu", "Hallo.\nJa.\n")
+    written(tmp_path / "tatoeba" / "tatoeba.deu-eng.eng", "Hello.\nYes.\n")
+    for pair, query in (("de-en", "Ja."), ("en-de", "Yes.")):
+        prepare(RetrievalTask(str(tmp_path / "tatoeba"), [pair], format="tatoeba"), tmp_path / pair)
+        found = read_retrieval_set(tmp_path / pair, [pair], sought_by="sentences")
+        assert found.queries[pair[:2]]["1"] == query
+        assert found.qrels == {"0": {"0": 1}, "1": {"1": 1}}
+
+
+def labelled(folder: Path, name: str) -> tuple[list[str], list[str]]:
+    return read_labelled_texts(folder / f"{name}.tsv")
+
+
+def test_mldoc_is_renamed(tmp_path: Path) -> None:
+    for name in ("english.train.1000", "english.dev", "german.test"):
+        written(tmp_path / "mldoc" / name, b"\xef\xbb\xbfCCAT\tProfits rose in Z\xc3\xbcrich .\r\nMCAT\tBonds\r\n")
+    prepare(ClassificationTask(str(tmp_path / "mldoc"), ["de"], format="mldoc"), tmp_path / "out")
+    for name in ("en.train", "en.dev", "de.test"):
+        assert labelled(tmp_path / "out", name) == (["CCAT", "MCAT"], ["Profits rose in Zürich .", "Bonds"])
+    with pytest.raises(ValueError, match="MLDoc has no language 'fi'; it has en, es"):
+        prepare(ClassificationTask(str(tmp_path / "mldoc"), ["fi"], format="mldoc"), tmp_path / "out")
+
+
+def test_masakhanews_becomes_headlines_and_texts(tmp_path: Path) -> None:
+    header = "category\theadline\ttext\turl\n"
+    for language, part in (("eng", "train"), ("eng", "dev"), ("swa", "test")):
+        row = f"sports\tHead {language}\tText {part}.\thttps://x\n"
+        written(tmp_path / "news" / "data" / language / f"{part}.tsv", header + row)
+    prepare(ClassificationTask(str(tmp_path / "news"), ["sw"], format="masakhanews"), tmp_path / "out")
+    assert labelled(tmp_path / "out", "sw.test") == (["sports"], ["Head swa Text test."])
+    assert labelled(tmp_path / "out", "en.dev") == (["sports"], ["Head eng Text dev."])
+
+
+def test_sib200_becomes_labelled_sentences(tmp_path: Path) -> None:
+    for language, part in (("eng_Latn", "train"), ("eng_Latn", "dev"), ("zho_Hans", "test"), ("swh_Latn", "test")):
+        text = f"index_id\tcategory\ttext\n1\tgeography\tA {part}.\n"
+        written(tmp_path / "sib" / "data" / language / f"{part}.tsv", text)
+    prepare(ClassificationTask(str(tmp_path / "sib"), ["zh", "sw"], format="sib200"), tmp_path / "out")
+    assert labelled(tmp_path / "out", "zh.test") == (["geography"], ["A test."])
+
+
+def test_multieurlex_becomes_texts_with_several_labels(tmp_path: Path) -> None:
+    row = {
+        "celex_id": "3",
+        "text": {"en": "A\nlaw.", "de": "Ein Gesetz."},
+        "eurovoc_concepts": {"level_1": ["7", "12"]},
+    }
+    other = {"celex_id": "4", "text": {"en": "Old.", "de": None}, "eurovoc_concepts": {"level_1": ["7"]}}
+    for part in ("train", "dev", "test"):
+        written(tmp_path / "eurlex" / f"{part}.jsonl", json_lines(row, other))
+    task = ClassificationTask(
+        str(tmp_path / "eurlex"), ["de"], format="multieurlex", multilabel=True, measure="r_precision"
+    )
+    prepare(task, tmp_path / "out")
+    assert labelled(tmp_path / "out", "en.train") == (["7|12", "7"], ["A law.", "Old."])
+    assert labelled(tmp_path / "out", "de.test") == (["7|12"], ["Ein Gesetz."])
+
+
+def test_languages_that_have_a_short_code_are_found_by_their_long_one() -> None:
+    assert [long_code(code) for code in ("de", "zh", "sw", "pcm", "am")] == ["deu", "zho", "swa", "pcm", "amh"]

@@ -95,7 +95,7 @@ def test_a_run_leaves_a_folder_that_the_auto_classes_open(corpus_folder, labse, 
     vectors = model.encode_documents(["The cat sat. It was warm."], tokenizer)
     assert np.isfinite(vectors).all()
     assert tokenizer.max_sentences == 4
-    assert sorted(path.name for path in (tmp_path / "model-training").iterdir()) == ["best", "checkpoint"]
+    assert sorted(path.name for path in (tmp_path / "model-training").iterdir()) == ["best", "checkpoints"]
     card = ModelCard.load(tmp_path / "model" / "README.md")
     assert card.data.language == ["de", "en", "fr"]
     assert len(card.data.eval_results) == 2
@@ -127,7 +127,7 @@ def test_the_loss_falls_and_the_best_model_is_kept(corpus_folder, xlmr, tmp_path
 def test_a_frozen_sentence_encoder_keeps_its_weights_and_the_document_encoder_does_not(corpus_folder, labse, tmp_path):
     pretrain.main(options(corpus_folder, labse, tmp_path / "model", freeze="sentence_encoder", max_steps=2))
     before = HMDEForDocumentEmbedding.from_sentence_encoder(labse, num_document_attention_heads=4).state_dict()
-    after = load_file(tmp_path / "model-training" / "checkpoint" / "model.safetensors")
+    after = load_file(tmp_path / "model-training" / "checkpoints" / "step-00000002" / "model.safetensors")
     for name, value in before.items():
         if "sentence_encoder" in name:
             assert torch.equal(after[f"model.{name}"], value)
@@ -158,8 +158,8 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(corpus_fold
             pretrain.main(options(corpus_folder, labse, halved, **changes))
     assert not halved.exists()
     pretrain.main(options(corpus_folder, labse, halved, **changes, resume="true"))
-    expected = load_file(tmp_path / "whole-training" / "checkpoint" / "model.safetensors")
-    resumed = load_file(tmp_path / "halved-training" / "checkpoint" / "model.safetensors")
+    expected = load_file(tmp_path / "whole-training" / "checkpoints" / "step-00000008" / "model.safetensors")
+    resumed = load_file(tmp_path / "halved-training" / "checkpoints" / "step-00000008" / "model.safetensors")
     assert all(torch.equal(resumed[name], value) for name, value in expected.items())
 
 
@@ -170,12 +170,12 @@ def test_the_objective_adds_up_what_the_recipe_asks_for(corpus_folder, labse):
     triples = Triples(corpus_folder, "train", both_sides=True)
     batch = collate([triples[place] for place in range(3)], tokenizer, both_sides=True)
     with torch.no_grad():
-        documents, queries = pretrain.TripleEncoder(model, embed_queries=True)(batch)
-    assert len(documents) == 12
-    torch.testing.assert_close(queries, model.embed_queries(**batch.queries))
-    losses = pretrain.objective(documents, queries, batch, recipe, temperature=0.05)
+        embeddings = pretrain.TripleEncoder(model)(batch.documents, batch.queries)
+    assert len(embeddings.documents) == 12
+    torch.testing.assert_close(embeddings.queries, model.embed_queries(**batch.queries))
+    losses = pretrain.objective(embeddings, batch, recipe, temperature=0.05)
     assert set(losses) == {"document_loss", "reverse_loss", "query_loss"}
-    alone = pretrain.objective(documents, queries, batch, pretrain.PretrainRecipe("", "", query_weight=1.0), 0.05)
+    alone = pretrain.objective(embeddings, batch, pretrain.PretrainRecipe("", "", query_weight=1.0), 0.05)
     torch.testing.assert_close(losses["query_loss"], 0.5 * alone["query_loss"])
     torch.testing.assert_close(losses["document_loss"], alone["document_loss"])
 

@@ -15,7 +15,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from transformers import AutoModel, AutoTokenizer
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from training import corpus, pretrain
+from tests.pretraining import options, write_corpus
+from training import pretrain
 from training.data import Triples, collate, load_articles
 from training.dev_set import DevSet
 
@@ -27,56 +28,9 @@ def fresh_accelerator():
     AcceleratorState._reset_state(reset_partial_state=True)
 
 
-SENTENCES = {
-    "en": ["The {0} {0} {0} is warm.", "{0} sat there.", "See the {0} {0}!", "It was on the mat.", "Did {0} sit {0}?"],
-    "de": ["Die {0} {0} {0} ist warm.", "Sie sah {0}.", "Der Hund: {0} {0}!", "Sie lag da.", "Sah {0} die {0}?"],
-    "fr": ["Le {0} {0} {0} dort.", "Il dort: {0}.", "Il est {0} {0}!", "Le chat, le chat.", "Dort {0}, {0}?"],
-}
-
-
 @pytest.fixture(scope="module")
 def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("pretrain")
-    (folder / "articles").mkdir()
-    for language, sentences in SENTENCES.items():
-        rows = []
-        for number in range(12):
-            name = chr(ord("a") + number) * 3
-            rows.append(
-                {
-                    "concept_id": f"Q{number}",
-                    "language": language,
-                    "title": f"{name} cat",
-                    "text": " ".join(sentences).format(name),
-                    "categories": ["even" if number % 2 else "odd", "all"],
-                    "source": "test",
-                    "license": "CC0-1.0",
-                    "split": "dev" if number > 8 else "train",
-                }
-            )
-        (folder / "articles" / f"{language}.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
-    options = ["--articles", str(folder / "articles"), "--output", str(folder / "corpus")]
-    corpus.main([*options, "--languages", '["en", "de", "fr"]'])
-    return folder / "corpus"
-
-
-def options(corpus_folder: Path, encoder: Path, output: Path, **changes: object) -> list[str]:
-    values: dict[str, object] = {
-        "corpus": corpus_folder,
-        "output": output,
-        "sentence_encoder": encoder,
-        "architecture": '{"num_document_attention_heads": 4, "document_intermediate_size": 32, "max_sentences": 4}',
-        "batch_size": 4,
-        "gradient_accumulation_steps": 2,
-        "learning_rate": 1e-3,
-        "warmup_steps": 2,
-        "epochs": 3,
-        "eval_steps": 4,
-        "eval_concepts": 3,
-        "save_steps": 4,
-        "log_steps": 1,
-    }
-    return [part for name, value in (values | changes).items() for part in (f"--{name}", str(value))]
+    return write_corpus(tmp_path_factory.mktemp("pretrain"))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +49,7 @@ def test_a_run_leaves_a_folder_that_the_auto_classes_open(corpus_folder, labse, 
     vectors = model.encode_documents(["The cat sat. It was warm."], tokenizer)
     assert np.isfinite(vectors).all()
     assert tokenizer.max_sentences == 4
-    assert sorted(path.name for path in (tmp_path / "model-training").iterdir()) == ["best", "checkpoints"]
+    assert {"best", "checkpoints"} <= {path.name for path in (tmp_path / "model-training").iterdir()}
     card = ModelCard.load(tmp_path / "model" / "README.md")
     assert card.data.language == ["de", "en", "fr"]
     assert len(card.data.eval_results) == 2

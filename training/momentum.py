@@ -20,11 +20,11 @@ class DocumentQueue:
     def __init__(self, size: int, hidden_size: int, concepts_per_document: int, device: torch.device) -> None:
         self.size = size
         self.vectors = torch.empty(0, hidden_size, device=device)
-        self.concepts = torch.empty(0, concepts_per_document, dtype=torch.long, device=device)
+        shape = (0,) if concepts_per_document == 1 else (0, concepts_per_document)
+        self.concepts = torch.empty(shape, dtype=torch.long, device=device)
 
     def push(self, vectors: Tensor, concepts: Tensor) -> None:
         """Add documents, the newest last. vectors: (documents, hidden); concepts: (documents,) or (documents, n)."""
-        concepts = concepts.reshape(len(vectors), -1)
         self.vectors = torch.cat([self.vectors, vectors.detach()])[-self.size :]
         self.concepts = torch.cat([self.concepts, concepts])[-self.size :]
 

@@ -44,15 +44,16 @@ def info_nce(
     """
     anchors, positives, negatives = (F.normalize(vectors, dim=-1) for vectors in (anchors, positives, negatives))
     own = torch.eye(len(anchors), dtype=torch.bool, device=anchors.device)
-    similarities = [(anchors @ positives.T).masked_fill(same_concept(concepts, concepts) & ~own, -torch.inf)]
+    candidates = [(anchors @ positives.T, same_concept(concepts, concepts) & ~own)]
     if hard_negatives == "own":
-        similarities.append((anchors * negatives).sum(dim=-1, keepdim=True))
+        candidates.append(((anchors * negatives).sum(dim=-1, keepdim=True), torch.zeros_like(own[:, :1])))
     elif hard_negatives == "all":
-        similarities.append((anchors @ negatives.T).masked_fill(same_concept(concepts, negative_concepts), -torch.inf))
+        candidates.append((anchors @ negatives.T, same_concept(concepts, negative_concepts)))
     if others is not None and other_concepts is not None:
-        others = F.normalize(others, dim=-1)
-        similarities.append((anchors @ others.T).masked_fill(same_concept(concepts, other_concepts), -torch.inf))
-    logits = torch.cat(similarities, dim=1) / temperature
+        candidates.append((anchors @ F.normalize(others, dim=-1).T, same_concept(concepts, other_concepts)))
+    similarities, masked = (torch.cat(parts, dim=1) for parts in zip(*candidates))
+    # Masked after the division, or a learned temperature would get 0 * inf for its gradient.
+    logits = (similarities / temperature).masked_fill(masked, -torch.inf)
     return F.cross_entropy(logits, torch.arange(len(anchors), device=anchors.device), reduction="none")
 
 

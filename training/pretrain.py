@@ -358,7 +358,7 @@ def train(
                 synchronise=batch is batches[-1],
             )
             if keys is not None:
-                positives = keys.float().unflatten(0, (-1, len(batch.concepts)))[1]
+                positives = keys.float().unflatten(0, (-1, len(batch.names)))[1]
                 queue.push(rows_of_all_processes(positives), rows_of_all_processes(batch.concepts))
             meter.add(losses, batch)
         grad_norm = accelerator.clip_grad_norm_(encoder.parameters(), recipe.max_grad_norm)
@@ -482,45 +482,37 @@ def objective(
         queue: those of earlier batches.
     """
     assert embeddings.documents is not None
-    concepts = torch.stack([batch.concepts, batch.negative_concepts, batch.positive_negative_concepts])
-    roles = embeddings.documents.float().unflatten(0, (-1, len(batch.concepts)))  # (roles, triples, hidden)
-    anchors, positives, negatives, *second = roles
-    others, other_concepts = elsewhere(roles), elsewhere(concepts)
+    # By role: anchors, positives, negatives and, if symmetric, negatives of the positives.
+    concepts = torch.stack(
+        [batch.concepts, batch.concepts, batch.negative_concepts, batch.positive_negative_concepts]
+    )  # (roles, triples)
+    documents = embeddings.documents.float().unflatten(0, (-1, len(batch.names)))  # (roles, triples, hidden)
+    other_concepts = elsewhere(concepts)
 
-    def contrast(sources: Tensor, targets: Tensor, hard: Tensor, target_role: int, hard_role: int) -> Tensor:
-        """One loss: `target_role` and `hard_role` say which documents of other processes are candidates."""
-        every = [target_role, *([hard_role] if recipe.hard_negatives == "all" else [])]
+    def contrast(sources: Tensor, candidates: Tensor, target: int, hard: int, queued: DocumentQueue | None) -> Tensor:
+        """The mean loss of `sources` (triples, hidden) against the roles `target` and `hard` of `candidates`."""
+        others = elsewhere(candidates)
+        roles = [target, hard] if recipe.hard_negatives == "all" else [target]
         return info_nce(
             sources,
-            targets,
-            hard,
+            candidates[target],
+            candidates[hard],
             concepts=batch.concepts,
-            negative_concepts=concepts[hard_role - 1],
+            negative_concepts=concepts[hard],
             temperature=temperature,
             hard_negatives=recipe.hard_negatives,
-            others=torch.cat([others[role] for role in every]),
-            other_concepts=torch.cat([other_concepts[max(role - 1, 0)] for role in every]),
+            others=torch.cat([*others[roles], *([queued.vectors] if queued else [])]),
+            other_concepts=torch.cat([*other_concepts[roles], *([queued.concepts] if queued else [])]),
         ).mean()
 
-    losses = {"document_loss": contrast(anchors, positives, negatives, 1, 2)}
+    losses = {"document_loss": contrast(documents[0], documents, 1, 2, None)}
     if recipe.symmetric:
-        losses["reverse_loss"] = contrast(positives, anchors, second[0], 0, 3)
+        losses["reverse_loss"] = contrast(documents[1], documents, 0, 3, None)
     if embeddings.queries is not None:
-        queries = embeddings.queries.float()
-        losses["query_loss"] = recipe.query_weight * contrast(queries, positives, negatives, 1, 2)
-    if keys is not None and queue is not None:
-        key_roles = keys.float().unflatten(0, (-1, len(batch.concepts)))
-        losses["queue_loss"] = info_nce(
-            anchors,
-            key_roles[1],
-            key_roles[2],
-            concepts=batch.concepts,
-            negative_concepts=batch.negative_concepts,
-            temperature=temperature,
-            hard_negatives=recipe.hard_negatives,
-            others=torch.cat([elsewhere(key_roles)[1], queue.vectors]),
-            other_concepts=torch.cat([other_concepts[0], queue.concepts.view(-1, *batch.concepts.shape[1:])]),
-        ).mean()
+        losses["query_loss"] = recipe.query_weight * contrast(embeddings.queries.float(), documents, 1, 2, None)
+    if keys is not None:
+        key_roles = keys.float().unflatten(0, (-1, len(batch.names)))
+        losses["queue_loss"] = contrast(documents[0], key_roles, 1, 2, queue)
     return losses
 
 

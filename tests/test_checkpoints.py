@@ -68,10 +68,10 @@ CHANGES = {
 )
 def test_a_killed_run_goes_on_bit_for_bit(corpus_folder, labse, tmp_path, processes, changes):
     """With dropout, drawn queries, a queue, a momentum encoder and averaged weights, killed somewhere in an epoch."""
-    changes = CHANGES | {"num_workers": 1} | changes
+    changes = CHANGES | changes
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert run(options(corpus_folder, labse, whole, **changes), tmp_path / "a", processes=processes) == [0] * processes
-    step = random.Random(str(changes)).randint(3, 7)
+    step = random.Random(str(changes)).randint(3, 5)
     arguments = options(corpus_folder, labse, killed, **changes)
     codes = run(arguments, tmp_path / "b", processes=processes, at=step, signal_number=signal.SIGKILL)
     assert codes[0] == -signal.SIGKILL
@@ -81,7 +81,7 @@ def test_a_killed_run_goes_on_bit_for_bit(corpus_folder, labse, tmp_path, proces
 
     expected, found = (tmp_path / "a").read_text().splitlines(), (tmp_path / "b").read_text().splitlines()
     assert found == expected[(step - 1) // 2 * 2 :]
-    for file in ("checkpoints/step-00000008/model.safetensors", "best/model.safetensors"):
+    for file in ("checkpoints/step-00000006/model.safetensors", "best/model.safetensors"):
         before, after = (load_file(tmp_path / f"{name}-training" / file) for name in ("whole", "killed"))
         assert all(torch.equal(after[name], value) for name, value in before.items())
 
@@ -139,7 +139,7 @@ def test_another_recipe_is_refused(finished, changes, message):
 
 def test_another_corpus_and_another_number_of_processes_are_refused(finished, corpus_folder, tmp_path, capfd):
     other = write_corpus(tmp_path, number_of_concepts=11)
-    with pytest.raises(ValueError, match="corpus was '[0-9a-f]+' and is '[0-9a-f]+'"):
+    with pytest.raises(ValueError, match=r"corpus was '[0-9a-f]+' and is '[0-9a-f]+'"):
         pretrain.main([*finished, "--corpus", str(other)])
     assert run(finished, tmp_path / "losses", processes=2) == [1, 1]
     assert "number of processes was 1 and is 2" in capfd.readouterr().err

@@ -536,7 +536,7 @@ def checked_objective(
     """
     learned = temperature if embeddings.temperature is None else embeddings.temperature
     losses = objective(embeddings, batch, recipe, learned, keys, queue)
-    not_finite = [f"{name} is {float(loss)}" for name, loss in losses.items() if not loss.isfinite()]
+    not_finite = [f"{name} is {loss.item()}" for name, loss in losses.items() if not loss.isfinite()]
     if not_finite:
         raise FloatingPointError(f"{', '.join(not_finite)} in {described(batch, embeddings)}. {AFTER_NAN}")
     return losses

@@ -111,6 +111,15 @@ def test_a_batch_of_one_chunk_is_embedded_once(encoder, batch):
     assert len(passes) == 1
 
 
+def test_a_document_longer_than_the_budget_has_a_chunk_of_its_own_and_is_told_of(batch, caplog):
+    cached_gradients.logger.warning_once.cache_clear()
+    with caplog.at_level("WARNING"):
+        chunks = cut_into_chunks(batch.documents, None, max_tokens=20)
+    assert len(chunks[0].documents["input_ids"]) == 1
+    longest = int(batch.documents["attention_mask"].sum(dim=1).max())
+    assert f"A document of {longest} tokens is longer than max_tokens_per_chunk, 20" in caplog.text
+
+
 def test_a_frozen_sentence_encoder_gets_no_gradient_and_its_queries_no_backward_pass(encoder, batch):
     encoder.model.hmde.sentence_encoder.requires_grad_(False)
     _, found = cached(encoder, cut_into_chunks(batch.documents, batch.queries, 1))

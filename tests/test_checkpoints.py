@@ -31,7 +31,18 @@ def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_corpus(tmp_path_factory.mktemp("pretrain"))
 
 
-def run(arguments: list[str], losses: Path, *, processes: int = 1, at: int = 0, signal_number: int = 0) -> list[int]:
+FSDP2 = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_AUTO_WRAP_POLICY": "NO_WRAP"}
+
+
+def run(
+    arguments: list[str],
+    losses: Path,
+    *,
+    processes: int = 1,
+    at: int = 0,
+    signal_number: int = 0,
+    environment: dict[str, str] | None = None,
+) -> list[int | None]:
     """Pretrain, and append each step's losses to a file to the last bit; send oneself a signal at step `at`."""
     log = Accelerator.log
 
@@ -50,7 +61,7 @@ def run(arguments: list[str], losses: Path, *, processes: int = 1, at: int = 0, 
         Accelerator.log = note
         pretrain.main(arguments)
 
-    return in_processes(processes, work)
+    return in_processes(processes, work, **environment or {})
 
 
 CHANGES = {
@@ -84,6 +95,15 @@ def test_a_killed_run_goes_on_bit_for_bit(corpus_folder, labse, tmp_path, proces
     for file in ("checkpoints/step-00000006/model.safetensors", "best/model.safetensors"):
         before, after = (load_file(tmp_path / f"{name}-training" / file) for name in ("whole", "killed"))
         assert all(torch.equal(after[name], value) for name, value in before.items())
+
+
+def test_a_sharded_run_goes_on_bit_for_bit(corpus_folder, labse, tmp_path):
+    arguments = options(corpus_folder, labse, tmp_path / "model", batch_size=2, max_steps=4, save_steps=2)
+    codes = run(arguments, tmp_path / "a", processes=2, at=4, signal_number=signal.SIGKILL, environment=FSDP2)
+    assert codes[0] == -signal.SIGKILL
+    resumed = [*arguments, "--resume", "true"]
+    assert run(resumed, tmp_path / "b", processes=2, environment=FSDP2) == [0, 0]
+    assert (tmp_path / "b").read_text().splitlines() == (tmp_path / "a").read_text().splitlines()[2:]
 
 
 def test_sigterm_saves_and_exits_with_143(corpus_folder, labse, tmp_path):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as parquet
 import pytest
 import torch
 from accelerate.state import AcceleratorState
@@ -15,9 +17,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from transformers import AutoModel, AutoTokenizer
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from tests.pretraining import options, write_corpus
+from tests.pretraining import in_processes, options, write_corpus
 from training import pretrain
-from training.data import Triples, collate, load_articles
+from training.data import Triples, collate, concept_number, load_articles
 from training.dev_set import DevSet
 
 
@@ -152,6 +154,11 @@ def test_queries_are_the_anchors_title_or_one_of_its_sentences_and_change_with_t
         ({"batch_size": 0}, "batch_size is 0"),
         ({"max_steps": 0}, "max_steps is 0"),
         ({"resume": "true"}, "no checkpoint to resume from"),
+        ({"max_tokens_per_chunk": 0}, "max_tokens_per_chunk is 0"),
+        ({"queue_size": -1}, "queue_size is -1"),
+        ({"queue_momentum": 1.0}, "queue_momentum is 1.0; it must be at least 0 and below 1"),
+        ({"mixup": "true", "freeze": "sentence_encoder"}, "mixup joins texts"),
+        ({"batch_size": 1000}, "a batch of 1000 triples over all processes is more than there is"),
         ({"architecture": '{"max_sentence": 4}'}, "no field max_sentence"),
         ({"architecture": '{"num_document_attention_heads": 5}'}, "does not divide"),
     ],
@@ -160,6 +167,72 @@ def test_a_bad_recipe_is_refused_before_anything_is_written(corpus_folder, labse
     with pytest.raises(ValueError, match=message):
         pretrain.main(options(corpus_folder, labse, tmp_path / "model", **changes))
     assert not list(tmp_path.iterdir())
+
+
+def test_an_article_table_without_articles_is_named(corpus_folder, labse, tmp_path):
+    shutil.copytree(corpus_folder, tmp_path / "corpus")
+    path = tmp_path / "corpus" / "articles" / "de.parquet"
+    parquet.write_table(parquet.read_table(path).slice(0, 0), path)
+    with pytest.raises(ValueError, match=r"de\.parquet has no article, but .* has triples of language 'de'"):
+        pretrain.main(options(tmp_path / "corpus", labse, tmp_path / "model"))
+
+
+def test_more_processes_than_documents_are_refused(corpus_folder, labse, tmp_path, capfd):
+    arguments = options(corpus_folder, labse, tmp_path / "model", batch_size=20)
+    assert in_processes(2, lambda _: pretrain.main(arguments)) == [1, 1]
+    assert "a batch of 40 triples over all processes is more than there is" in capfd.readouterr().err
+
+
+def test_mixed_documents_hold_the_first_halves_of_two_triples_and_share_their_concepts(corpus_folder, tokenizer):
+    triples = Triples(corpus_folder, "train", both_sides=False)
+    chosen = [triples[place] for place in (0, 9, 20)]
+    plain, mixed = (collate(chosen, tokenizer, both_sides=False, mixup=mixup) for mixup in (False, True))
+    start = tokenizer.start_token_id
+
+    def sentences(batch, row):
+        ids = batch.documents["input_ids"][row][batch.documents["attention_mask"][row].bool()]
+        return [tuple(part.tolist()) for part in ids.tensor_split(torch.where(ids == start)[0])[1:]]
+
+    half = tokenizer.max_sentences // 2
+    orders = set()
+    for role in range(3):
+        for triple in range(3):
+            one, other = (sentences(plain, 3 * role + place)[:half] for place in (triple, (triple + 1) % 3))
+            found = sentences(mixed, 3 * role + triple)
+            assert found in (one + other, other + one)
+            orders.add(found == one + other)
+    assert orders == {True, False}
+    assert mixed.concepts.tolist() == [
+        [plain.concepts[triple], plain.concepts[(triple + 1) % 3]] for triple in range(3)
+    ]
+    assert (
+        collate(chosen, tokenizer, both_sides=False, mixup=True)
+        .documents["input_ids"]
+        .equal(mixed.documents["input_ids"])
+    )
+
+
+def test_a_concept_has_the_same_number_in_every_batch_and_no_other_concept_has_it():
+    assert concept_number("Q1") == concept_number("Q1")
+    assert len({concept_number(f"Q{number}") for number in range(1000)} | {concept_number(None)}) == 1001
+
+
+def test_a_run_with_every_option_of_the_objective_and_the_batches_trains(corpus_folder, labse, tmp_path):
+    changes = {
+        "mixup": "true",
+        "queue_size": 8,
+        "queue_momentum": 0.9,
+        "group_by_length": "true",
+        "language_exponent": 0.5,
+        "learn_temperature": "true",
+        "ema_decay": 0.5,
+        "device_tflops": 1.0,
+        "max_tokens_per_chunk": 200,
+        "query_weight": 1.0,
+    }
+    pretrain.main(options(corpus_folder, labse, tmp_path / "model", max_steps=3, **changes))
+    config = HMDEForDocumentEmbedding.from_pretrained(tmp_path / "model-training" / "best").config
+    assert config.temperature == pytest.approx(0.05, rel=0.1)
 
 
 def test_an_unknown_key_is_an_error(corpus_folder, labse, tmp_path, capsys):

@@ -14,8 +14,11 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.utils.checkpoint import get_device_states, set_device_states
+from transformers.utils import logging
 
 from training.distributed import gradients_synchronised, most_of_any_process
+
+logger = logging.get_logger(__name__)
 
 Rows = dict[str, Tensor]  # of a padded batch: tensors (rows, length, ...), among them the attention_mask (rows, length)
 
@@ -109,6 +112,11 @@ def cut_into_chunks(documents: Rows, queries: Rows | None, max_tokens: int, num_
     lengths = documents["attention_mask"].sum(dim=1).tolist()
     if queries is not None:
         lengths = queries["attention_mask"].sum(dim=1).tolist() + lengths
+    if max(lengths) > max_tokens:
+        logger.warning_once(
+            f"A document of {max(lengths)} tokens is longer than max_tokens_per_chunk, {max_tokens}, and is encoded in "
+            "a chunk of its own. Where that does not fit the memory, lower max_sentences. (Said once.)"
+        )
     bounds = chunk_bounds(lengths, max_tokens)
     if num_processes > 1:
         most = most_of_any_process(len(bounds), documents["attention_mask"].device)

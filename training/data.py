@@ -74,7 +74,7 @@ class Triples(torch.utils.data.Dataset):
 
     def _check_articles(self, folder: Path) -> None:
         for language in {*self.triples["anchor_language"], *self.triples["positive_language"]}:
-            if not len(self.articles.get(language, ())):
+            if language not in self.articles:
                 raise ValueError(
                     f"{folder / 'articles' / language}.parquet has no article, but {folder / 'triples.parquet'} has "
                     f"triples of language {language!r}; make the corpus anew with python -m training.corpus"
@@ -137,10 +137,11 @@ class Triples(torch.utils.data.Dataset):
 
 
 def load_articles(folder: Path) -> dict[str, Dataset]:
-    """The article tables of a corpus by language, memory-mapped."""
+    """The article tables of a corpus by language, memory-mapped; none of a language without articles."""
     return {
         path.stem: load_dataset("parquet", data_files=str(path), split="train")
         for path in sorted((folder / "articles").glob("*.parquet"))
+        if parquet.read_metadata(path).num_rows
     }
 
 

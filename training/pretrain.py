@@ -11,39 +11,33 @@ from __future__ import annotations
 
 import copy
 import functools
-import itertools
 import json
 import math
 import shutil
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.utils import (
     DistributedDataParallelKwargs,
     DistributedType,
     ProjectConfiguration,
-    send_to_device,
     set_seed,
 )
 from huggingface_hub import HfApi
 from jsonargparse import auto_cli
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 from tqdm.auto import tqdm
 from transformers import get_linear_schedule_with_warmup
 
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
+from training.batches import Batches
 from training.cached_gradients import (
-    Chunk,
     Embeddings,
     Rows,
     backward_through_chunks,
-    cut_into_chunks,
     embed_chunks,
 )
 from training.checkpoints import (
@@ -54,7 +48,7 @@ from training.checkpoints import (
     save_checkpoint,
     stop_on_sigterm,
 )
-from training.data import Batch, QuerySource, Triples, collate
+from training.data import Batch, QuerySource, Triples
 from training.dev_set import DevSet
 from training.distributed import follow, rows_of_all_processes, rows_of_other_processes, whole
 from training.folders import written_whole
@@ -62,8 +56,7 @@ from training.meter import Meter
 from training.model_card import write_model_card
 from training.momentum import DocumentQueue
 from training.objectives import HardNegatives, info_nce
-from training.sampler import batches_of_epoch
-from training.sentence_vectors import SentenceVectors, sentence_vectors
+from training.sentence_vectors import sentence_vectors
 
 EXIT_CODE_OF_SIGTERM = 143  # 128 + 15, as a shell reports it
 
@@ -305,7 +298,9 @@ def train(
     corpus = corpus_fingerprint(Path(recipe.corpus))
     run = describe_run(asdict(recipe), corpus, accelerator.num_processes)
     folder = training_folder(recipe)
-    data = Data(recipe, accelerator, tokenizer, triples)
+    data = Batches(recipe, accelerator, tokenizer, triples)
+    if recipe.freeze == "sentence_encoder":
+        data.sentence_vectors = sentence_vectors(folder, accelerator, model, tokenizer, triples.articles, corpus)
     encoder = TripleEncoder(model, recipe.learn_temperature)
     momentum_encoder = (
         copy.deepcopy(encoder).requires_grad_(False).to(accelerator.device) if recipe.queue_size else None
@@ -325,8 +320,6 @@ def train(
             accelerator.register_for_checkpointing(slow)
     if recipe.resume:
         load_newest_checkpoint(accelerator, folder / "checkpoints", run)
-    if recipe.freeze == "sentence_encoder":
-        data.sentence_vectors = sentence_vectors(folder, accelerator, model, tokenizer, triples.articles, corpus)
     accelerator.init_trackers("pretrain", config={key: str(value) for key, value in asdict(recipe).items()})
     stop_on_sigterm(accelerator)
 
@@ -401,67 +394,6 @@ def parameter_groups(model: nn.Module, recipe: PretrainRecipe) -> list[dict[str,
             decay = recipe.weight_decay if parameter.ndim > 1 else 0.0
             groups.setdefault((rate, decay), []).append(parameter)
     return [{"params": params, "lr": rate, "weight_decay": decay} for (rate, decay), params in groups.items()]
-
-
-class Data:
-    """The batches of a run, by optimizer step."""
-
-    def __init__(
-        self, recipe: PretrainRecipe, accelerator: Accelerator, tokenizer: HMDETokenizer, triples: Triples
-    ) -> None:
-        self.recipe = recipe
-        self.accelerator = accelerator
-        self.tokenizer = tokenizer
-        self.triples = triples
-        self.sentence_vectors: SentenceVectors | None = None
-        self.language_pairs = triples.language_pairs()
-        self.lengths = triples.lengths() if recipe.group_by_length else None
-        self.steps_per_epoch = math.ceil(len(self._batches(epoch=0)) / recipe.gradient_accumulation_steps)
-        self.total_steps = int(min(recipe.epochs * self.steps_per_epoch, recipe.max_steps or math.inf))
-
-    def _batches(self, epoch: int) -> np.ndarray:
-        return batches_of_epoch(
-            self.language_pairs,
-            self.recipe.batch_size * self.accelerator.num_processes,
-            epoch=epoch,
-            seed=self.recipe.seed,
-            lengths=self.lengths,
-            same_languages=self.recipe.same_languages,
-            language_exponent=self.recipe.language_exponent,
-        )
-
-    def steps(self, first_step: int) -> Iterator[list[Batch]]:
-        """From `first_step` on, the batches of each optimizer step; the last step of an epoch may have fewer."""
-        accumulation = self.recipe.gradient_accumulation_steps
-        mine = slice(self.accelerator.process_index, None, self.accelerator.num_processes)
-        step = first_step
-        while step < self.total_steps:
-            epoch, done = divmod(step, self.steps_per_epoch)
-            self.triples.set_epoch(epoch)
-            loader = DataLoader(
-                self.triples,
-                batch_sampler=self._batches(epoch)[done * accumulation :, mine].tolist(),
-                num_workers=self.recipe.num_workers,
-                pin_memory=self.accelerator.device.type == "cuda",
-                generator=torch.Generator(),  # drawing a seed for the workers must not disturb dropout
-                collate_fn=functools.partial(
-                    collate,
-                    tokenizer=self.tokenizer,
-                    both_sides=self.recipe.symmetric,
-                    mixup=self.recipe.mixup,
-                    sentence_vectors=self.sentence_vectors,
-                ),
-            )
-            batches = (send_to_device(batch, self.accelerator.device, non_blocking=True) for batch in loader)
-            while step < self.total_steps and (group := list(itertools.islice(batches, accumulation))):
-                yield group
-                step += 1
-
-    def chunks(self, batch: Batch) -> list[Chunk]:
-        queries = batch.queries if self.recipe.query_weight > 0 else None
-        return cut_into_chunks(
-            batch.documents, queries, self.recipe.max_tokens_per_chunk, self.accelerator.num_processes
-        )
 
 
 def objective(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as parquet
 import pytest
 import torch
 from accelerate.state import AcceleratorState
@@ -15,8 +17,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from transformers import AutoModel, AutoTokenizer
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from training import corpus, pretrain
-from training.data import Triples, collate, load_articles
+from tests.pretraining import in_processes, options, write_corpus
+from training import pretrain
+from training.data import Triples, collate, concept_number, load_articles
 from training.dev_set import DevSet
 
 
@@ -27,56 +30,9 @@ def fresh_accelerator():
     AcceleratorState._reset_state(reset_partial_state=True)
 
 
-SENTENCES = {
-    "en": ["The {0} {0} {0} is warm.", "{0} sat there.", "See the {0} {0}!", "It was on the mat.", "Did {0} sit {0}?"],
-    "de": ["Die {0} {0} {0} ist warm.", "Sie sah {0}.", "Der Hund: {0} {0}!", "Sie lag da.", "Sah {0} die {0}?"],
-    "fr": ["Le {0} {0} {0} dort.", "Il dort: {0}.", "Il est {0} {0}!", "Le chat, le chat.", "Dort {0}, {0}?"],
-}
-
-
 @pytest.fixture(scope="module")
 def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("pretrain")
-    (folder / "articles").mkdir()
-    for language, sentences in SENTENCES.items():
-        rows = []
-        for number in range(12):
-            name = chr(ord("a") + number) * 3
-            rows.append(
-                {
-                    "concept_id": f"Q{number}",
-                    "language": language,
-                    "title": f"{name} cat",
-                    "text": " ".join(sentences).format(name),
-                    "categories": ["even" if number % 2 else "odd", "all"],
-                    "source": "test",
-                    "license": "CC0-1.0",
-                    "split": "dev" if number > 8 else "train",
-                }
-            )
-        (folder / "articles" / f"{language}.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
-    options = ["--articles", str(folder / "articles"), "--output", str(folder / "corpus")]
-    corpus.main([*options, "--languages", '["en", "de", "fr"]'])
-    return folder / "corpus"
-
-
-def options(corpus_folder: Path, encoder: Path, output: Path, **changes: object) -> list[str]:
-    values: dict[str, object] = {
-        "corpus": corpus_folder,
-        "output": output,
-        "sentence_encoder": encoder,
-        "architecture": '{"num_document_attention_heads": 4, "document_intermediate_size": 32, "max_sentences": 4}',
-        "batch_size": 4,
-        "gradient_accumulation_steps": 2,
-        "learning_rate": 1e-3,
-        "warmup_steps": 2,
-        "epochs": 3,
-        "eval_steps": 4,
-        "eval_concepts": 3,
-        "save_steps": 4,
-        "log_steps": 1,
-    }
-    return [part for name, value in (values | changes).items() for part in (f"--{name}", str(value))]
+    return write_corpus(tmp_path_factory.mktemp("pretrain"))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +51,7 @@ def test_a_run_leaves_a_folder_that_the_auto_classes_open(corpus_folder, labse, 
     vectors = model.encode_documents(["The cat sat. It was warm."], tokenizer)
     assert np.isfinite(vectors).all()
     assert tokenizer.max_sentences == 4
-    assert sorted(path.name for path in (tmp_path / "model-training").iterdir()) == ["best", "checkpoint"]
+    assert {"best", "checkpoints"} <= {path.name for path in (tmp_path / "model-training").iterdir()}
     card = ModelCard.load(tmp_path / "model" / "README.md")
     assert card.data.language == ["de", "en", "fr"]
     assert len(card.data.eval_results) == 2
@@ -127,7 +83,7 @@ def test_the_loss_falls_and_the_best_model_is_kept(corpus_folder, xlmr, tmp_path
 def test_a_frozen_sentence_encoder_keeps_its_weights_and_the_document_encoder_does_not(corpus_folder, labse, tmp_path):
     pretrain.main(options(corpus_folder, labse, tmp_path / "model", freeze="sentence_encoder", max_steps=2))
     before = HMDEForDocumentEmbedding.from_sentence_encoder(labse, num_document_attention_heads=4).state_dict()
-    after = load_file(tmp_path / "model-training" / "checkpoint" / "model.safetensors")
+    after = load_file(tmp_path / "model-training" / "checkpoints" / "step-00000002" / "model.safetensors")
     for name, value in before.items():
         if "sentence_encoder" in name:
             assert torch.equal(after[f"model.{name}"], value)
@@ -158,8 +114,8 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(corpus_fold
             pretrain.main(options(corpus_folder, labse, halved, **changes))
     assert not halved.exists()
     pretrain.main(options(corpus_folder, labse, halved, **changes, resume="true"))
-    expected = load_file(tmp_path / "whole-training" / "checkpoint" / "model.safetensors")
-    resumed = load_file(tmp_path / "halved-training" / "checkpoint" / "model.safetensors")
+    expected = load_file(tmp_path / "whole-training" / "checkpoints" / "step-00000008" / "model.safetensors")
+    resumed = load_file(tmp_path / "halved-training" / "checkpoints" / "step-00000008" / "model.safetensors")
     assert all(torch.equal(resumed[name], value) for name, value in expected.items())
 
 
@@ -170,12 +126,12 @@ def test_the_objective_adds_up_what_the_recipe_asks_for(corpus_folder, labse):
     triples = Triples(corpus_folder, "train", both_sides=True)
     batch = collate([triples[place] for place in range(3)], tokenizer, both_sides=True)
     with torch.no_grad():
-        documents, queries = pretrain.TripleEncoder(model, embed_queries=True)(batch)
-    assert len(documents) == 12
-    torch.testing.assert_close(queries, model.embed_queries(**batch.queries))
-    losses = pretrain.objective(documents, queries, batch, recipe, temperature=0.05)
+        embeddings = pretrain.TripleEncoder(model)(batch.documents, batch.queries)
+    assert len(embeddings.documents) == 12
+    torch.testing.assert_close(embeddings.queries, model.embed_queries(**batch.queries))
+    losses = pretrain.objective(embeddings, batch, recipe, temperature=0.05)
     assert set(losses) == {"document_loss", "reverse_loss", "query_loss"}
-    alone = pretrain.objective(documents, queries, batch, pretrain.PretrainRecipe("", "", query_weight=1.0), 0.05)
+    alone = pretrain.objective(embeddings, batch, pretrain.PretrainRecipe("", "", query_weight=1.0), 0.05)
     torch.testing.assert_close(losses["query_loss"], 0.5 * alone["query_loss"])
     torch.testing.assert_close(losses["document_loss"], alone["document_loss"])
 
@@ -198,6 +154,11 @@ def test_queries_are_the_anchors_title_or_one_of_its_sentences_and_change_with_t
         ({"batch_size": 0}, "batch_size is 0"),
         ({"max_steps": 0}, "max_steps is 0"),
         ({"resume": "true"}, "no checkpoint to resume from"),
+        ({"max_tokens_per_chunk": 0}, "max_tokens_per_chunk is 0"),
+        ({"queue_size": -1}, "queue_size is -1"),
+        ({"queue_momentum": 1.0}, "queue_momentum is 1.0; it must be at least 0 and below 1"),
+        ({"mixup": "true", "freeze": "sentence_encoder"}, "mixup joins texts"),
+        ({"batch_size": 1000}, "a batch of 1000 triples over all processes is more than there is"),
         ({"architecture": '{"max_sentence": 4}'}, "no field max_sentence"),
         ({"architecture": '{"num_document_attention_heads": 5}'}, "does not divide"),
     ],
@@ -206,6 +167,72 @@ def test_a_bad_recipe_is_refused_before_anything_is_written(corpus_folder, labse
     with pytest.raises(ValueError, match=message):
         pretrain.main(options(corpus_folder, labse, tmp_path / "model", **changes))
     assert not list(tmp_path.iterdir())
+
+
+def test_an_article_table_without_articles_is_named(corpus_folder, labse, tmp_path):
+    shutil.copytree(corpus_folder, tmp_path / "corpus")
+    path = tmp_path / "corpus" / "articles" / "de.parquet"
+    parquet.write_table(parquet.read_table(path).slice(0, 0), path)
+    with pytest.raises(ValueError, match=r"de\.parquet has no article, but .* has triples of language 'de'"):
+        pretrain.main(options(tmp_path / "corpus", labse, tmp_path / "model"))
+
+
+def test_more_processes_than_documents_are_refused(corpus_folder, labse, tmp_path, capfd):
+    arguments = options(corpus_folder, labse, tmp_path / "model", batch_size=20)
+    assert in_processes(2, lambda _: pretrain.main(arguments)) == [1, 1]
+    assert "a batch of 40 triples over all processes is more than there is" in capfd.readouterr().err
+
+
+def test_mixed_documents_hold_the_first_halves_of_two_triples_and_share_their_concepts(corpus_folder, tokenizer):
+    triples = Triples(corpus_folder, "train", both_sides=False)
+    chosen = [triples[place] for place in (0, 9, 20)]
+    plain, mixed = (collate(chosen, tokenizer, both_sides=False, mixup=mixup) for mixup in (False, True))
+    start = tokenizer.start_token_id
+
+    def sentences(batch, row):
+        ids = batch.documents["input_ids"][row][batch.documents["attention_mask"][row].bool()]
+        return [tuple(part.tolist()) for part in ids.tensor_split(torch.where(ids == start)[0])[1:]]
+
+    half = tokenizer.max_sentences // 2
+    orders = set()
+    for role in range(3):
+        for triple in range(3):
+            one, other = (sentences(plain, 3 * role + place)[:half] for place in (triple, (triple + 1) % 3))
+            found = sentences(mixed, 3 * role + triple)
+            assert found in (one + other, other + one)
+            orders.add(found == one + other)
+    assert orders == {True, False}
+    assert mixed.concepts.tolist() == [
+        [plain.concepts[triple], plain.concepts[(triple + 1) % 3]] for triple in range(3)
+    ]
+    assert (
+        collate(chosen, tokenizer, both_sides=False, mixup=True)
+        .documents["input_ids"]
+        .equal(mixed.documents["input_ids"])
+    )
+
+
+def test_a_concept_has_the_same_number_in_every_batch_and_no_other_concept_has_it():
+    assert concept_number("Q1") == concept_number("Q1")
+    assert len({concept_number(f"Q{number}") for number in range(1000)} | {concept_number(None)}) == 1001
+
+
+def test_a_run_with_every_option_of_the_objective_and_the_batches_trains(corpus_folder, labse, tmp_path):
+    changes = {
+        "mixup": "true",
+        "queue_size": 8,
+        "queue_momentum": 0.9,
+        "group_by_length": "true",
+        "language_exponent": 0.5,
+        "learn_temperature": "true",
+        "ema_decay": 0.5,
+        "device_tflops": 1.0,
+        "max_tokens_per_chunk": 200,
+        "query_weight": 1.0,
+    }
+    pretrain.main(options(corpus_folder, labse, tmp_path / "model", max_steps=3, **changes))
+    config = HMDEForDocumentEmbedding.from_pretrained(tmp_path / "model-training" / "best").config
+    assert config.temperature == pytest.approx(0.05, rel=0.1)
 
 
 def test_an_unknown_key_is_an_error(corpus_folder, labse, tmp_path, capsys):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+import pyarrow.compute
 import pyarrow.parquet as parquet
 import torch
 from datasets import Dataset, load_dataset
@@ -13,6 +16,7 @@ from torch import Tensor
 
 from modeling_hmde import HMDETokenizer
 from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
+from training.sentence_vectors import SentenceVectors
 
 QuerySource = Literal["title", "sentence", "both"]
 
@@ -21,11 +25,12 @@ class Batch(NamedTuple):
     """Triples ready for the model. `documents` holds four times as many rows as there are triples, three without a
     second hard negative: all anchors, all positives, all negatives, all negatives of the positives."""
 
-    documents: dict[str, Tensor]  # input_ids and attention_mask, (documents, tokens)
+    documents: dict[str, Tensor]  # input_ids and attention_mask, (documents, tokens), or see SentenceVectors
     queries: dict[str, Tensor]  # input_ids and attention_mask, (triples, tokens)
-    concepts: Tensor  # (triples,)
-    negative_concepts: Tensor  # (triples,)
-    positive_negative_concepts: Tensor  # (triples,)
+    concepts: Tensor  # (triples,), or (triples, 2) of mixed documents
+    negative_concepts: Tensor  # of the same shape
+    positive_negative_concepts: Tensor  # of the same shape
+    names: list[str]  # (triples,), for messages
 
 
 class Triples(torch.utils.data.Dataset):
@@ -40,7 +45,7 @@ class Triples(torch.utils.data.Dataset):
         seed: of the draws of queries.
 
     Raises:
-        ValueError: the folder is no corpus, or has no such triple.
+        ValueError: the folder is no corpus, has no such triple, or lacks articles that its triples name.
     """
 
     def __init__(
@@ -58,6 +63,7 @@ class Triples(torch.utils.data.Dataset):
         if not len(self.triples):
             raise ValueError(f"{folder / 'triples.parquet'} has no triple of split {split!r}")
         self.articles = load_articles(folder)
+        self._check_articles(folder)
         self.places = {
             language: {concept: place for place, concept in enumerate(table["concept_id"])}
             for language, table in self.articles.items()
@@ -66,8 +72,39 @@ class Triples(torch.utils.data.Dataset):
         self.seed = seed
         self.epoch = 0
 
+    def _check_articles(self, folder: Path) -> None:
+        for language in {*self.triples["anchor_language"], *self.triples["positive_language"]}:
+            if language not in self.articles:
+                raise ValueError(
+                    f"{folder / 'articles' / language}.parquet has no article, but {folder / 'triples.parquet'} has "
+                    f"triples of language {language!r}; make the corpus anew with python -m training.corpus"
+                )
+
     def __len__(self) -> int:
         return len(self.triples)
+
+    def language_pairs(self) -> list[str]:
+        """(triples,), such as `de-en`: the anchor's language and the positive's."""
+        return [
+            f"{anchor}-{positive}"
+            for anchor, positive in zip(self.triples["anchor_language"], self.triples["positive_language"])
+        ]
+
+    def lengths(self) -> np.ndarray:
+        """(triples,), characters of anchor, positive and hard negative together."""
+        characters = {
+            language: np.asarray(pyarrow.compute.utf8_length(table.data.column("text")))
+            for language, table in self.articles.items()
+        }
+        columns = ("concept_id", "negative_id", "anchor_language", "positive_language")
+        return np.array(
+            [
+                characters[one][self.places[one][concept]]
+                + characters[one][self.places[one][negative]]
+                + characters[other][self.places[other][concept]]
+                for concept, negative, one, other in zip(*(self.triples[name] for name in columns))
+            ]
+        )
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
@@ -86,6 +123,7 @@ class Triples(torch.utils.data.Dataset):
             "negative": self.article(triple["negative_id"], triple["anchor_language"])["text"],
             "positive_negative": second and self.article(second, triple["positive_language"])["text"],
             "query": self._query(anchor, index),
+            "draw": f"{self.seed} {self.epoch} {index}",
         }
 
     def _query(self, anchor: dict[str, Any], index: int) -> str:
@@ -99,25 +137,89 @@ class Triples(torch.utils.data.Dataset):
 
 
 def load_articles(folder: Path) -> dict[str, Dataset]:
-    """The article tables of a corpus by language, memory-mapped."""
+    """The article tables of a corpus by language, memory-mapped; none of a language without articles."""
     return {
         path.stem: load_dataset("parquet", data_files=str(path), split="train")
         for path in sorted((folder / "articles").glob("*.parquet"))
+        if parquet.read_metadata(path).num_rows
     }
 
 
-def collate(triples: list[dict[str, Any]], tokenizer: HMDETokenizer, both_sides: bool) -> Batch:
-    """Tokenize the documents and queries of some triples."""
+def collate(
+    triples: list[dict[str, Any]],
+    tokenizer: HMDETokenizer,
+    both_sides: bool,
+    mixup: bool = False,
+    sentence_vectors: SentenceVectors | None = None,
+) -> Batch:
+    """Tokenize the documents and queries of some triples.
+
+    Args:
+        both_sides: whether the positives have hard negatives too.
+        mixup: lay each document end to end with the one of the same role of another triple (see `mix`).
+        sentence_vectors: where the documents' sentences are kept, encoded; then no document is tokenized.
+    """
     roles = {"anchor": "anchor", "positive": "positive", "negative": "anchor"}
     if both_sides:
         roles["positive_negative"] = "positive"
-    texts = [triple[role] for role in roles for triple in triples]
     languages = [triple[f"{side}_language"] for side in roles.values() for triple in triples]
-    documents = tokenizer(texts, language=languages, padding=True, return_tensors="pt")
+    if sentence_vectors is not None:
+        names = {"anchor": "concept_id", "positive": "concept_id", "negative": "negative_id"}
+        names["positive_negative"] = "positive_negative_id"
+        found = [triple[names[role]] for role in roles for triple in triples]
+        documents = sentence_vectors.batch(list(zip(languages, found)))
+    else:
+        texts = [triple[role] for role in roles for triple in triples]
+        rows = tokenizer(texts, language=languages)["input_ids"]
+        if mixup:
+            rows = mix(rows, len(triples), tokenizer, random.Random(triples[0]["draw"]))
+        documents = dict(tokenizer.pad({"input_ids": rows}, return_tensors="pt"))
     queries = tokenizer([triple["query"] for triple in triples], as_queries=True, padding=True, return_tensors="pt")
-    numbers: dict[str | None, int] = {}
     ids = [
-        torch.tensor([numbers.setdefault(triple[name], len(numbers)) for triple in triples])
+        torch.tensor([concept_number(triple[name]) for triple in triples])
         for name in ("concept_id", "negative_id", "positive_negative_id")
     ]
-    return Batch(dict(documents), dict(queries), *ids)
+    if mixup:
+        ids = [torch.stack([numbers, numbers.roll(-1)], dim=1) for numbers in ids]
+    described = [
+        f"{triple['concept_id']} ({triple['anchor_language']}, {triple['positive_language']}; hard negative "
+        f"{triple['negative_id']})"
+        for triple in triples
+    ]
+    concepts, negative_concepts, positive_negative_concepts = ids
+    return Batch(documents, dict(queries), concepts, negative_concepts, positive_negative_concepts, described)
+
+
+def mix(rows: list[list[int]], num_triples: int, tokenizer: HMDETokenizer, draw: random.Random) -> list[list[int]]:
+    """Mixup contrast (InfoXLM, section 3.2): every document is laid end to end with that of the next triple.
+
+    In an order drawn for each document, so that <c1 d1, c2 d2> and <c1 d1, d2 c2> both occur. Each of the two keeps its
+    first half of `max_sentences`, so that both are read.
+
+    Args:
+        rows: token ids, all triples' anchors, then all positives, and so on.
+        num_triples: of the batch.
+    """
+    halves = [first_sentences(row, tokenizer.start_token_id, max(1, tokenizer.max_sentences // 2)) for row in rows]
+    mixed = []
+    for place, one in enumerate(halves):
+        role, triple = divmod(place, num_triples)
+        other = halves[role * num_triples + (triple + 1) % num_triples]
+        mixed.append(one + other if draw.random() < 0.5 else other + one)
+    return mixed
+
+
+def first_sentences(row: list[int], start_token_id: int, number: int) -> list[int]:
+    """
+    >>> first_sentences([7, 1, 7, 2, 7, 3], start_token_id=7, number=2)
+    [7, 1, 7, 2]
+    """
+    starts = [place for place, token in enumerate(row) if token == start_token_id]
+    return row[: starts[number]] if len(starts) > number else row
+
+
+def concept_number(concept_id: str | None) -> int:
+    """A number for a concept that is the same in every batch, process and run; 0 for none."""
+    if concept_id is None:
+        return 0
+    return int.from_bytes(hashlib.blake2b(concept_id.encode(), digest_size=8).digest(), "little", signed=True)

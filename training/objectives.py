@@ -18,8 +18,10 @@ def info_nce(
     *,
     concepts: Tensor,
     negative_concepts: Tensor,
-    temperature: float,
+    temperature: float | Tensor,
     hard_negatives: HardNegatives = "own",
+    others: Tensor | None = None,
+    other_concepts: Tensor | None = None,
 ) -> Tensor:
     """InfoNCE with in-batch and hard negatives (equation 1), one loss an anchor.
 
@@ -29,22 +31,38 @@ def info_nce(
 
     Args:
         anchors, positives, negatives: (batch, hidden).
-        concepts: (batch,), int64, the concept of each anchor and its positive.
-        negative_concepts: (batch,), int64, the concept of each hard negative.
+        concepts: (batch,), int64, the concept of each anchor and its positive, or (batch, n), its concepts.
+        negative_concepts: (batch,) or (batch, n), int64, those of each hard negative.
         temperature: tau.
         hard_negatives: an anchor sees its own hard negative (`own`, the paper), those of the whole batch (`all`, the
             authors' code), or none.
+        others: (others, hidden), negatives of every anchor from beyond the batch: other devices, a queue.
+        other_concepts: (others,) or (others, n), int64, theirs.
 
     Returns:
         (batch,)
     """
     anchors, positives, negatives = (F.normalize(vectors, dim=-1) for vectors in (anchors, positives, negatives))
     own = torch.eye(len(anchors), dtype=torch.bool, device=anchors.device)
-    same_concept = concepts.unsqueeze(1) == concepts
-    similarities = [(anchors @ positives.T).masked_fill(same_concept & ~own, -torch.inf)]
+    candidates = [(anchors @ positives.T, same_concept(concepts, concepts) & ~own)]
     if hard_negatives == "own":
-        similarities.append((anchors * negatives).sum(dim=-1, keepdim=True))
+        candidates.append(((anchors * negatives).sum(dim=-1, keepdim=True), torch.zeros_like(own[:, :1])))
     elif hard_negatives == "all":
-        similarities.append((anchors @ negatives.T).masked_fill(concepts.unsqueeze(1) == negative_concepts, -torch.inf))
-    logits = torch.cat(similarities, dim=1) / temperature
+        candidates.append((anchors @ negatives.T, same_concept(concepts, negative_concepts)))
+    if others is not None and other_concepts is not None:
+        candidates.append((anchors @ F.normalize(others, dim=-1).T, same_concept(concepts, other_concepts)))
+    similarities, masked = (torch.cat(parts, dim=1) for parts in zip(*candidates))
+    # Masked after the division, or a learned temperature would get 0 * inf for its gradient.
+    logits = (similarities / temperature).masked_fill(masked, -torch.inf)
     return F.cross_entropy(logits, torch.arange(len(anchors), device=anchors.device), reduction="none")
+
+
+def same_concept(rows: Tensor, columns: Tensor) -> Tensor:
+    """(rows, columns), bool: whether two documents share a concept. Each argument: (documents,) or (documents, n).
+
+    >>> same_concept(torch.tensor([1, 2]), torch.tensor([[2, 3], [1, 4]]))
+    tensor([[False,  True],
+            [ True, False]])
+    """
+    rows, columns = (ids.unsqueeze(1) if ids.ndim == 1 else ids for ids in (rows, columns))
+    return (rows[:, None, :, None] == columns[None, :, None, :]).any(dim=-1).any(dim=-1)

@@ -3,38 +3,67 @@
     accelerate launch training/pretrain.py --config configuration/pretrain/sample.yaml [--key value ...]
 
 Reads a corpus of `python -m training.corpus`; writes a model folder ready for the Hub, and beside it a training folder
-with checkpoints and logs, from which `--resume true` goes on.
+with checkpoints and logs, from which `--resume true` goes on. On SIGTERM it finishes the step, saves a checkpoint and
+exits with code 143.
 """
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 import math
-import os
 import shutil
-import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import DataLoaderConfiguration, ProjectConfiguration, set_seed
+from accelerate.utils import (
+    DistributedDataParallelKwargs,
+    DistributedType,
+    ProjectConfiguration,
+    set_seed,
+)
 from huggingface_hub import HfApi
 from jsonargparse import auto_cli
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 from tqdm.auto import tqdm
 from transformers import get_linear_schedule_with_warmup
 
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
-from training.data import Batch, QuerySource, Triples, collate
+from training.batches import Batches
+from training.cached_gradients import (
+    Embeddings,
+    Rows,
+    backward_through_chunks,
+    embed_chunks,
+)
+from training.checkpoints import (
+    checkpoints,
+    corpus_fingerprint,
+    describe_run,
+    load_newest_checkpoint,
+    save_checkpoint,
+    stop_on_sigterm,
+)
+from training.data import Batch, QuerySource, Triples
 from training.dev_set import DevSet
+from training.distributed import follow, rows_of_all_processes, rows_of_other_processes, whole
 from training.folders import written_whole
+from training.meter import Meter
 from training.model_card import write_model_card
+from training.momentum import DocumentQueue
 from training.objectives import HardNegatives, info_nce
+from training.sentence_vectors import sentence_vectors
+
+EXIT_CODE_OF_SIGTERM = 143  # 128 + 15, as a shell reports it
+
+AFTER_NAN = (
+    "The last checkpoint is from before it; look at these documents, lower the learning rate or raise the precision, "
+    "and go on with --resume true"
+)
 
 
 @dataclass
@@ -50,7 +79,8 @@ class PretrainRecipe:
         sentence_dropout: dropout inside the sentence encoder; its own if not given. On CPUs, 0 makes training about
             twice as fast.
         freeze: nothing; the word_embeddings, which spares their large gradient and keeps languages that are not in the
-            corpus where they are; or the whole sentence_encoder (paper, table 3).
+            corpus where they are; or the whole sentence_encoder (paper, table 3), without dropout. Its sentence vectors
+            are then computed once and kept on disk.
         hard_negatives: an anchor sees its own hard negative (paper), those of the whole batch, or none.
         symmetric: also seek the anchor among the anchors, from the positive and with a hard negative of its own.
         query_weight: weight of the loss that draws a query in one language, through the sentence encoder alone, to the
@@ -58,22 +88,37 @@ class PretrainRecipe:
         query_source: what stands for a query: the anchor's title, a sentence of it, or either.
         epochs: passes over the triples.
         max_steps: stop after so many optimizer steps, within `epochs`.
-        batch_size: triples of one forward pass on one device; in-batch negatives come from these.
-        gradient_accumulation_steps: forward passes to an optimizer step; they add no negatives.
+        batch_size: triples of one batch on one device; in-batch negatives come from these, of all devices.
+        max_tokens_per_chunk: tokens of the documents that are encoded at once on one device. Memory grows with it;
+            where a batch has more, its gradients are cached, which costs a second forward pass and changes no result.
+        group_by_length: bring triples of like length together in a batch, so that devices take as long.
+        same_languages: all triples of a batch are of one pair of languages.
+        language_exponent: draw a pair of languages with n triples in proportion to n to this power; 1 takes every
+            triple once in an epoch.
+        mixup: lay two triples' documents end to end, in random order (mixup contrast of InfoXLM).
+        queue_size: documents of earlier batches, embedded by a momentum encoder, that are negatives in a loss of their
+            own (cross-lingual contrast of InfoXLM, which takes 131072); 0 leaves it out.
+        queue_momentum: of the momentum encoder's weights (InfoXLM: 0.9999, or 0.999 for a large model).
+        gradient_accumulation_steps: batches to an optimizer step; they add no negatives.
         learning_rate: of the pretrained sentence encoder, reached after the warm-up, then falling linearly to 0.
         document_learning_rate: of the new document encoder; the same if not given.
         warmup_steps: optimizer steps over which the learning rates rise from 0.
         weight_decay: AdamW's, on matrices only.
         max_grad_norm: gradients longer than this are shortened to it.
+        learn_temperature: train it, from the architecture's on, at the document encoder's learning rate.
+        ema_decay: evaluate and keep the exponential moving average of the weights, of this decay; 0 keeps the weights.
         mixed_precision: no, bf16 or fp16.
         gradient_checkpointing: recompute activations in the backward pass, for memory.
+        compile: compile the sentence encoder with torch.compile.
         num_workers: processes that tokenize ahead.
         eval_steps: optimizer steps between evaluations on dev concepts; the best model is the one that is kept.
         eval_concepts: size of the pool in which dev concepts are sought; training concepts fill it up.
-        save_steps: optimizer steps between checkpoints; the last one is kept.
+        save_steps: optimizer steps between checkpoints.
+        keep_checkpoints: as many of the last checkpoints are kept.
         log_steps: optimizer steps between log entries.
+        device_tflops: peak of one device in teraflops a second; with it the utilisation is logged.
         log_with: a tracker of Accelerate (tensorboard, wandb, mlflow ...), or none.
-        resume: go on from the last checkpoint of this output.
+        resume: go on from the last whole checkpoint of this output.
         push_to_hub: repository to upload the finished folder to.
         seed: of initialisation, dropout, order and queries.
     """
@@ -92,29 +137,50 @@ class PretrainRecipe:
     epochs: int = 1
     max_steps: int | None = None
     batch_size: int = 2
+    max_tokens_per_chunk: int = 32_768
+    group_by_length: bool = False
+    same_languages: bool = False
+    language_exponent: float = 1.0
+    mixup: bool = False
+    queue_size: int = 0
+    queue_momentum: float = 0.9999
     gradient_accumulation_steps: int = 64
     learning_rate: float = 1e-5
     document_learning_rate: float | None = None
     warmup_steps: int = 1000
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
+    learn_temperature: bool = False
+    ema_decay: float = 0.0
     mixed_precision: Literal["no", "bf16", "fp16"] = "no"
     gradient_checkpointing: bool = False
+    compile: bool = False
     num_workers: int = 0
     eval_steps: int = 500
     eval_concepts: int = 100
     save_steps: int = 500
+    keep_checkpoints: int = 2
     log_steps: int = 10
+    device_tflops: float | None = None
     log_with: str | None = None
     resume: bool = False
     push_to_hub: str | None = None
     seed: int = 42
 
     def __post_init__(self) -> None:
-        positive = ("epochs", "batch_size", "gradient_accumulation_steps", "eval_steps", "eval_concepts", "save_steps")
-        for name in (*positive, "log_steps", "learning_rate", "max_grad_norm"):
+        sizes = ("epochs", "batch_size", "gradient_accumulation_steps", "max_tokens_per_chunk")
+        steps = ("eval_steps", "eval_concepts", "save_steps", "keep_checkpoints", "log_steps")
+        for name in (*sizes, *steps, "learning_rate", "max_grad_norm"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
+        for name in ("query_weight", "queue_size", "language_exponent"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
+        for name in ("queue_momentum", "ema_decay"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0 and below 1")
+        if self.mixup and self.freeze == "sentence_encoder":
+            raise ValueError("mixup joins texts, of which a frozen sentence encoder's vectors are kept; choose one")
         if self.max_steps is not None and self.max_steps < 1:
             raise ValueError(f"max_steps is {self.max_steps}; it must be at least 1, or left out")
 
@@ -143,29 +209,37 @@ class Progress:
 
 
 class TripleEncoder(nn.Module):
-    """Both encodings of a batch in one forward pass, as distributed training needs it."""
+    """Both encodings of a chunk in one forward pass, as distributed training needs it, and a learned temperature."""
 
-    def __init__(self, model: HMDEForDocumentEmbedding, embed_queries: bool) -> None:
+    def __init__(self, model: HMDEForDocumentEmbedding, learn_temperature: bool = False) -> None:
         super().__init__()
         self.model = model
-        self.embed_queries = embed_queries
+        # A vector of one, since FSDP cannot shard a scalar.
+        self.log_temperature = nn.Parameter(torch.tensor([math.log(model.config.temperature)]), learn_temperature)
 
-    def forward(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """Document embeddings (documents, hidden) and query embeddings (triples, hidden)."""
-        queries = self.model.embed_queries(**batch.queries) if self.embed_queries else None
-        return self.model(**batch.documents).pooler_output, queries
+    def forward(self, documents: Rows | None, queries: Rows | None) -> Embeddings:
+        return Embeddings(
+            None if documents is None else self._embed_documents(documents),
+            None if queries is None else self.model.embed_queries(**queries),
+            self.log_temperature.exp().squeeze() if self.log_temperature.requires_grad else None,
+        )
+
+    def _embed_documents(self, documents: Rows) -> Tensor:
+        if "sentence_embeddings" in documents:
+            return self.model.hmde.document_encoder(
+                documents["sentence_embeddings"], documents["attention_mask"].bool()
+            )[1]
+        return self.model(**documents).pooler_output
 
 
 def main(argv: list[str] | None = None) -> None:
     recipe = auto_cli(PretrainRecipe, args=argv, as_positional=False)
     check_folders(recipe)
     accelerator = Accelerator(
-        gradient_accumulation_steps=recipe.gradient_accumulation_steps,
         mixed_precision=recipe.mixed_precision,
         log_with=recipe.log_with,
         project_config=ProjectConfiguration(logging_dir=str(training_folder(recipe) / "logs")),
-        dataloader_config=DataLoaderConfiguration(use_seedable_sampler=True),
-        step_scheduler_with_optimizer=False,
+        kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)],  # the buffers are constants
     )
     set_seed(recipe.seed)
     triples = Triples(
@@ -173,6 +247,7 @@ def main(argv: list[str] | None = None) -> None:
     )
     dev_set = DevSet(triples.articles, recipe.eval_concepts, recipe.seed)
     model, tokenizer = build(recipe)
+    set_seed(recipe.seed, device_specific=True)  # dropout of its own for each process, from here on
     train(recipe, accelerator, model, tokenizer, triples, dev_set)
 
 
@@ -182,7 +257,7 @@ def check_folders(recipe: PretrainRecipe) -> None:
     """
     if Path(recipe.output).exists() and not recipe.resume:
         raise ValueError(f"{recipe.output} exists; remove it, name another output, or go on with --resume true")
-    if recipe.resume and not (training_folder(recipe) / "checkpoint").exists():
+    if recipe.resume and not checkpoints(training_folder(recipe) / "checkpoints"):
         raise ValueError(f"{training_folder(recipe)} has no checkpoint to resume from; start without --resume")
 
 
@@ -195,16 +270,19 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
         max_sentence_length=model.config.max_sentence_length,
         **recipe.tokenizer,
     )
-    if recipe.sentence_dropout is not None:
+    sentence_dropout = 0.0 if recipe.freeze == "sentence_encoder" else recipe.sentence_dropout
+    if sentence_dropout is not None:
         for module in model.hmde.sentence_encoder.modules():
             if isinstance(module, nn.Dropout):
-                module.p = recipe.sentence_dropout
+                module.p = sentence_dropout
     if recipe.freeze == "word_embeddings":
         model.get_input_embeddings().requires_grad_(False)
     elif recipe.freeze == "sentence_encoder":
         model.hmde.sentence_encoder.requires_grad_(False)
     if recipe.gradient_checkpointing:
         model.gradient_checkpointing_enable()
+    if recipe.compile:
+        model.hmde.sentence_encoder.compile(dynamic=True)
     return model, tokenizer
 
 
@@ -217,55 +295,89 @@ def train(
     dev_set: DevSet,
 ) -> None:
     """The training loop: leaves the best model in the output folder."""
-    loader = DataLoader(
-        triples,
-        batch_size=recipe.batch_size,
-        shuffle=True,
-        drop_last=len(triples) >= recipe.batch_size * accelerator.num_processes,
-        num_workers=recipe.num_workers,
-        collate_fn=functools.partial(collate, tokenizer=tokenizer, both_sides=recipe.symmetric),
+    corpus = corpus_fingerprint(Path(recipe.corpus))
+    run = describe_run(asdict(recipe), corpus, accelerator.num_processes)
+    folder = training_folder(recipe)
+    data = Batches(recipe, accelerator, tokenizer, triples)
+    if recipe.freeze == "sentence_encoder":
+        data.sentence_vectors = sentence_vectors(folder, accelerator, model, tokenizer, triples.articles, corpus)
+    encoder = TripleEncoder(model, recipe.learn_temperature)
+    momentum_encoder = (
+        copy.deepcopy(encoder).requires_grad_(False).to(accelerator.device) if recipe.queue_size else None
     )
-    optimizer = torch.optim.AdamW(parameter_groups(model, recipe), lr=recipe.learning_rate)
-    encoder, optimizer, loader = accelerator.prepare(TripleEncoder(model, recipe.query_weight > 0), optimizer, loader)
-    steps_per_epoch = math.ceil(len(loader) / recipe.gradient_accumulation_steps)
-    total_steps = min(recipe.epochs * steps_per_epoch, recipe.max_steps or math.inf)
-    schedule = get_linear_schedule_with_warmup(optimizer, recipe.warmup_steps, int(total_steps))
+    kept_model = model
+    if recipe.ema_decay or accelerator.distributed_type == DistributedType.FSDP:  # whose weights are in pieces
+        kept_model = copy.deepcopy(model).requires_grad_(False).to(accelerator.device)
+    optimizer = torch.optim.AdamW(parameter_groups(encoder, recipe), lr=recipe.learning_rate)
+    encoder, optimizer = accelerator.prepare(encoder, optimizer)
+    temperature, total_steps = model.config.temperature, data.total_steps
+    schedule = get_linear_schedule_with_warmup(optimizer, recipe.warmup_steps, total_steps)
     progress = Progress()
-    accelerator.register_for_checkpointing(schedule, progress)
+    queue = DocumentQueue(recipe.queue_size, model.config.hidden_size, 1 + recipe.mixup, accelerator.device)
+    accelerator.register_for_checkpointing(schedule, progress, queue)
+    for slow in (momentum_encoder, kept_model if recipe.ema_decay else None):
+        if slow is not None:
+            accelerator.register_for_checkpointing(slow)
     if recipe.resume:
-        accelerator.load_state(str(training_folder(recipe) / "checkpoint"))
+        load_newest_checkpoint(accelerator, folder / "checkpoints", run)
     accelerator.init_trackers("pretrain", config={key: str(value) for key, value in asdict(recipe).items()})
-    evaluate = functools.partial(evaluate_and_keep_best, recipe, accelerator, model, tokenizer, dev_set, progress)
-    if not recipe.resume:
-        evaluate()
+    stop_on_sigterm(accelerator)
 
-    bar = tqdm(total=int(total_steps), initial=progress.step, disable=not accelerator.is_main_process, unit="step")
-    meter = Meter()
+    def evaluate() -> None:
+        trained = accelerator.unwrap_model(encoder)
+        if kept_model is not model and not recipe.ema_decay:
+            follow(kept_model, trained.model, momentum=0.0)
+        if recipe.learn_temperature:
+            kept_model.config.temperature = float(whole(trained.log_temperature).exp())
+        evaluate_and_keep_best(recipe, accelerator, kept_model, tokenizer, dev_set, progress)
+
+    if progress.step == 0:
+        evaluate()
+    bar = tqdm(total=total_steps, initial=progress.step, disable=not accelerator.is_main_process, unit="step")
+    meter = Meter(encoder, accelerator.num_processes, recipe.device_tflops)
     encoder.train()
-    for batch in batches(accelerator, loader, triples, progress.step, steps_per_epoch, recipe):
-        with accelerator.accumulate(encoder):
-            documents, queries = encoder(batch)
-            losses = objective(documents, queries, batch, recipe, model.config.temperature)
-            accelerator.backward(sum(losses.values()))
-            if accelerator.sync_gradients:
-                losses["grad_norm"] = accelerator.clip_grad_norm_(encoder.parameters(), recipe.max_grad_norm)
-            optimizer.step()
-            optimizer.zero_grad()
-        meter.add(losses, batch)
-        if not accelerator.sync_gradients:
-            continue
+    for batches in meter.waiting(data.steps(progress.step)):
+        for batch in batches:
+            chunks = data.chunks(batch)
+            keys = None if momentum_encoder is None else embed_chunks(momentum_encoder, chunks).documents
+            losses = backward_through_chunks(
+                accelerator,
+                encoder,
+                chunks,
+                functools.partial(
+                    checked_objective, batch=batch, recipe=recipe, temperature=temperature, keys=keys, queue=queue
+                ),
+                weight=1 / len(batches),
+                synchronise=batch is batches[-1],
+            )
+            if keys is not None:
+                positives = keys.float().unflatten(0, (-1, len(batch.names)))[1]
+                queue.push(rows_of_all_processes(positives), rows_of_all_processes(batch.concepts))
+            meter.add(losses, batch)
+        grad_norm = accelerator.clip_grad_norm_(encoder.parameters(), recipe.max_grad_norm)
+        check_grad_norm(grad_norm, batches, recipe)
+        optimizer.step()
+        optimizer.zero_grad()
         schedule.step()
         progress.step += 1
         bar.update()
+        if momentum_encoder is not None:
+            follow(momentum_encoder, accelerator.unwrap_model(encoder), recipe.queue_momentum)
+        if recipe.ema_decay:
+            follow(kept_model, accelerator.unwrap_model(encoder).model, recipe.ema_decay)
         if progress.step % recipe.log_steps == 0:
-            entry = meter.read() | {"learning_rate": schedule.get_last_lr()[0]}
+            entry = meter.read() | {"grad_norm": float(grad_norm), "learning_rate": schedule.get_last_lr()[0]}
             accelerator.log(entry, step=progress.step)
             bar.set_postfix({name: f"{value:.3g}" for name, value in entry.items()})
         if progress.step % recipe.eval_steps == 0 or progress.step == total_steps:
             evaluate()
             encoder.train()
-        if progress.step % recipe.save_steps == 0 or progress.step == total_steps:
-            save_checkpoint(accelerator, training_folder(recipe) / "checkpoint")
+        stopped = accelerator.check_trigger()
+        if progress.step % recipe.save_steps == 0 or progress.step == total_steps or stopped:
+            save_checkpoint(accelerator, folder / "checkpoints", progress.step, run, recipe.keep_checkpoints)
+        if stopped and progress.step < total_steps:
+            accelerator.print(f"stopped by SIGTERM after step {progress.step}; go on with --resume true")
+            raise SystemExit(EXIT_CODE_OF_SIGTERM)
     bar.close()
     accelerator.end_training()
     if accelerator.is_main_process:
@@ -278,81 +390,109 @@ def parameter_groups(model: nn.Module, recipe: PretrainRecipe) -> list[dict[str,
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            rate = document_rate if "document_encoder" in name else recipe.learning_rate
+            rate = recipe.learning_rate if "sentence_encoder" in name else document_rate
             decay = recipe.weight_decay if parameter.ndim > 1 else 0.0
             groups.setdefault((rate, decay), []).append(parameter)
     return [{"params": params, "lr": rate, "weight_decay": decay} for (rate, decay), params in groups.items()]
 
 
-def batches(
-    accelerator: Accelerator,
-    loader: Any,
-    triples: Triples,
-    first_step: int,
-    steps_per_epoch: int,
-    recipe: PretrainRecipe,
-) -> Iterator[Batch]:
-    """The batches of all epochs from `first_step` on, until `max_steps`. An epoch ends with an optimizer step."""
-    steps_left = (recipe.max_steps or math.inf) - first_step
-    for epoch in range(first_step // steps_per_epoch, recipe.epochs):
-        triples.set_epoch(epoch)
-        loader.set_epoch(epoch)
-        done = first_step % steps_per_epoch if epoch == first_step // steps_per_epoch else 0
-        skipped = done * recipe.gradient_accumulation_steps
-        for batch in accelerator.skip_first_batches(loader, skipped) if skipped else loader:
-            if steps_left == 0:
-                return
-            yield batch
-            steps_left -= accelerator.sync_gradients
-
-
 def objective(
-    documents: Tensor, queries: Tensor | None, batch: Batch, recipe: PretrainRecipe, temperature: float
+    embeddings: Embeddings,
+    batch: Batch,
+    recipe: PretrainRecipe,
+    temperature: float | Tensor,
+    keys: Tensor | None = None,
+    queue: DocumentQueue | None = None,
 ) -> dict[str, Tensor]:
-    """The weighted losses of a batch, each a mean over its triples; their sum is what is minimised."""
-    anchors, positives, negatives, *second = documents.float().split(len(batch.concepts))
-    contrast = functools.partial(
-        info_nce, concepts=batch.concepts, temperature=temperature, hard_negatives=recipe.hard_negatives
-    )
-    losses = {
-        "document_loss": contrast(anchors, positives, negatives, negative_concepts=batch.negative_concepts).mean()
-    }
-    if recipe.symmetric:
-        losses["reverse_loss"] = contrast(
-            positives, anchors, second[0], negative_concepts=batch.positive_negative_concepts
+    """The weighted losses of a batch, each a mean over its triples; their sum is what is minimised.
+
+    Each anchor of this process stands against the candidates of all processes, which carry gradients.
+
+    Args:
+        temperature: what cosines are divided by.
+        keys: (documents, hidden), the momentum encoder's embeddings of the batch's documents.
+        queue: those of earlier batches.
+    """
+    assert embeddings.documents is not None
+    # By role: anchors, positives, negatives and, if symmetric, negatives of the positives.
+    concepts = torch.stack(
+        [batch.concepts, batch.concepts, batch.negative_concepts, batch.positive_negative_concepts]
+    )  # (roles, triples)
+    documents = embeddings.documents.float().unflatten(0, (-1, len(batch.names)))  # (roles, triples, hidden)
+    other_concepts = elsewhere(concepts)
+
+    def contrast(sources: Tensor, candidates: Tensor, target: int, hard: int, queued: DocumentQueue | None) -> Tensor:
+        """The mean loss of `sources` (triples, hidden) against the roles `target` and `hard` of `candidates`."""
+        others = elsewhere(candidates)
+        roles = [target, hard] if recipe.hard_negatives == "all" else [target]
+        return info_nce(
+            sources,
+            candidates[target],
+            candidates[hard],
+            concepts=batch.concepts,
+            negative_concepts=concepts[hard],
+            temperature=temperature,
+            hard_negatives=recipe.hard_negatives,
+            others=torch.cat([*others[roles], *([queued.vectors] if queued else [])]),
+            other_concepts=torch.cat([*other_concepts[roles], *([queued.concepts] if queued else [])]),
         ).mean()
-    if queries is not None:
-        losses["query_loss"] = (
-            recipe.query_weight
-            * contrast(queries.float(), positives, negatives, negative_concepts=batch.negative_concepts).mean()
-        )
+
+    losses = {"document_loss": contrast(documents[0], documents, 1, 2, None)}
+    if recipe.symmetric:
+        losses["reverse_loss"] = contrast(documents[1], documents, 0, 3, None)
+    if embeddings.queries is not None:
+        losses["query_loss"] = recipe.query_weight * contrast(embeddings.queries.float(), documents, 1, 2, None)
+    if keys is not None:
+        key_roles = keys.float().unflatten(0, (-1, len(batch.names)))
+        losses["queue_loss"] = contrast(documents[0], key_roles, 1, 2, queue)
     return losses
 
 
-class Meter:
-    """Means of the losses and throughput since the last reading."""
+def elsewhere(roles: Tensor) -> Tensor:
+    """The documents of other processes: (roles, triples, ...) -> (roles, triples of other processes, ...)."""
+    return rows_of_other_processes(roles.transpose(0, 1)).transpose(0, 1)
 
-    def __init__(self) -> None:
-        self._start()
 
-    def _start(self) -> None:
-        self.sums: dict[str, list[Tensor]] = {}
-        self.documents = 0
-        self.tokens = torch.zeros((), dtype=torch.long)
-        self.began = time.perf_counter()
+def checked_objective(
+    embeddings: Embeddings,
+    batch: Batch,
+    recipe: PretrainRecipe,
+    temperature: float,
+    keys: Tensor | None,
+    queue: DocumentQueue,
+) -> dict[str, Tensor]:
+    """The objective, at the learned temperature if there is one.
 
-    def add(self, losses: dict[str, Tensor], batch: Batch) -> None:
-        for name, loss in losses.items():
-            self.sums.setdefault(name, []).append(loss.detach())
-        self.documents += len(batch.documents["attention_mask"])
-        self.tokens = self.tokens + batch.documents["attention_mask"].sum().cpu()
+    Raises:
+        FloatingPointError: a loss is not finite; names the triples.
+    """
+    learned = temperature if embeddings.temperature is None else embeddings.temperature
+    losses = objective(embeddings, batch, recipe, learned, keys, queue)
+    not_finite = [f"{name} is {loss.item()}" for name, loss in losses.items() if not loss.isfinite()]
+    if not_finite:
+        raise FloatingPointError(f"{', '.join(not_finite)} in {described(batch, embeddings)}. {AFTER_NAN}")
+    return losses
 
-    def read(self) -> dict[str, float]:
-        seconds = time.perf_counter() - self.began
-        entry = {name: float(torch.stack(values).mean()) for name, values in self.sums.items()}
-        entry |= {"documents_per_second": self.documents / seconds, "tokens_per_second": float(self.tokens) / seconds}
-        self._start()
-        return entry
+
+def described(batch: Batch, embeddings: Embeddings) -> str:
+    """The triples of a batch with an embedding that is not finite; all triples where every embedding is."""
+    assert embeddings.documents is not None
+    bad = ~embeddings.documents.isfinite().all(dim=1).view(-1, len(batch.names)).all(dim=0)
+    if embeddings.queries is not None:
+        bad |= ~embeddings.queries.isfinite().all(dim=1)
+    names = [name for name, is_bad in zip(batch.names, bad.tolist()) if is_bad]
+    if names:
+        return f"a batch in which the embeddings of {'; '.join(names)} are not finite"
+    return f"the batch of {'; '.join(batch.names)}"
+
+
+def check_grad_norm(grad_norm: Tensor | None, batches: list[Batch], recipe: PretrainRecipe) -> None:
+    """Raises:
+    FloatingPointError: the gradient is not finite. With fp16 that is for the gradient scaler to see to.
+    """
+    if grad_norm is not None and recipe.mixed_precision != "fp16" and not math.isfinite(float(grad_norm)):
+        names = "; ".join(name for batch in batches for name in batch.names)
+        raise FloatingPointError(f"the gradient's norm is {float(grad_norm)} after the batch of {names}. {AFTER_NAN}")
 
 
 def evaluate_and_keep_best(
@@ -377,19 +517,6 @@ def evaluate_and_keep_best(
                 model.save_pretrained(folder)
                 tokenizer.save_pretrained(folder)
     accelerator.wait_for_everyone()
-
-
-def save_checkpoint(accelerator: Accelerator, folder: Path) -> None:
-    """Every process writes its part; the folder gets its name when all have."""
-    partial = folder.with_name(folder.name + ".partial")
-    if accelerator.is_main_process:
-        shutil.rmtree(partial, ignore_errors=True)
-    accelerator.wait_for_everyone()
-    accelerator.save_state(str(partial))
-    accelerator.wait_for_everyone()
-    if accelerator.is_main_process:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.replace(partial, folder)
 
 
 def finish(recipe: PretrainRecipe, progress: Progress) -> None:

@@ -1,0 +1,92 @@
+"""A tiny corpus, and pretraining runs on it in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import torch.distributed as dist
+from accelerate.state import AcceleratorState
+
+from training import corpus
+
+SENTENCES = {
+    "en": ["The {0} {0} {0} is warm.", "{0} sat there.", "See the {0} {0}!", "It was on the mat.", "Did {0} sit {0}?"],
+    "de": ["Die {0} {0} {0} ist warm.", "Sie sah {0}.", "Der Hund: {0} {0}!", "Sie lag da.", "Sah {0} die {0}?"],
+    "fr": ["Le {0} {0} {0} dort.", "Il dort: {0}.", "Il est {0} {0}!", "Le chat, le chat.", "Dort {0}, {0}?"],
+}
+
+
+def write_corpus(folder: Path, number_of_concepts: int = 12) -> Path:
+    """A few concepts in three languages, as `python -m training.corpus` leaves them."""
+    (folder / "articles").mkdir()
+    for language, sentences in SENTENCES.items():
+        rows = []
+        for number in range(number_of_concepts):
+            name = chr(ord("a") + number) * 3
+            rows.append(
+                {
+                    "concept_id": f"Q{number}",
+                    "language": language,
+                    "title": f"{name} cat",
+                    "text": " ".join(sentences).format(name),
+                    "categories": ["even" if number % 2 else "odd", "all"],
+                    "source": "test",
+                    "license": "CC0-1.0",
+                    "split": "dev" if number > 8 else "train",
+                }
+            )
+        (folder / "articles" / f"{language}.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    options = ["--articles", str(folder / "articles"), "--output", str(folder / "corpus")]
+    corpus.main([*options, "--languages", '["en", "de", "fr"]'])
+    return folder / "corpus"
+
+
+def options(corpus_folder: Path, encoder: Path, output: Path, **changes: object) -> list[str]:
+    values: dict[str, object] = {
+        "corpus": corpus_folder,
+        "output": output,
+        "sentence_encoder": encoder,
+        "architecture": '{"num_document_attention_heads": 4, "document_intermediate_size": 32, "max_sentences": 4}',
+        "batch_size": 4,
+        "gradient_accumulation_steps": 2,
+        "learning_rate": 1e-3,
+        "warmup_steps": 2,
+        "epochs": 3,
+        "eval_steps": 4,
+        "eval_concepts": 3,
+        "save_steps": 4,
+        "log_steps": 1,
+    }
+    return [part for name, value in (values | changes).items() for part in (f"--{name}", str(value))]
+
+
+def in_processes(number: int, work: Callable[[int], None], **environment: str) -> list[int | None]:
+    """Do `work(rank)` in as many processes, connected by gloo if there are several. Returns their exit codes."""
+    with socket.socket() as found:
+        found.bind(("localhost", 0))
+        port = str(found.getsockname()[1])
+
+    def start(rank: int) -> None:
+        AcceleratorState._reset_state(reset_partial_state=True)
+        os.environ |= {"ACCELERATE_USE_CPU": "true", **environment}
+        if number > 1:
+            os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(number)}
+            os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port}
+        work(rank)
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+    processes = [multiprocessing.get_context("fork").Process(target=start, args=(rank,)) for rank in range(number)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(timeout=60)
+        if process.is_alive():
+            process.kill()
+            process.join()
+    return [process.exitcode for process in processes]

@@ -1,0 +1,146 @@
+"""A batch in chunks against the same batch at once, gradient by gradient."""
+
+from __future__ import annotations
+
+import copy
+import functools
+
+import pytest
+import torch
+from accelerate import Accelerator
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from training import cached_gradients
+from training.cached_gradients import Chunk, Embeddings, backward_through_chunks, chunk_bounds, cut_into_chunks
+from training.objectives import info_nce
+from training.pretrain import TripleEncoder
+
+
+@pytest.fixture
+def encoder(model) -> TripleEncoder:
+    return TripleEncoder(copy.deepcopy(model), learn_temperature=True)
+
+
+@pytest.fixture
+def batch(tokenizer, documents) -> Chunk:
+    """Two triples: six documents of quite different lengths, two queries."""
+    rows = tokenizer(documents, padding=True, return_tensors="pt")
+    queries = tokenizer(["The cat sat", "Katze"], as_queries=True, padding=True, return_tensors="pt")
+    return Chunk(dict(rows), dict(queries))
+
+
+def objective(embeddings: Embeddings) -> dict[str, torch.Tensor]:
+    anchors, positives, negatives = embeddings.documents.split(2)
+    contrast = functools.partial(
+        info_nce,
+        concepts=torch.tensor([0, 1]),
+        negative_concepts=torch.tensor([2, 3]),
+        temperature=embeddings.temperature,
+    )
+    return {
+        "document_loss": contrast(anchors, positives, negatives).mean(),
+        "query_loss": contrast(embeddings.queries, positives, negatives).mean(),
+    }
+
+
+def gradients(encoder: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: weight.grad.clone() for name, weight in encoder.named_parameters() if weight.grad is not None}
+
+
+def at_once(encoder: nn.Module, chunks: list[Chunk]) -> tuple[float, dict[str, torch.Tensor]]:
+    """One graph over all chunks, one backward pass."""
+    encoder.zero_grad()
+    parts = [encoder(*chunk) for chunk in chunks]
+    documents = torch.cat([part.documents for part in parts if part.documents is not None])
+    queries = torch.cat([part.queries for part in parts if part.queries is not None])
+    loss = sum(objective(Embeddings(documents, queries, parts[-1].temperature)).values())
+    loss.backward()
+    return float(loss), gradients(encoder)
+
+
+def cached(encoder: nn.Module, chunks: list[Chunk]) -> tuple[float, dict[str, torch.Tensor]]:
+    encoder.zero_grad()
+    losses = backward_through_chunks(Accelerator(cpu=True), encoder, chunks, objective)
+    return float(sum(losses.values())), gradients(encoder)
+
+
+@pytest.mark.parametrize("max_tokens", [1, 40, 60])
+def test_loss_and_gradients_are_those_of_one_graph_with_the_same_dropout(encoder, batch, max_tokens):
+    encoder.train()
+    chunks = cut_into_chunks(batch.documents, batch.queries, max_tokens)
+    assert len(chunks) > 1
+    torch.manual_seed(7)
+    expected_loss, expected = at_once(encoder, chunks)
+    after = torch.get_rng_state()
+    torch.manual_seed(7)
+    loss, found = cached(encoder, chunks)
+    assert loss == pytest.approx(expected_loss, abs=1e-5)
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-5, atol=1e-5)
+    assert torch.equal(torch.get_rng_state(), after)  # the next batch draws what it would have drawn
+
+
+@pytest.mark.parametrize("max_tokens", [1, 40])
+def test_without_dropout_they_are_those_of_the_whole_batch_in_one_pass(encoder, batch, max_tokens):
+    encoder.double().eval()
+    expected_loss, expected = at_once(encoder, [batch])
+    loss, found = cached(encoder, cut_into_chunks(batch.documents, batch.queries, max_tokens))
+    assert loss == pytest.approx(expected_loss, abs=1e-5)
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-5, atol=1e-5)
+
+
+def test_other_dropout_the_second_time_would_show(encoder, batch, monkeypatch):
+    encoder.train()
+    chunks = cut_into_chunks(batch.documents, batch.queries, 40)
+    torch.manual_seed(7)
+    _, expected = at_once(encoder, chunks)
+    torch.manual_seed(7)
+    monkeypatch.setattr(cached_gradients, "_replay", lambda encoder, chunk, random_state: encoder(*chunk))
+    _, found = cached(encoder, chunks)
+    assert any((found[name] - gradient).abs().max() > 1e-2 for name, gradient in expected.items())
+
+
+def test_a_batch_of_one_chunk_is_embedded_once(encoder, batch):
+    passes = []
+    encoder.register_forward_hook(lambda *_: passes.append(1))
+    cached(encoder, cut_into_chunks(batch.documents, batch.queries, 10_000))
+    assert len(passes) == 1
+
+
+def test_a_document_longer_than_the_budget_has_a_chunk_of_its_own_and_is_told_of(batch, caplog):
+    cached_gradients.logger.warning_once.cache_clear()
+    with caplog.at_level("WARNING"):
+        chunks = cut_into_chunks(batch.documents, None, max_tokens=20)
+    assert len(chunks[0].documents["input_ids"]) == 1
+    longest = int(batch.documents["attention_mask"].sum(dim=1).max())
+    assert f"A document of {longest} tokens is longer than max_tokens_per_chunk, 20" in caplog.text
+
+
+def test_a_frozen_sentence_encoder_gets_no_gradient_and_its_queries_no_backward_pass(encoder, batch):
+    encoder.model.hmde.sentence_encoder.requires_grad_(False)
+    _, found = cached(encoder, cut_into_chunks(batch.documents, batch.queries, 1))
+    assert found
+    assert not [name for name in found if "sentence_encoder" in name]
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=40), st.integers(1, 100))
+def test_chunks_hold_all_rows_in_order_and_keep_to_the_budget(lengths, max_tokens):
+    bounds = chunk_bounds(lengths, max_tokens)
+    assert [row for first, end in bounds for row in range(first, end)] == list(range(len(lengths)))
+    for first, end in bounds:
+        assert sum(lengths[first:end]) <= max_tokens or end - first == 1
+
+
+def test_chunks_lose_no_token_and_carry_no_column_of_padding(batch):
+    chunks = cut_into_chunks(batch.documents, batch.queries, 40)
+    for kind in ("documents", "queries"):
+        parts = [getattr(chunk, kind) for chunk in chunks if getattr(chunk, kind) is not None]
+        whole = getattr(batch, kind)
+        tokens = [part["input_ids"][part["attention_mask"].bool()] for part in parts]
+        assert torch.equal(torch.cat(tokens), whole["input_ids"][whole["attention_mask"].bool()])
+        assert all(part["attention_mask"][:, -1].any() for part in parts)
+    assert chunks[-1].documents is not None

@@ -1,0 +1,71 @@
+"""Several processes compute what one does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from accelerate import Accelerator
+
+from tests.pretraining import in_processes, options, write_corpus
+from training import pretrain
+from training.distributed import whole
+
+
+@pytest.fixture(scope="module")
+def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("pretrain"))
+
+
+FSDP2 = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_AUTO_WRAP_POLICY": "NO_WRAP"}
+EXACT = {
+    "architecture": '{"num_document_attention_heads": 4, "document_dropout": 0.0, "max_sentences": 4}',
+    "sentence_dropout": 0.0,  # each process draws its own
+    "hard_negatives": "all",
+    "symmetric": "true",
+    "query_weight": 0.5,
+    "learn_temperature": "true",
+    "learning_rate": 1e-4,
+}
+
+
+def gradients(monkeypatch: pytest.MonkeyPatch, number: int, arguments: list[str], folder: Path, **environment: str):
+    """The gradients and losses of each step of a run, by the main process."""
+    folder.mkdir()
+    steps: list[dict[str, torch.Tensor]] = []
+    clip = Accelerator.clip_grad_norm_
+
+    def keep(accelerator, parameters, max_norm):
+        named = accelerator.unwrap_model(accelerator._models[0]).named_parameters()
+        steps.append({name: whole(weight.grad).clone() for name, weight in named if weight.grad is not None})
+        return clip(accelerator, accelerator._models[0].parameters(), max_norm)
+
+    def work(rank: int) -> None:
+        pretrain.main(arguments)
+        if rank == 0:
+            torch.save(steps, folder / "gradients.pt")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Accelerator, "clip_grad_norm_", keep)
+        assert in_processes(number, work, **environment) == [0] * number
+    return torch.load(folder / "gradients.pt")
+
+
+@pytest.mark.parametrize("max_tokens_per_chunk", [4096, 100], ids=["whole", "in-chunks"])
+@pytest.mark.parametrize("environment", [{}, FSDP2], ids=["ddp", "fsdp2"])
+def test_two_processes_have_the_gradients_of_one(
+    corpus_folder, labse, tmp_path, monkeypatch, environment, max_tokens_per_chunk
+):
+    """With accumulation, a queue, a learned temperature, and more chunks on one process than on the other."""
+    changes = EXACT | {"max_steps": 3, "queue_size": 8, "queue_momentum": 0.9, "eval_steps": 3, "save_steps": 3}
+    changes["max_tokens_per_chunk"] = max_tokens_per_chunk
+    one = options(corpus_folder, labse, tmp_path / "one", **changes, batch_size=4)
+    two = options(corpus_folder, labse, tmp_path / "two", **changes, batch_size=2)
+    expected = gradients(monkeypatch, 1, one, tmp_path / "of-one")
+    found = gradients(monkeypatch, 2, two, tmp_path / "of-two", **environment)
+    assert len(expected) == 3
+    for before, after in zip(expected, found):
+        assert before.keys() == after.keys()
+        for name, gradient in before.items():
+            torch.testing.assert_close(after[name], gradient, rtol=1e-3, atol=1e-5)

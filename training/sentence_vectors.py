@@ -1,0 +1,127 @@
+"""The sentence vectors of a corpus, computed once: what a frozen sentence encoder makes of it never changes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from datasets import Dataset
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from modeling_hmde.packing_hmde import bucket_by_length, scatter_sentences
+
+DOCUMENTS_PER_TOKENIZATION = 1024
+MAX_TOKENS_PER_BATCH = 16_384
+
+
+class SentenceVectors:
+    """Sentence vectors on disk, mapped into memory; each document has room for `max_sentences`, empty room costs none.
+
+    Args:
+        folder: `vectors.npy` (documents, max_sentences, hidden), float32, and `num_sentences.npy` (documents,).
+        rows: the row of each document, by (language, concept).
+    """
+
+    def __init__(self, folder: Path, rows: dict[tuple[str, str], int]) -> None:
+        self.vectors = np.load(folder / "vectors.npy", mmap_mode="r")
+        self.num_sentences = np.load(folder / "num_sentences.npy")
+        self.rows = rows
+
+    def batch(self, documents: list[tuple[str, str]]) -> dict[str, Tensor]:
+        """`sentence_embeddings` (documents, sentences, hidden) and `attention_mask` (documents, sentences)."""
+        rows = [self.rows[document] for document in documents]
+        counts = self.num_sentences[rows]
+        mask = np.arange(counts.max()) < counts[:, None]
+        vectors = np.stack([self.vectors[row, : counts.max()] for row in rows])
+        return {"sentence_embeddings": torch.from_numpy(vectors), "attention_mask": torch.from_numpy(mask.astype(int))}
+
+
+def sentence_vectors(
+    folder: Path,
+    accelerator: Accelerator,
+    model: HMDEForDocumentEmbedding,
+    tokenizer: HMDETokenizer,
+    articles: dict[str, Dataset],
+    corpus: str,
+) -> SentenceVectors:
+    """The sentence vectors of all articles, read from `folder` where they have been kept for the same sentence encoder,
+    tokenizer and corpus, and otherwise computed, each process taking its share.
+
+    Args:
+        folder: beside the run; gets a folder named by a fingerprint.
+        articles: article tables by language.
+        corpus: fingerprint of these.
+    """
+    keys = [(language, concept) for language, table in articles.items() for concept in table["concept_id"]]
+    rows = {key: row for row, key in enumerate(keys)}
+    name = fingerprint(model, tokenizer, corpus)
+    whole, partial = folder / f"sentence-vectors-{name}", folder / f"sentence-vectors-{name}.partial"
+    if not whole.exists():
+        shape = (len(keys), tokenizer.max_sentences, model.config.hidden_size)
+        if accelerator.is_main_process:
+            partial.mkdir(parents=True, exist_ok=True)
+            np.lib.format.open_memmap(partial / "vectors.npy", "w+", np.float32, shape).flush()
+            np.lib.format.open_memmap(partial / "num_sentences.npy", "w+", np.int64, shape[:1]).flush()
+        accelerator.wait_for_everyone()
+        vectors = np.lib.format.open_memmap(partial / "vectors.npy", "r+")
+        num_sentences = np.lib.format.open_memmap(partial / "num_sentences.npy", "r+")
+        share = range(accelerator.process_index, len(keys), accelerator.num_processes)
+        offsets = np.cumsum([0, *(len(table) for table in articles.values())])
+        languages = list(articles)
+
+        def read(row: int) -> tuple[str, str]:
+            place = int(np.searchsorted(offsets, row, side="right")) - 1
+            return articles[languages[place]][int(row - offsets[place])]["text"], languages[place]
+
+        with accelerator.autocast():
+            encode(model.to(accelerator.device), tokenizer, share, read, vectors, num_sentences)
+        vectors.flush()
+        num_sentences.flush()
+        accelerator.wait_for_everyone()
+        if accelerator.is_main_process:
+            os.replace(partial, whole)
+        accelerator.wait_for_everyone()
+    return SentenceVectors(whole, rows)
+
+
+@torch.no_grad()
+def encode(
+    model: HMDEForDocumentEmbedding,
+    tokenizer: HMDETokenizer,
+    share: range,
+    read: Callable[[int], tuple[str, str]],
+    vectors: np.ndarray,
+    num_sentences: np.ndarray,
+) -> None:
+    """Fill the rows of `share`. read: from a row to its text and language."""
+    for first in tqdm(range(0, len(share), DOCUMENTS_PER_TOKENIZATION), desc="sentence vectors", unit="k documents"):
+        numbers = share[first : first + DOCUMENTS_PER_TOKENIZATION]
+        texts, languages = zip(*map(read, numbers))
+        tokens = tokenizer(list(texts), language=list(languages))["input_ids"]
+        for batch in bucket_by_length(torch.tensor([len(row) for row in tokens]), MAX_TOKENS_PER_BATCH):
+            inputs = tokenizer.pad({"input_ids": [tokens[place] for place in batch]}, return_tensors="pt")
+            sentences, found = model.hmde.encode_sentences(**inputs.to(model.device))
+            documents, mask = scatter_sentences(found.float(), sentences, len(batch))
+            for place, document, count in zip(batch.tolist(), documents.cpu().numpy(), mask.sum(dim=1).tolist()):
+                vectors[numbers[place], :count] = document[:count]
+                num_sentences[numbers[place]] = count
+
+
+def fingerprint(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, corpus: str) -> str:
+    """Of all that the sentence vectors depend on."""
+    digest = hashlib.sha256(corpus.encode())
+    digest.update(f"{model.config.sentence_pooling} {tokenizer.backend_tokenizer.to_str()}".encode())
+    options = ("max_sentences", "max_sentence_length", "segmentation", "long_sentences", "sentence_prompt")
+    digest.update(json.dumps([getattr(tokenizer, option) for option in options]).encode())
+    for name, weight in model.hmde.sentence_encoder.state_dict().items():
+        digest.update(name.encode())
+        digest.update(weight.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]

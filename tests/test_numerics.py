@@ -532,6 +532,23 @@ def test_the_embedding_matrix_has_one_gradient_however_many_buckets_there_are(
     assert len(calls) == 1
 
 
+def test_distributed_data_parallel_finds_a_gradient_for_every_weight(
+    encoder_folder: Path, make_model: MakeModel, tmp_path: Path
+) -> None:
+    inputs = tokenize(encoder_folder)
+    expected = gradients_of(make_model(encoder_folder, dtype=torch.float64), inputs)
+    model = make_model(encoder_folder, dtype=torch.float64)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        parallel = torch.nn.parallel.DistributedDataParallel(model)
+        for _ in range(2):  # the second step waits for what the first left without a gradient
+            model.zero_grad()
+            actual = gradients_of(parallel, inputs)
+    finally:
+        torch.distributed.destroy_process_group()
+    assert_same_gradients({name.removeprefix("module."): gradient for name, gradient in actual.items()}, expected)
+
+
 def test_a_sentence_encoder_that_cannot_be_packed_is_padded() -> None:
     config = MPNetConfig(
         vocab_size=300, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64

@@ -8,12 +8,12 @@ import transformers
 
 try:
     from transformers import AutoConfig, PreTrainedConfig
-    from transformers.activations import ACT2FN
     from transformers.configuration_utils import SubConfigSpec
 except ImportError as error:
     raise ImportError(
         f"HMDE needs transformers 5.20 or newer, and this is {transformers.__version__}: pip install -U transformers"
     ) from error
+from transformers.activations import ACT2FN
 
 SentencePooling = Literal["cls", "mean", "pooler"]
 DocumentPooling = Literal["mean", "mean_with_dbos", "dbos"]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from huggingface_hub import CommitInfo, HfApi, ModelCard, ModelCardData
 
-from .configuration_hmde import HMDEConfig
+if TYPE_CHECKING:  # imports torch, which a tokenizer does without
+    from .configuration_hmde import HMDEConfig
 
 CARD = """\
 ---

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+import numpy as np
 from huggingface_hub import CommitInfo
 from tokenizers import Tokenizer, normalizers
 from transformers import AutoTokenizer, BatchEncoding, PreTrainedTokenizerFast
@@ -154,6 +155,30 @@ class HMDETokenizer(PreTrainedTokenizerFast):
     def push_to_hub(self, repo_id: str, **options: Any) -> CommitInfo:
         """Upload the tokenizer's files and code; `options` as the model's. The card comes with the model."""
         return upload(self, repo_id, card=None, **options)
+
+    def by_sentence(self, rows: Sequence[Sequence[int]]) -> dict[str, np.ndarray]:
+        """Rows of `input_ids` without padding as an exported model takes them, sentence by sentence.
+
+        Returns:
+            `input_ids` and `attention_mask`, int64, (documents, most sentences, longest sentence).
+
+        Raises:
+            ValueError: a row does not begin with the start token.
+        """
+        documents = []
+        for place, row in enumerate(rows):
+            starts = [column for column, token in enumerate(row) if token == self.start_token_id]
+            if starts[:1] != [0]:
+                raise ValueError(f"row {place} does not begin with the start token {self.start_token_id}")
+            documents.append([row[begin:end] for begin, end in zip(starts, [*starts[1:], len(row)])])
+        longest = max(len(sentence) for sentences in documents for sentence in sentences)
+        shape = (len(documents), max(map(len, documents)), longest)
+        input_ids, attention_mask = np.full(shape, self.pad_token_id), np.zeros(shape, dtype=np.int64)
+        for document, sentences in enumerate(documents):
+            for position, sentence in enumerate(sentences):
+                input_ids[document, position, : len(sentence)] = sentence
+                attention_mask[document, position, : len(sentence)] = 1
+        return {"input_ids": input_ids, "attention_mask": attention_mask}
 
     @property
     def start_token_id(self) -> int:

@@ -12,7 +12,7 @@ from transformers.dynamic_module_utils import get_imports, get_relative_import_f
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHIPPED = sorted((REPOSITORY / "modeling_hmde").glob("*_hmde.py"))
-LIBRARIES = {"torch", "transformers", "tokenizers", "huggingface_hub", "sentencex"}
+LIBRARIES = {"torch", "transformers", "tokenizers", "huggingface_hub", "numpy", "sentencex"}
 
 
 def imports(file: Path) -> Iterator[ast.Import | ast.ImportFrom]:

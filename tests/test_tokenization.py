@@ -525,3 +525,17 @@ def test_ten_megabytes_take_no_longer_than_what_is_kept_of_them(
     assert time.process_time() - begin < 8  # minutes and many gigabytes, were all of it tokenised
     assert len(row) <= tokenizer.model_max_length
     assert row[0] == tokenizer.start_token_id
+
+
+def test_rows_are_laid_out_by_sentence_for_an_exported_model(make_tokenizer: Callable[..., HMDETokenizer]) -> None:
+    tokenizer = make_tokenizer()
+    rows = tokenizer(["The cat sat. The dog.", "The cat."])["input_ids"]
+    found = tokenizer.by_sentence(rows)
+    assert found["input_ids"].shape == found["attention_mask"].shape
+    assert found["input_ids"].shape[:2] == (2, 2)
+    assert found["attention_mask"][1, 1].sum() == 0
+    for row, ids, mask in zip(rows, found["input_ids"], found["attention_mask"], strict=True):
+        assert ids[mask == 1].tolist() == row
+        assert (ids[mask == 0] == tokenizer.pad_token_id).all()
+    with pytest.raises(ValueError, match="row 1 does not begin with the start token"):
+        tokenizer.by_sentence([rows[0], rows[1][1:]])

@@ -71,7 +71,8 @@ def write_dump(path: Path, rows: int) -> int:
         write(CREATE)
         for begin in range(0, rows, 10_000):
             values = (
-                f"({number // 5},'Category_of_{'things' if number % 10 else thing}_{int(draw.paretovariate(0.5)) % 10**6}_(été)',"
+                f"({number // 5},'Category_of_{thing if number % 10 == 0 else 'things'}_(été)_"
+                f"{int(draw.paretovariate(0.5)) % 10**6}',"
                 f"'{draw.getrandbits(160):040X}','2024-01-0{number % 9 + 1} 10:00:00','','uca-default-u-kn','page')"
                 for number in range(begin, min(begin + 10_000, rows))
             )

@@ -586,6 +586,14 @@ def test_a_category_over_the_limit_is_drawn_less_often(tmp_path):
     assert 0.02 < shares[1] < 0.09
 
 
+SPARK = (
+    "--master local[1] --conf spark.sql.shuffle.partitions=1 --conf spark.ui.enabled=false "
+    "--conf spark.sql.codegen.wholeStage=false --conf spark.sql.codegen.factoryMode=NO_CODEGEN "
+    "--conf spark.sql.adaptive.enabled=false --conf spark.sql.autoBroadcastJoinThreshold=-1 "
+    "--conf spark.driver.memory=1g pyspark-shell"
+)
+
+
 @pytest.mark.skipif(not shutil.which("java"), reason="Spark needs Java")
 def test_spark_gives_the_same_triples(world, monkeypatch):
     pytest.importorskip("pyspark", reason="pip install 'hmde[spark]'")
@@ -594,14 +602,6 @@ def test_spark_gives_the_same_triples(world, monkeypatch):
     main(arguments(world, "duckdb", "--category_limit", "2"))
     main(arguments(world, "spark", "--category_limit", "2", "--engine", "spark"))
     assert bytes_of(world / "duckdb") == bytes_of(world / "spark")
-
-
-SPARK = (
-    "--master local[1] --conf spark.sql.shuffle.partitions=1 --conf spark.ui.enabled=false "
-    "--conf spark.sql.codegen.wholeStage=false --conf spark.sql.codegen.factoryMode=NO_CODEGEN "
-    "--conf spark.sql.adaptive.enabled=false --conf spark.sql.autoBroadcastJoinThreshold=-1 "
-    "--conf spark.driver.memory=1g pyspark-shell"
-)
 
 
 def test_the_folder_is_pushed_to_the_hub_as_a_data_set(world, monkeypatch):

@@ -167,6 +167,7 @@ def open_steps(
 def connected(recipe: CorpusRecipe, steps: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": recipe.memory_limit,
+        "enable_progress_bar": False,  # it would stand in the statistics that are printed
         "temp_directory": str(steps / "spilled"),
     }
     if recipe.threads is not None:

@@ -26,7 +26,7 @@ _BLOCK = 1 << 24  # bytes of SQL that are parsed at once; a longer INSERT is rea
 _CREATE = re.compile(rb"CREATE TABLE `\w+` \((.*?)\n\)[^\n]*;\n", re.DOTALL)
 _COLUMN = re.compile(rb"^\s*`(\w+)` (\w+)", re.MULTILINE)
 _INSERT = re.compile(rb"^INSERT INTO `\w+` (?:\([^)]*\) )?VALUES\s*\(", re.MULTILINE)
-_ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
+_ESCAPE = re.compile(rb"\\(.)|\x1a", re.DOTALL)
 _ESCAPED = {b"0": b"\0", b"n": b"\n", b"r": b"\r", b"Z": b"\x1a"}
 _ROW_END, _BACKSLASH, _QUOTE = b"\n", b"\x1a", b"\0"  # what stands for `),(`, `\\` and `\'` while a block is parsed
 
@@ -146,7 +146,8 @@ def _unescaped(strings: pa.ChunkedArray) -> pa.ChunkedArray:
         strings = pc.replace_substring(strings, sign, meaning)
     if pc.any(pc.match_substring(strings, b"\\")).as_py():
         strings = pa.chunked_array([[_unescape(value) for value in strings.to_pylist()]], pa.binary())
-    strings = pc.replace_substring(strings, _BACKSLASH, b"\\")
+    else:
+        strings = pc.replace_substring(strings, _BACKSLASH, b"\\")
     try:
         return strings.cast(pa.string())
     except pa.ArrowInvalid:  # not UTF-8
@@ -155,4 +156,4 @@ def _unescaped(strings: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _unescape(value: bytes | None) -> bytes | None:
-    return value and _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), value)
+    return value and _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]) if match[1] else b"\\", value)

@@ -23,18 +23,20 @@ def plot_averages(averages: dict[str, dict[str, float]], path: Path) -> Path:
         averages: by task, then by system.
         path: of the image.
     """
-    figure = Figure(figsize=(4.5 * len(averages), 3.5), layout="constrained")
+    systems = list(dict.fromkeys(system for scores in averages.values() for system in scores))
+    colour_of = dict(zip(systems, colours(len(systems))))
+    figure = Figure(figsize=(4.5 * len(averages), 1 + 0.3 * len(systems)), layout="constrained")
     for axes, (task, scores) in zip(figure.subplots(1, len(averages), squeeze=False)[0], averages.items()):
-        bars = axes.bar(list(scores), list(scores.values()), color=colours(len(scores)))
-        axes.bar_label(bars, fmt="%.3f", fontsize=8)
-        axes.set_title(task)
-        axes.tick_params(axis="x", labelrotation=45)
-        axes.margins(y=0.12)
+        bars = axes.barh(list(scores), list(scores.values()), color=[colour_of[system] for system in scores])
+        axes.bar_label(bars, fmt="%.3f", padding=2, fontsize=8)
+        axes.set_title(task, fontsize=10)
+        axes.invert_yaxis()
+        axes.margins(x=0.2)
     return save(figure, path)
 
 
 def plot_rows(title: str, scores: dict[str, dict[str, float]], path: Path) -> Path:
-    """The scores of each system by row, such as a pair of languages, as bars side by side.
+    """The scores of each system by row, such as a pair of languages, a dot each.
 
     Args:
         title: of the plot.
@@ -42,13 +44,13 @@ def plot_rows(title: str, scores: dict[str, dict[str, float]], path: Path) -> Pa
         path: of the image.
     """
     rows = list(dict.fromkeys(row for found in scores.values() for row in found))
-    figure = Figure(figsize=(max(6.0, 0.16 * len(rows) * (len(scores) + 1)), 3.5), layout="constrained")
+    figure = Figure(figsize=(max(6.0, 0.3 * len(rows)), 4), layout="constrained")
     axes = figure.subplots()
-    width = 0.8 / len(scores)
-    for place, ((system, found), colour) in enumerate(zip(scores.items(), colours(len(scores)))):
-        left = np.arange(len(rows)) + (place - (len(scores) - 1) / 2) * width
-        axes.bar(left, [found.get(row, np.nan) for row in rows], width, label=system, color=colour)
+    axes.grid(axis="x", color="0.9")
+    for (system, found), colour in zip(scores.items(), colours(len(scores))):
+        axes.plot([found.get(row, np.nan) for row in rows], "o", markersize=5, label=system, color=colour, alpha=0.8)
     axes.set_xticks(np.arange(len(rows)), rows, rotation=90 if len(rows) > 12 else 0)
+    axes.set_ylim(bottom=0)
     axes.set_title(title)
     figure.legend(loc="outside lower center", ncols=4, fontsize=8)
     return save(figure, path)

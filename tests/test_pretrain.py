@@ -21,6 +21,7 @@ from tests.pretraining import in_processes, options, write_corpus
 from training import pretrain
 from training.data import Triples, collate, concept_number, load_articles
 from training.dev_set import DevSet
+from training.pretrain_objective import objective
 
 
 @pytest.fixture(autouse=True)
@@ -129,9 +130,9 @@ def test_the_objective_adds_up_what_the_recipe_asks_for(corpus_folder, labse):
         embeddings = pretrain.TripleEncoder(model)(batch.documents, batch.queries)
     assert len(embeddings.documents) == 12
     torch.testing.assert_close(embeddings.queries, model.embed_queries(**batch.queries))
-    losses = pretrain.objective(embeddings, batch, recipe, temperature=0.05)
+    losses = objective(embeddings, batch, recipe, temperature=0.05)
     assert set(losses) == {"document_loss", "reverse_loss", "query_loss"}
-    alone = pretrain.objective(embeddings, batch, pretrain.PretrainRecipe("", "", query_weight=1.0), 0.05)
+    alone = objective(embeddings, batch, pretrain.PretrainRecipe("", "", query_weight=1.0), 0.05)
     torch.testing.assert_close(losses["query_loss"], 0.5 * alone["query_loss"])
     torch.testing.assert_close(losses["document_loss"], alone["document_loss"])
 

@@ -46,7 +46,8 @@ def info_nce(
     own = torch.eye(len(anchors), dtype=torch.bool, device=anchors.device)
     candidates = [(anchors @ positives.T, same_concept(concepts, concepts) & ~own)]
     if hard_negatives == "own":
-        candidates.append(((anchors * negatives).sum(dim=-1, keepdim=True), torch.zeros_like(own[:, :1])))
+        of_own_concept = same_concept(concepts, negative_concepts).diagonal().unsqueeze(1)  # where documents are mixed
+        candidates.append(((anchors * negatives).sum(dim=-1, keepdim=True), of_own_concept))
     elif hard_negatives == "all":
         candidates.append((anchors @ negatives.T, same_concept(concepts, negative_concepts)))
     if others is not None and other_concepts is not None:

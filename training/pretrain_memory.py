@@ -23,7 +23,8 @@ from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding
 from training.cached_gradients import backward_through_chunks, cut_into_chunks
 from training.data import Batch
 from training.momentum import DocumentQueue
-from training.pretrain import PretrainRecipe, TripleEncoder, checked_objective
+from training.pretrain import PretrainRecipe, TripleEncoder
+from training.pretrain_objective import checked_objective
 
 
 @dataclass

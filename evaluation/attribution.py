@@ -25,7 +25,7 @@ from jsonargparse import auto_cli
 
 from evaluation.readers import languages_of
 from evaluation.report import Scores, Table, write_report
-from evaluation.systems import Dtype, HMDESystem, SystemRecipe, check_systems, load_system
+from evaluation.systems import Dtype, HMDESystem, SystemRecipe, check_systems, load_hmde
 from modeling_hmde import DocumentSentences, Explanation, score_sentences
 from modeling_hmde.attribution_hmde import Scoring
 
@@ -80,7 +80,7 @@ def main(argv: list[str] | None = None) -> None:
     check_systems(recipe.systems)
     columns: dict[str, Scores] = {"chance": {}}
     for name, system_recipe in recipe.systems.items():
-        system = load_system(system_recipe, recipe.dtype)
+        system = load_hmde(system_recipe, recipe.dtype)
         for pair, (asked, paragraphs) in questions.items():
             documents = system.model.encode_sentences(paragraphs, system.tokenizer, language=languages_of(pair)[1])
             columns["chance"][pair] = chance(asked, documents)

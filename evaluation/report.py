@@ -104,6 +104,13 @@ def show(tables: Sequence[Table]) -> None:
         print("\n".join(table.to_markdown() for table in tables))
 
 
+def write_report(output: Path, recipe: dict[str, Any], results: dict[str, Any], tables: Sequence[Table]) -> None:
+    """Writes results.json (recipe, environment and `results`) and results.md (the tables), and shows the tables."""
+    write_json(output / "results.json", {"recipe": recipe, "environment": environment(), **results})
+    write_whole(output / "results.md", "\n".join(table.to_markdown() for table in tables))
+    show(tables)
+
+
 def write_json(path: Path, content: Any) -> None:
     write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 

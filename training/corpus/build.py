@@ -167,12 +167,12 @@ def open_steps(
 def connected(recipe: CorpusRecipe, steps: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": recipe.memory_limit,
-        "enable_progress_bar": False,  # it would stand in the statistics that are printed
         "temp_directory": str(steps / "spilled"),
     }
     if recipe.threads is not None:
         config["threads"] = recipe.threads
     with duckdb.connect(config=config) as connection:
+        connection.execute("SET enable_progress_bar = false")  # it would stand in the statistics that are printed
         define_draw(connection, recipe.seed)
         yield connection
 

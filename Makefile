@@ -15,7 +15,7 @@ quickstart: .venv/quickstart
 	cp examples/search.py $(SAMPLE_MODEL)-training/
 	cd $(SAMPLE_MODEL)-training && HF_HUB_OFFLINE=1 ../../$(BIN)/python -I -c "import runpy, sys; \
 	    sys.path.remove('$(CURDIR)'); sys.argv[1:] = ['../hmde-sample', '../../sample/docs/ru.jsonl', \
-	    'Why does the tail always point away from the Sun?']; runpy.run_path('search.py', run_name='__main__')"
+	    'What makes the tail of a comet point away from the Sun?']; runpy.run_path('search.py', run_name='__main__')"
 
 ## Search in the browser with the model of the quickstart, at http://127.0.0.1:7860.
 demo: .venv/demo

@@ -1,6 +1,6 @@
 """Peak memory of a pretraining step by batch size: it is the chunk's, not the batch's.
 
-    python -m training.pretrain_memory [--sentence_encoder intfloat/multilingual-e5-small --max_tokens_per_chunk 8192]
+    python -m training.benchmarks.pretrain_memory [--sentence_encoder intfloat/multilingual-e5-small]
 
 Prints a table in Markdown. Each batch size is measured in a process of its own, on made-up documents.
 """

@@ -117,6 +117,9 @@ def test_saved_again_it_is_the_same_and_keeps_what_the_user_set(
 
 def test_it_trains_with_the_sentence_transformer_trainer(folder: Path, documents: list[str], tmp_path: Path) -> None:
     loaded = load(folder)
+    for module in loaded.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0  # whose noise would hide that so small a model learns
     pairs = {"anchor": [text.split()[0] for text in documents[:4]], "positive": documents[:4]}
     loss = MultipleNegativesRankingLoss(loaded)
     arguments = SentenceTransformerTrainingArguments(
@@ -124,7 +127,7 @@ def test_it_trains_with_the_sentence_transformer_trainer(folder: Path, documents
         router_mapping={"anchor": "query", "positive": "document"},
         max_steps=20,
         per_device_train_batch_size=4,
-        learning_rate=3e-3,
+        learning_rate=1e-3,
         lr_scheduler_type="constant",
         logging_steps=1,
         save_strategy="no",
@@ -137,7 +140,7 @@ def test_it_trains_with_the_sentence_transformer_trainer(folder: Path, documents
     trainer = SentenceTransformerTrainer(loaded, args=arguments, train_dataset=Dataset.from_dict(pairs), loss=loss)
     trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    assert losses[-1] < 0.7 * losses[0]
+    assert sum(losses[-5:]) < 0.5 * sum(losses[:5])
     moved = {name for name, weight in loaded.state_dict().items() if not torch.equal(weight, before[name])}
     for part in ("sentence_encoder.embeddings.word_embeddings", "document_encoder.layers.0.attention.query"):
         assert f"0.model.hmde.{part}.weight" in moved

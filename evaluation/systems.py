@@ -19,10 +19,9 @@ import numpy as np
 import Stemmer
 import torch
 from sentence_transformers import SentenceTransformer
-from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from modeling_hmde import HMDEForDocumentEmbedding, HMDEOutput, HMDETokenizer
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.configuration_hmde import SentencePooling
 from modeling_hmde.modeling_hmde import MAX_TOKENS_PER_BUCKET
 from modeling_hmde.packing_hmde import bucket_by_length
@@ -239,16 +238,6 @@ class WindowTokenizer(HMDETokenizer):
         ]
 
 
-class LengthWeightedMean(HMDEForDocumentEmbedding):
-    """The mean of a document's sentence vectors, each weighted by its tokens, start and end token included."""
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> HMDEOutput:
-        sentences, vectors = self.hmde.encode_sentences(input_ids, attention_mask)
-        lengths = sentences.length.to(vectors.dtype).unsqueeze(-1)
-        sums = vectors.new_zeros(len(input_ids), vectors.shape[-1])
-        return HMDEOutput(pooler_output=sums.index_add(0, sentences.document, vectors * lengths))
-
-
 # How each use of a sentence encoder divides a document: the tokenizer and its options.
 PIECES: dict[str, tuple[type[HMDETokenizer], dict[str, Any]]] = {
     "first": (HMDETokenizer, {"segmentation": "chunks", "max_sentences": 1, "max_sentence_length": 512}),
@@ -338,7 +327,6 @@ def load_system(recipe: SystemRecipe, dtype: Dtype = "float32") -> System | BM25
 
 def load_hmde(recipe: SystemRecipe, dtype: Dtype = "float32") -> HMDESystem:
     """A system that is an HMDE, or an HMDE that does nothing but what its kind says."""
-    model: HMDEForDocumentEmbedding
     if recipe.kind == "hmde":
         tokenizer = HMDETokenizer.from_pretrained(recipe.model)
         model = HMDEForDocumentEmbedding.from_pretrained(recipe.model, dtype=dtype)
@@ -349,13 +337,13 @@ def load_hmde(recipe: SystemRecipe, dtype: Dtype = "float32") -> HMDESystem:
         tokenizer = tokenizer_class.from_sentence_encoder(
             recipe.model, sentence_prompt=recipe.document_prompt, query_prompt=recipe.query_prompt, **pieces
         )
-        model_class = LengthWeightedMean if recipe.kind == "weighted_sentences" else HMDEForDocumentEmbedding
-        model = model_class.from_sentence_encoder(
+        model = HMDEForDocumentEmbedding.from_sentence_encoder(
             recipe.model,
             dtype=dtype,
             sentence_pooling=recipe.pooling,
             max_sentence_length=pieces["max_sentence_length"],
             document_norm="pre",
+            document_pooling="token_mean" if recipe.kind == "weighted_sentences" else "mean",
             # The smallest document encoder there is: as the identity, it adds nothing but time.
             num_document_layers=1,
             num_document_attention_heads=1,

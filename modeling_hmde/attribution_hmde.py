@@ -21,8 +21,8 @@ class DocumentSentences:
             one place of the document is as many sentences as it takes places; one without text is (0, 0).
         vectors: (sentences, hidden), the contextualised sentence vectors, not normalised.
         parts: (sentences, hidden), what each adds to the document embedding of unit length. They add up to it with
-            `document_pooling="mean"`, and to it less the DBOS vector's part with "mean_with_dbos". None with "dbos",
-            where no part of the embedding belongs to a sentence.
+            `document_pooling` "mean" or "token_mean", and to it less the DBOS vector's part with "mean_with_dbos". None
+            with "dbos", where no part of the embedding belongs to a sentence.
         embedding: (hidden,), the document embedding, of unit length.
     """
 
@@ -74,29 +74,17 @@ def sentence_places(
     return places
 
 
-def parts_of(vectors: Tensor, embedding: Tensor, document_pooling: str) -> Tensor | None:
-    """What each sentence adds to the document embedding of unit length; see `DocumentSentences`.
-
-    Args:
-        vectors: (sentences, hidden).
-        embedding: (hidden,), not normalised.
-    """
-    if document_pooling == "dbos":
-        return None
-    num_pooled = len(vectors) + (document_pooling == "mean_with_dbos")
-    return vectors / (num_pooled * embedding.norm())
-
-
 def score_sentences(query: Tensor, document: DocumentSentences, scoring: Scoring = "contribution") -> Explanation:
     """A document's score for a query and what each of its sentences has to do with it.
 
     Args:
         query: (hidden,), the query embedding, of unit length.
         document: of the same model.
-        scoring: `contribution` scores the document by cosine, and sentence i of n, whose vector is s_i, by the part of
-            it that is due to the sentence: query . s_i / (n |d|) for a document embedding d. With mean pooling these
-            parts add up to the cosine; with "mean_with_dbos" the DBOS vector's part is missing from the sum. `maximum`
-            is late interaction: a sentence is scored by cosine(query, s_i), the document by its best sentence.
+        scoring: `contribution` scores the document by cosine, and a sentence by the part of it that is due to the
+            sentence: the dot product of the query and what the sentence adds to the document embedding. Where the
+            embedding is a mean over sentences, these parts add up to the cosine; with "mean_with_dbos" the DBOS
+            vector's part is missing from the sum. `maximum` is late interaction: a sentence is scored by
+            the cosine of the query and its vector, the document by its best sentence.
 
     Raises:
         ValueError: contributions are asked of a model whose embedding is the DBOS vector, or there is no such scoring.

@@ -16,7 +16,7 @@ except ImportError as error:
 from transformers.activations import ACT2FN
 
 SentencePooling = Literal["cls", "mean", "pooler"]
-DocumentPooling = Literal["mean", "mean_with_dbos", "dbos"]
+DocumentPooling = Literal["mean", "token_mean", "mean_with_dbos", "dbos"]
 DocumentNorm = Literal["post", "pre"]
 
 # Sentence encoders whose first position is `pad_token_id + 1`, so that XLM-R's 514 positions serve 512 tokens.
@@ -44,8 +44,9 @@ class HMDEConfig(PreTrainedConfig):
             is the identity and the document embedding starts as the mean of the sentence vectors.
         document_positions: add a learned position to each sentence vector. With `document_norm="post"`, LayerNorm
             and dropout follow, as in BERT's embeddings.
-        document_pooling: the document embedding: the mean over the contextualised sentences (`mean`), the mean over
-            these and the DBOS vector (`mean_with_dbos`), or the DBOS vector alone (`dbos`).
+        document_pooling: the document embedding: the mean over the contextualised sentences (`mean`), the same with
+            each sentence counted as often as it has tokens (`token_mean`), the mean over the sentences and the DBOS
+            vector (`mean_with_dbos`), or the DBOS vector alone (`dbos`).
         temperature: what cosine similarities are divided by in training (tau in equation 1).
         initializer_range: standard deviation of newly made weights.
         hidden_size: width of the document embedding; always the sentence encoder's, so there is no need to give it.

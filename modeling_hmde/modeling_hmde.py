@@ -31,7 +31,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import ModelOutput, can_return_tuple
 from transformers.utils.logging import tqdm
 
-from .attribution_hmde import DocumentSentences, Explanation, Scoring, parts_of, score_sentences, sentence_places
+from .attribution_hmde import DocumentSentences, Explanation, Scoring, score_sentences, sentence_places
 from .configuration_hmde import POSITIONS_AFTER_PADDING, HMDEConfig
 from .packing_hmde import (
     PACKABLE_ENCODERS,
@@ -72,13 +72,13 @@ class HMDEOutput(ModelOutput):
         last_hidden_state: (documents, sentences, hidden), the contextualised sentence vectors, zero at padding.
         pooler_output: (documents, hidden), the document embeddings, not normalised.
         sentence_embeddings: (documents, sentences, hidden), the sentence encoder's vectors, zero at padding.
-        sentence_mask: (documents, sentences), bool, True where a sentence stands.
+        sentence_lengths: (documents, sentences), int64, the tokens of each sentence, 0 where there is none.
     """
 
     last_hidden_state: Tensor | None = None
     pooler_output: Tensor | None = None
     sentence_embeddings: Tensor | None = None
-    sentence_mask: Tensor | None = None
+    sentence_lengths: Tensor | None = None
 
 
 def eager_attention(
@@ -188,12 +188,20 @@ class DocumentEncoder(nn.Module):
                 self.input_dropout = nn.Dropout(config.document_dropout)
         self.layers = nn.ModuleList(DocumentLayer(config) for _ in range(config.num_document_layers))
 
-    def forward(self, sentence_embeddings: Tensor, sentence_mask: Tensor) -> tuple[Tensor, Tensor]:
-        """(documents, sentences, hidden) and (documents, sentences) -> the contextualised sentences, of the same
-        shape, zero at padding, and the document embeddings (documents, hidden)."""
+    def forward(self, sentence_embeddings: Tensor, sentence_lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Contextualise and pool.
+
+        Args:
+            sentence_embeddings: (documents, sentences, hidden).
+            sentence_lengths: (documents, sentences), the tokens of each sentence, 0 where there is none.
+
+        Returns:
+            the contextualised sentences, of the same shape, zero where there is none, and the document embeddings
+            (documents, hidden).
+        """
         dbos = self.dbos.to(sentence_embeddings.dtype).expand(len(sentence_embeddings), 1, -1)
         states = torch.cat([dbos, sentence_embeddings], dim=1)
-        mask = nn.functional.pad(sentence_mask, (1, 0), value=True)
+        mask = nn.functional.pad(sentence_lengths > 0, (1, 0), value=True)
         states = self._add_positions(states)
         if self.config._attn_implementation in PACKED_ATTENTION:
             contextualised = self._contextualise_packed(states[mask], mask.sum(dim=1))
@@ -203,7 +211,10 @@ class DocumentEncoder(nn.Module):
             for layer in self.layers:
                 states = layer(states, attention_mask)
         states = states.masked_fill(~mask.unsqueeze(-1), 0)
-        return states[:, 1:], self._pool(states, mask)
+        exact = states.to(torch.promote_types(states.dtype, torch.float32))
+        weights = self.pooling_weights(sentence_lengths).to(exact.dtype)
+        documents = torch.einsum("ds,dsh->dh", weights, exact) / weights.sum(dim=1, keepdim=True)
+        return states[:, 1:], documents.to(states.dtype)
 
     def _contextualise_packed(self, states: Tensor, lengths: Tensor) -> Tensor:
         """All layers on the states (states, hidden) of documents of so many states (documents,), end to end."""
@@ -225,12 +236,12 @@ class DocumentEncoder(nn.Module):
             states = self.input_dropout(self.input_norm(states))
         return states
 
-    def _pool(self, states: Tensor, mask: Tensor) -> Tensor:
-        if self.config.document_pooling == "dbos":
-            return states[:, 0]
-        if self.config.document_pooling == "mean":
-            states, mask = states[:, 1:], mask[:, 1:]
-        return states.sum(dim=1) / mask.sum(dim=1, keepdim=True)
+    def pooling_weights(self, sentence_lengths: Tensor) -> Tensor:
+        """How often the DBOS vector and the sentences count in the mean that is the document embedding: (documents,
+        sentences) -> (documents, 1 + sentences), int64."""
+        counts = sentence_lengths if self.config.document_pooling == "token_mean" else sentence_lengths > 0
+        counts = counts.long() * (self.config.document_pooling != "dbos")
+        return nn.functional.pad(counts, (1, 0), value=int(self.config.document_pooling in ("dbos", "mean_with_dbos")))
 
 
 class HMDEPreTrainedModel(PreTrainedModel):
@@ -357,13 +368,13 @@ class HMDEModel(HMDEPreTrainedModel):
             ValueError: an id is out of the vocabulary, a row is all padding or does not begin with the start token.
         """
         sentences, vectors = self.encode_sentences(input_ids, attention_mask)
-        sentence_embeddings, sentence_mask = scatter_sentences(vectors, sentences, len(input_ids))
-        contextualised, documents = self.document_encoder(sentence_embeddings, sentence_mask)
+        sentence_embeddings, sentence_lengths = scatter_sentences(vectors, sentences, len(input_ids))
+        contextualised, documents = self.document_encoder(sentence_embeddings, sentence_lengths)
         return HMDEOutput(
             last_hidden_state=contextualised,
             pooler_output=documents,
             sentence_embeddings=sentence_embeddings,
-            sentence_mask=sentence_mask,
+            sentence_lengths=sentence_lengths,
         )
 
     def encode_sentences(self, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Sentences, Tensor]:
@@ -596,9 +607,13 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
                     {"input_ids": [rows["input_ids"][place] for place in batch]}, return_tensors="pt"
                 )
                 output = self(**inputs.to(self.device))
+                pooling_weights = self.hmde.document_encoder.pooling_weights(output.sentence_lengths).float().cpu()
+                pooling_weights /= pooling_weights.sum(dim=1, keepdim=True)
                 for row, place in enumerate(batch.tolist()):
-                    vectors = output.last_hidden_state[row][output.sentence_mask[row]].float().cpu()
+                    real = output.sentence_lengths[row] > 0
+                    vectors = output.last_hidden_state[row][real].float().cpu()
                     embedding = output.pooler_output[row].float().cpu()
+                    parts = pooling_weights[row, 1 : len(vectors) + 1, None] * vectors / embedding.norm()
                     found[place] = DocumentSentences(
                         spans=sentence_places(
                             documents[place],
@@ -607,7 +622,7 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
                             self.config.start_token_id,
                         ),
                         vectors=vectors,
-                        parts=parts_of(vectors, embedding, self.config.document_pooling),
+                        parts=None if self.config.document_pooling == "dbos" else parts,
                         embedding=embedding / embedding.norm(),
                     )
         return found

@@ -234,8 +234,8 @@ def scatter_sentences(vectors: Tensor, sentences: Sentences, num_documents: int)
         num_documents: rows of the batch.
 
     Returns:
-        (documents, most sentences, hidden), zero where there is no sentence, and the mask of real sentences
-        (documents, most sentences), bool.
+        (documents, most sentences, hidden), zero where there is no sentence, and the tokens of each sentence
+        (documents, most sentences), int64, 0 where there is none.
 
     >>> places = find_sentences(torch.tensor([[7, 7], [7, 1]]), torch.ones(2, 2), start_token_id=7)
     >>> scatter_sentences(torch.tensor([[1.0], [2.0], [3.0]]), places, num_documents=2)[0].squeeze(-1)
@@ -243,7 +243,7 @@ def scatter_sentences(vectors: Tensor, sentences: Sentences, num_documents: int)
             [3., 0.]])
     """
     shape = (num_documents, int(sentences.position.max()) + 1)
-    mask = torch.zeros(shape, dtype=torch.bool, device=vectors.device)
-    mask[sentences.document, sentences.position] = True
+    lengths = sentences.length.new_zeros(shape)
+    lengths[sentences.document, sentences.position] = sentences.length
     documents = vectors.new_zeros(*shape, vectors.shape[-1])
-    return documents.index_put((sentences.document, sentences.position), vectors), mask
+    return documents.index_put((sentences.document, sentences.position), vectors), lengths

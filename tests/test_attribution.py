@@ -44,10 +44,16 @@ def test_a_long_sentence_is_as_many_as_the_places_it_takes(
 
 
 @pytest.mark.parametrize("document_norm", ["post", "pre"])
-def test_contributions_add_up_to_the_cosine_where_the_pooling_is_the_mean(
-    labse: Path, tokenizer: HMDETokenizer, make_model: Callable, documents: list[str], document_norm: str
+@pytest.mark.parametrize("document_pooling", ["mean", "token_mean"])
+def test_contributions_add_up_to_the_cosine_where_the_pooling_is_a_mean_over_sentences(
+    labse: Path,
+    tokenizer: HMDETokenizer,
+    make_model: Callable,
+    documents: list[str],
+    document_norm: str,
+    document_pooling: str,
 ) -> None:
-    model = make_model(labse, document_norm=document_norm)
+    model = make_model(labse, document_norm=document_norm, document_pooling=document_pooling)
     cosines = model.encode_documents(documents, tokenizer) @ model.encode_queries(["The cat"], tokenizer)[0]
     for explanation, cosine in zip(model.explain("The cat", documents, tokenizer), cosines):
         assert explanation.score == pytest.approx(cosine, abs=1e-6)

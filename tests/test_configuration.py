@@ -91,7 +91,7 @@ def test_every_model_names_its_config_class(model_class: type) -> None:
         ("document_dropout", 1.0, "below 1"),
         ("document_dropout", -0.1, "at least 0"),
         ("document_norm", "none", "one of post, pre"),
-        ("document_pooling", "cls", "one of mean, mean_with_dbos, dbos"),
+        ("document_pooling", "cls", "one of mean, token_mean, mean_with_dbos, dbos"),
         ("temperature", 0.0, "above 0"),
         ("temperature", float("nan"), "above 0"),
         ("initializer_range", -1.0, "above 0"),

@@ -58,7 +58,9 @@ def reference_attention(states: list[Tensor], weights: SimpleNamespace, layer: s
     return attended
 
 
-def reference_document_embedding(vectors: list[Tensor], weights: dict[str, Tensor], config: object) -> Tensor:
+def reference_document_embedding(
+    vectors: list[Tensor], lengths: list[int], weights: dict[str, Tensor], config: object
+) -> Tensor:
     """Section 2.1 of the paper, one state at a time; `weights` are the document encoder's, by their names."""
 
     def linear(name: str, state: Tensor) -> Tensor:
@@ -88,7 +90,12 @@ def reference_document_embedding(vectors: list[Tensor], weights: dict[str, Tenso
             states = [norm(f"{layer}.feed_forward_norm", state + feed_forward(state)) for state in states]
         else:
             states = [state + feed_forward(norm(f"{layer}.feed_forward_norm", state)) for state in states]
-    pooled = {"dbos": states[:1], "mean": states[1:], "mean_with_dbos": states}[config.document_pooling]
+    pooled = {
+        "dbos": states[:1],
+        "mean": states[1:],
+        "token_mean": [state for state, length in zip(states[1:], lengths, strict=True) for _ in range(length)],
+        "mean_with_dbos": states,
+    }[config.document_pooling]
     return sum(pooled) / len(pooled)
 
 
@@ -102,11 +109,9 @@ def reference(folder: Path, model: HMDEForDocumentEmbedding) -> tuple[Tensor, Pr
     }
     embeddings = []
     for document in DOCUMENTS:
-        vectors = [
-            reference_sentence_vector(encoder, tokenizer(sentence)["input_ids"], model.config.sentence_pooling)
-            for sentence in document
-        ]
-        embeddings.append(reference_document_embedding(vectors, weights, model.config))
+        ids = [tokenizer(sentence)["input_ids"] for sentence in document]
+        vectors = [reference_sentence_vector(encoder, tokens, model.config.sentence_pooling) for tokens in ids]
+        embeddings.append(reference_document_embedding(vectors, list(map(len, ids)), weights, model.config))
     return torch.stack(embeddings), encoder, weights
 
 
@@ -122,7 +127,7 @@ def tokenize(folder: Path, documents: Sequence[Sequence[str]] = DOCUMENTS, **opt
 
 @pytest.mark.parametrize("document_positions", [False, True], ids=["", "positions"])
 @pytest.mark.parametrize("document_norm", ["post", "pre"])
-@pytest.mark.parametrize("document_pooling", ["mean", "mean_with_dbos", "dbos"])
+@pytest.mark.parametrize("document_pooling", ["mean", "token_mean", "mean_with_dbos", "dbos"])
 @pytest.mark.parametrize("sentence_pooling", ["cls", "mean", "pooler"])
 @pytest.mark.parametrize("shape", ["labse", "xlmr"])
 def test_forward_equals_the_reference(
@@ -194,9 +199,8 @@ def test_outputs_are_the_sentences_and_documents_they_say(labse: Path, make_mode
     encoder, tokenizer = AutoModel.from_pretrained(labse), AutoTokenizer.from_pretrained(labse)
     with torch.no_grad():
         output = model(**tokenize(labse))
-        assert output.sentence_mask.tolist() == [
-            [place < len(document) for place in range(4)] for document in DOCUMENTS
-        ]
+        lengths = [[len(tokenizer(sentence)["input_ids"]) for sentence in document] for document in DOCUMENTS]
+        assert output.sentence_lengths.tolist() == [row + [0] * (4 - len(row)) for row in lengths]
         for row, document in enumerate(DOCUMENTS):
             for place, sentence in enumerate(document):
                 expected = reference_sentence_vector(encoder, tokenizer(sentence)["input_ids"], "cls")
@@ -204,8 +208,8 @@ def test_outputs_are_the_sentences_and_documents_they_say(labse: Path, make_mode
             mean = output.last_hidden_state[row, : len(document)].mean(dim=0)
             torch.testing.assert_close(output.pooler_output[row], mean, **TOLERANCE)
         for states in (output.sentence_embeddings, output.last_hidden_state):
-            assert not states[~output.sentence_mask].any()
-            assert states[output.sentence_mask].any(dim=-1).all()
+            assert not states[output.sentence_lengths == 0].any()
+            assert states[output.sentence_lengths > 0].any(dim=-1).all()
 
 
 @pytest.mark.parametrize("document_positions", [False, True])

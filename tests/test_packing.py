@@ -122,12 +122,14 @@ def test_buckets_hold_every_sentence_once_longest_first_within_the_token_budget(
 def test_scattered_vectors_stand_at_their_sentences_and_zeros_elsewhere(documents: list[list[list[int]]]) -> None:
     found = find_sentences(*batch(documents, left=0, right=0), START)
     vectors = torch.arange(1.0, len(found.document) + 1).unsqueeze(1).expand(-1, 2)
-    states, mask = scatter_sentences(vectors, found, len(documents))
+    states, lengths = scatter_sentences(vectors, found, len(documents))
     numbers = iter(range(1, len(vectors) + 1))
     longest = max(map(len, documents))
     expected = [[next(numbers) if place < len(document) else 0 for place in range(longest)] for document in documents]
     assert states.tolist() == [[[number, number] for number in row] for row in expected]
-    assert mask.tolist() == [[number > 0 for number in row] for row in expected]
+    assert lengths.tolist() == [
+        [len(document[place]) if place < len(document) else 0 for place in range(longest)] for document in documents
+    ]
 
 
 def test_vectors_keep_their_gradient_where_they_are_scattered() -> None:

@@ -43,7 +43,7 @@ class Exported(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
         """(documents, sentences, tokens) -> document embeddings (documents, hidden), not normalised, and the sentence
         encoder's vectors (documents, sentences, hidden), zero where there is no sentence."""
-        sentence_mask = attention_mask[:, :, 0].bool()
+        sentence_lengths = attention_mask.sum(dim=-1)
         # A sentence of padding alone attends to its first token, or its softmax would be over nothing.
         first = torch.zeros_like(attention_mask)
         first[:, :, 0] = 1
@@ -56,8 +56,8 @@ class Exported(nn.Module):
         else:
             weights = mask.unsqueeze(-1).to(output.last_hidden_state.dtype)
             vectors = (output.last_hidden_state * weights).sum(dim=1) / weights.sum(dim=1)
-        vectors = vectors.unflatten(0, sentence_mask.shape).masked_fill(~sentence_mask.unsqueeze(-1), 0)
-        _, documents = self.document_encoder(vectors, sentence_mask)
+        vectors = vectors.unflatten(0, sentence_lengths.shape).masked_fill((sentence_lengths == 0).unsqueeze(-1), 0)
+        _, documents = self.document_encoder(vectors, sentence_lengths)
         return documents, vectors
 
 

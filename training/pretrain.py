@@ -222,9 +222,7 @@ class TripleEncoder(nn.Module):
 
     def _embed_documents(self, documents: Rows) -> Tensor:
         if "sentence_embeddings" in documents:
-            return self.model.hmde.document_encoder(
-                documents["sentence_embeddings"], documents["attention_mask"].bool()
-            )[1]
+            return self.model.hmde.document_encoder(documents["sentence_embeddings"], documents["sentence_lengths"])[1]
         return self.model(**documents).pooler_output
 
 

@@ -26,22 +26,28 @@ class SentenceVectors:
     """Sentence vectors on disk, mapped into memory; each document has room for `max_sentences`, empty room costs none.
 
     Args:
-        folder: `vectors.npy` (documents, max_sentences, hidden), float32, and `num_sentences.npy` (documents,).
+        folder: `vectors.npy` (documents, max_sentences, hidden), float32, and `lengths.npy` (documents, max_sentences),
+            the tokens of each sentence, 0 where there is none.
         rows: the row of each document, by (language, concept).
     """
 
     def __init__(self, folder: Path, rows: dict[tuple[str, str], int]) -> None:
         self.vectors = np.load(folder / "vectors.npy", mmap_mode="r")
-        self.num_sentences = np.load(folder / "num_sentences.npy")
+        self.lengths = np.load(folder / "lengths.npy", mmap_mode="r")
         self.rows = rows
 
     def batch(self, documents: list[tuple[str, str]]) -> dict[str, Tensor]:
-        """`sentence_embeddings` (documents, sentences, hidden) and `attention_mask` (documents, sentences)."""
+        """`sentence_embeddings` (documents, sentences, hidden), and `sentence_lengths` and `attention_mask`, both
+        (documents, sentences)."""
         rows = [self.rows[document] for document in documents]
-        counts = self.num_sentences[rows]
-        mask = np.arange(counts.max()) < counts[:, None]
-        vectors = np.stack([self.vectors[row, : counts.max()] for row in rows])
-        return {"sentence_embeddings": torch.from_numpy(vectors), "attention_mask": torch.from_numpy(mask.astype(int))}
+        lengths = torch.from_numpy(self.lengths[rows])
+        attention_mask = (lengths > 0).long()
+        most = int(attention_mask.sum(dim=1).max())
+        return {
+            "sentence_embeddings": torch.from_numpy(np.stack([self.vectors[row, :most] for row in rows])),
+            "sentence_lengths": lengths[:, :most],
+            "attention_mask": attention_mask[:, :most],
+        }
 
 
 def sentence_vectors(
@@ -69,10 +75,10 @@ def sentence_vectors(
         if accelerator.is_main_process:
             partial.mkdir(parents=True, exist_ok=True)
             np.lib.format.open_memmap(partial / "vectors.npy", "w+", np.float32, shape).flush()
-            np.lib.format.open_memmap(partial / "num_sentences.npy", "w+", np.int64, shape[:1]).flush()
+            np.lib.format.open_memmap(partial / "lengths.npy", "w+", np.int32, shape[:2]).flush()
         accelerator.wait_for_everyone()
         vectors = np.lib.format.open_memmap(partial / "vectors.npy", "r+")
-        num_sentences = np.lib.format.open_memmap(partial / "num_sentences.npy", "r+")
+        lengths = np.lib.format.open_memmap(partial / "lengths.npy", "r+")
         share = range(accelerator.process_index, len(keys), accelerator.num_processes)
         offsets = np.cumsum([0, *(len(table) for table in articles.values())])
         languages = list(articles)
@@ -82,9 +88,9 @@ def sentence_vectors(
             return articles[languages[place]][int(row - offsets[place])]["text"], languages[place]
 
         with accelerator.autocast():
-            encode(model.to(accelerator.device), tokenizer, share, read, vectors, num_sentences)
+            encode(model.to(accelerator.device), tokenizer, share, read, vectors, lengths)
         vectors.flush()
-        num_sentences.flush()
+        lengths.flush()
         accelerator.wait_for_everyone()
         if accelerator.is_main_process:
             os.replace(partial, whole)
@@ -99,7 +105,7 @@ def encode(
     share: range,
     read: Callable[[int], tuple[str, str]],
     vectors: np.ndarray,
-    num_sentences: np.ndarray,
+    lengths: np.ndarray,
 ) -> None:
     """Fill the rows of `share`. read: from a row to its text and language."""
     for first in tqdm(range(0, len(share), DOCUMENTS_PER_TOKENIZATION), desc="sentence vectors", unit="k documents"):
@@ -109,10 +115,12 @@ def encode(
         for batch in bucket_by_length(torch.tensor([len(row) for row in tokens]), MAX_TOKENS_PER_BATCH):
             inputs = tokenizer.pad({"input_ids": [tokens[place] for place in batch]}, return_tensors="pt")
             sentences, found = model.hmde.encode_sentences(**inputs.to(model.device))
-            documents, mask = scatter_sentences(found.float(), sentences, len(batch))
-            for place, document, count in zip(batch.tolist(), documents.cpu().numpy(), mask.sum(dim=1).tolist()):
-                vectors[numbers[place], :count] = document[:count]
-                num_sentences[numbers[place]] = count
+            documents, found_lengths = (part.cpu() for part in scatter_sentences(found.float(), sentences, len(batch)))
+            most = documents.shape[1]
+            for place, document, document_lengths in zip(batch.tolist(), documents, found_lengths):
+                real = document_lengths > 0
+                vectors[numbers[place], : int(real.sum())] = document[real]
+                lengths[numbers[place], :most] = document_lengths
 
 
 def fingerprint(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, corpus: str) -> str:

@@ -326,8 +326,8 @@ def load_padded(recipe: EncodeBenchmarkRecipe) -> System:
             ids, mask = ids.to(model.device), mask.to(model.device)
             at_places = [sentence_vectors(ids[:, place], mask[:, place]) for place in range(num_sentences)]
             numbers = torch.tensor([len(sentences) for sentences in batch], device=model.device)
-            sentence_mask = torch.arange(num_sentences, device=model.device) < numbers.unsqueeze(1)
-            _, embeddings = document_encoder(torch.stack(at_places, dim=1), sentence_mask)
+            is_sentence = torch.arange(num_sentences, device=model.device) < numbers.unsqueeze(1)
+            _, embeddings = document_encoder(torch.stack(at_places, dim=1), mask.sum(dim=-1) * is_sentence)
             vectors.append(nn.functional.normalize(embeddings.float(), dim=-1).cpu())
         return torch.cat(vectors).numpy()
 

@@ -19,7 +19,8 @@ from transformers import AutoModel, AutoTokenizer
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from tests.pretraining import in_processes, options, write_corpus
 from training import pretrain
-from training.data import Triples, collate, concept_number, load_articles
+from training.articles import load_articles
+from training.data import Triples, collate, concept_number
 from training.dev_set import DevSet
 from training.pretrain_objective import objective
 

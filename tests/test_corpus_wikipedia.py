@@ -415,6 +415,17 @@ def test_a_run_that_was_killed_goes_on_from_the_last_finished_step_and_gives_the
         assert not (world / f"killed{step}.steps").exists()
 
 
+@pytest.mark.parametrize("source", ["wiki40b", "wikipedia"])
+def test_paths_may_hold_what_is_special_in_sql(world, source):
+    main(arguments(world, "plain", source=source))
+    special = (world / "it's; --\"").resolve()
+    special.mkdir()
+    for name in (source, "dumps"):
+        (world / name).rename(special / name)
+    main(arguments(special, "l'été", "--num_triples", "1000", source=source))
+    assert bytes_of(special / "l'été") == bytes_of(world / "plain")
+
+
 def test_steps_of_another_recipe_or_of_other_files_are_not_taken_up(world, monkeypatch):
     monkeypatch.setattr(build, "write_corpus", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -424,6 +435,18 @@ def test_steps_of_another_recipe_or_of_other_files_are_not_taken_up(world, monke
     main(arguments(world, "corpus", "--seed", "7"))
     main(arguments(world, "fresh", "--seed", "7"))
     assert bytes_of(world / "corpus") == bytes_of(world / "fresh")
+
+
+def test_a_cycle_of_categories_is_no_membership_and_changes_nothing(world, wikis):
+    main(arguments(world, "cycle"))
+    for language in LANGUAGES:
+        path = world / "dumps" / f"{language}wiki-latest-categorylinks.sql.gz"
+        sql = gzip.decompress(path.read_bytes())
+        assert sql.count(b",'subcat'") == 3  # two rows and what the column may be
+        path.write_bytes(gzip.compress(sql.replace(b"'subcat'", b"'file'")))
+        write_sums(world / "dumps", f"{language}wiki-latest-")
+    main(arguments(world, "none"))
+    assert bytes_of(world / "cycle") == bytes_of(world / "none")
 
 
 def test_a_full_disk_says_so_and_what_is_finished_stays(world, monkeypatch):

@@ -19,7 +19,8 @@ from transformers import AutoModel, AutoTokenizer
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from tests.pretraining import in_processes, options, write_corpus
 from training import pretrain
-from training.data import Triples, collate, concept_number, load_articles
+from training.articles import load_articles, row_of
+from training.data import Triples, collate, concept_number
 from training.dev_set import DevSet
 from training.pretrain_objective import objective
 
@@ -176,6 +177,25 @@ def test_an_article_table_without_articles_is_named(corpus_folder, labse, tmp_pa
     parquet.write_table(parquet.read_table(path).slice(0, 0), path)
     with pytest.raises(ValueError, match=r"de\.parquet has no article, but .* has triples of language 'de'"):
         pretrain.main(options(tmp_path / "corpus", labse, tmp_path / "model"))
+
+
+def test_every_article_is_found_and_one_that_lacks_is_named(corpus_folder):
+    articles = load_articles(corpus_folder)
+    for language, table in articles.items():
+        assert [row_of(articles, language, concept) for concept in table["concept_id"]] == list(range(len(table)))
+    for concept in ("", "Q1 ", "R"):  # before, between and behind those there are
+        with pytest.raises(ValueError, match=f"language 'en' lack concept {concept},"):
+            row_of(articles, "en", concept)
+
+
+@pytest.mark.parametrize("both_sides", [False, True])
+def test_lengths_and_language_pairs_are_those_of_each_triple(corpus_folder, both_sides):
+    triples = Triples(corpus_folder, "train", both_sides=both_sides)
+    rows = [triples[place] for place in range(len(triples))]
+    roles = ("anchor", "positive", "negative")
+    assert triples.lengths().tolist() == [sum(len(row[role]) for role in roles) for row in rows]
+    pairs = [f"{row['anchor_language']}-{row['positive_language']}" for row in rows]
+    assert triples.language_pairs().tolist() == [sorted(set(pairs)).index(pair) for pair in pairs]
 
 
 def test_more_processes_than_documents_are_refused(corpus_folder, labse, tmp_path, capfd):

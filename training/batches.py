@@ -61,7 +61,7 @@ class Batches:
             self.triples.set_epoch(epoch)
             loader = DataLoader(
                 self.triples,
-                batch_sampler=self._batches(epoch)[done * accumulation :, mine].tolist(),
+                batch_sampler=map(np.ndarray.tolist, self._batches(epoch)[done * accumulation :, mine]),
                 num_workers=self.recipe.num_workers,
                 pin_memory=self.accelerator.device.type == "cuda",
                 generator=torch.Generator(),  # drawing a seed for the workers must not disturb dropout

@@ -39,7 +39,10 @@ def describe_run(recipe: dict[str, Any], corpus: str, num_processes: int) -> dic
 
 def corpus_fingerprint(folder: Path) -> str:
     """Of a corpus: its triples, word for word, and the sizes of its article tables."""
-    digest = hashlib.sha256((folder / "triples.parquet").read_bytes())
+    digest = hashlib.sha256()
+    with (folder / "triples.parquet").open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
     for path in sorted((folder / "articles").glob("*.parquet")):
         digest.update(f"{path.name} {path.stat().st_size}".encode())
     return digest.hexdigest()[:16]

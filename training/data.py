@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import pyarrow.compute
-import pyarrow.parquet as parquet
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
-from datasets import Dataset, load_dataset
+from datasets import load_dataset
 from torch import Tensor
 
 from modeling_hmde import HMDETokenizer
 from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
+from training.articles import load_articles, row_of
 from training.sentence_vectors import SentenceVectors
 
 QuerySource = Literal["title", "sentence", "both"]
@@ -34,7 +35,7 @@ class Batch(NamedTuple):
 
 
 class Triples(torch.utils.data.Dataset):
-    """The triples of one split of a corpus, texts looked up in its article tables.
+    """The triples of one split of a corpus, texts looked up in its article tables; all of it memory-mapped.
 
     Args:
         folder: what `python -m training.corpus` wrote.
@@ -54,26 +55,22 @@ class Triples(torch.utils.data.Dataset):
         folder = Path(folder)
         if not (folder / "triples.parquet").is_file():
             raise ValueError(f"{folder} has no triples.parquet; make a corpus with python -m training.corpus")
-        rows = parquet.read_table(folder / "triples.parquet", filters=[("split", "=", split)])
-        self.triples = Dataset(rows)
+        triples = load_dataset("parquet", data_files=str(folder / "triples.parquet"), split="train")
+        wanted = pc.equal(triples.data.column("split"), split)
         if both_sides:
-            self.triples = self.triples.filter(
-                lambda found: [name is not None for name in found], input_columns="positive_negative_id", batched=True
-            )
+            wanted = pc.and_(wanted, triples.data.column("positive_negative_id").is_valid())
+        self.triples = triples.select(np.flatnonzero(wanted))
         if not len(self.triples):
             raise ValueError(f"{folder / 'triples.parquet'} has no triple of split {split!r}")
         self.articles = load_articles(folder)
         self._check_articles(folder)
-        self.places = {
-            language: {concept: place for place, concept in enumerate(table["concept_id"])}
-            for language, table in self.articles.items()
-        }
         self.query_source = query_source
         self.seed = seed
         self.epoch = 0
 
     def _check_articles(self, folder: Path) -> None:
-        for language in {*self.triples["anchor_language"], *self.triples["positive_language"]}:
+        languages = self._columns("anchor_language", "positive_language")
+        for language in sorted({language for column in languages.columns for language in column.unique().to_pylist()}):
             if language not in self.articles:
                 raise ValueError(
                     f"{folder / 'articles' / language}.parquet has no article, but {folder / 'triples.parquet'} has "
@@ -83,34 +80,32 @@ class Triples(torch.utils.data.Dataset):
     def __len__(self) -> int:
         return len(self.triples)
 
-    def language_pairs(self) -> list[str]:
-        """(triples,), such as `de-en`: the anchor's language and the positive's."""
-        return [
-            f"{anchor}-{positive}"
-            for anchor, positive in zip(self.triples["anchor_language"], self.triples["positive_language"])
-        ]
+    def _columns(self, *names: str) -> pa.Table:
+        return self.triples.select_columns(list(names)).with_format("arrow")[:]
+
+    def language_pairs(self) -> np.ndarray:
+        """(triples,), a number for each pair of an anchor's language and a positive's."""
+        pairs = pc.binary_join_element_wise(*self._columns("anchor_language", "positive_language").columns, "-")
+        return pc.index_in(pairs, pairs.unique().sort()).to_numpy()
 
     def lengths(self) -> np.ndarray:
         """(triples,), characters of anchor, positive and hard negative together."""
-        characters = {
-            language: np.asarray(pyarrow.compute.utf8_length(table.data.column("text")))
-            for language, table in self.articles.items()
-        }
-        columns = ("concept_id", "negative_id", "anchor_language", "positive_language")
-        return np.array(
-            [
-                characters[one][self.places[one][concept]]
-                + characters[one][self.places[one][negative]]
-                + characters[other][self.places[other][concept]]
-                for concept, negative, one, other in zip(*(self.triples[name] for name in columns))
-            ]
-        )
+        triples = self._columns("concept_id", "negative_id", "anchor_language", "positive_language")
+        anchor, positive = ("concept_id", "anchor_language"), ("concept_id", "positive_language")
+        lengths = np.zeros(len(triples), np.int64)
+        for language, table in self.articles.items():
+            characters = pc.utf8_length(table.data.column("text"))
+            for concept_id, language_of in (anchor, positive, ("negative_id", "anchor_language")):
+                here = pc.equal(triples[language_of], language)
+                rows = pc.index_in(triples[concept_id].filter(here), table.data.column("concept_id"))
+                lengths[here.to_numpy()] += characters.take(rows).to_numpy()
+        return lengths
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
 
     def article(self, concept_id: str, language: str) -> dict[str, Any]:
-        return self.articles[language][self.places[language][concept_id]]
+        return self.articles[language][row_of(self.articles, language, concept_id)]
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         """The triple with the texts of its documents."""
@@ -134,15 +129,6 @@ class Triples(torch.utils.data.Dataset):
         text = replace_surrogates(anchor["text"])
         begin, end = draw.choice(list(sentence_spans(text, anchor["language"])))
         return text[begin:end]
-
-
-def load_articles(folder: Path) -> dict[str, Dataset]:
-    """The article tables of a corpus by language, memory-mapped; none of a language without articles."""
-    return {
-        path.stem: load_dataset("parquet", data_files=str(path), split="train")
-        for path in sorted((folder / "articles").glob("*.parquet"))
-        if parquet.read_metadata(path).num_rows
-    }
 
 
 def collate(

@@ -6,6 +6,8 @@ import random
 from itertools import permutations
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from datasets import Dataset
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
@@ -24,23 +26,18 @@ class DevSet:
     """
 
     def __init__(self, articles: dict[str, Dataset], num_concepts: int, seed: int) -> None:
-        split_of = {
-            concept: split
-            for table in articles.values()
-            for concept, split in zip(table["concept_id"], table["split"])
-            if split in ("dev", "train")
-        }
-        drawn = random.Random(seed).sample(sorted(split_of), len(split_of))
-        pool = set(sorted(drawn, key=lambda concept: split_of[concept] != "dev")[:num_concepts])
+        draw = random.Random(seed)
+        dev = draw_concepts(articles, "dev", num_concepts, draw)
+        pool = dev + draw_concepts(articles, "train", num_concepts - len(dev), draw)
+        wanted = pa.array(pool, pa.string())
         self.articles = {
             (language, article["concept_id"]): article
             for language, table in articles.items()
-            for article in table.select([row for row, concept in enumerate(table["concept_id"]) if concept in pool])
+            for article in table.select(np.flatnonzero(pc.is_in(table.data.column("concept_id"), wanted)))
         }
         self.pairs = [
             ((one, concept), (other, concept))
-            for concept in sorted(pool)
-            if split_of[concept] == "dev"
+            for concept in sorted(dev)
             for one, other in permutations(articles, 2)
             if (one, concept) in self.articles and (other, concept) in self.articles
         ]
@@ -65,6 +62,16 @@ class DevSet:
             for name, vectors in (("document_mrr", documents), ("title_mrr", titles))
         }
         return found | {"mrr": sum(found.values()) / 2}
+
+
+def draw_concepts(articles: dict[str, Dataset], split: str, number: int, draw: random.Random) -> list[str]:
+    """Concepts of a split; all of them where there are fewer."""
+    columns = [
+        table.data.column("concept_id").filter(pc.equal(table.data.column("split"), split))
+        for table in articles.values()
+    ]
+    concepts = pa.chunked_array([chunk for column in columns for chunk in column.chunks]).unique().sort()
+    return [concepts[place].as_py() for place in draw.sample(range(len(concepts)), min(number, len(concepts)))]
 
 
 def ranks_of(scores: np.ndarray, positives: np.ndarray, candidates: np.ndarray) -> np.ndarray:

@@ -33,7 +33,7 @@ from transformers import (
 )
 
 from evaluation.report import environment
-from training.data import load_articles
+from training.articles import load_articles
 from training.folders import written_whole
 
 # Where BERT and XLM-R keep the head of masked language modelling, by its name in Longformer.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 import numpy as np
+import numpy.typing as npt
 
 logger = logging.getLogger(__name__)
 
@@ -13,7 +14,7 @@ BATCHES_PER_GROUPING = 50
 
 
 def batches_of_epoch(
-    language_pairs: list[str],
+    language_pairs: npt.ArrayLike,
     batch_size: int,
     *,
     epoch: int,
@@ -25,7 +26,7 @@ def batches_of_epoch(
     """The triples of each batch of an epoch, each batch full; the few that are left over change with the epoch.
 
     Args:
-        language_pairs: (triples,), the languages of each triple.
+        language_pairs: (triples,), the languages of each triple, by name or number.
         batch_size: triples of a batch, over all processes.
         epoch, seed: of the draw.
         lengths: (triples,); if given, triples of like length share a batch.
@@ -40,9 +41,10 @@ def batches_of_epoch(
         ValueError: a batch is larger than the epoch.
     """
     random = np.random.default_rng([seed, epoch])
-    order = _draw_languages(np.array(language_pairs), language_exponent, random)
+    language_pairs = np.asarray(language_pairs)
+    order = _draw_languages(language_pairs, language_exponent, random)
     if same_languages:
-        drawn_pairs = np.array(language_pairs)[order]
+        drawn_pairs = language_pairs[order]
         groups = [order[drawn_pairs == pair] for pair in np.unique(drawn_pairs)]
     else:
         groups = [order]

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from tqdm.auto import tqdm
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.packing_hmde import bucket_by_length, scatter_sentences
+from training.articles import row_of
 
 DOCUMENTS_PER_TOKENIZATION = 1024
 MAX_TOKENS_PER_BATCH = 16_384
@@ -28,18 +30,19 @@ class SentenceVectors:
     Args:
         folder: `vectors.npy` (documents, max_sentences, hidden), float32, and `lengths.npy` (documents, max_sentences),
             the tokens of each sentence, 0 where there is none.
-        rows: the row of each document, by (language, concept).
+        articles: article tables by language; the documents follow each other as they do there.
     """
 
-    def __init__(self, folder: Path, rows: dict[tuple[str, str], int]) -> None:
+    def __init__(self, folder: Path, articles: dict[str, Dataset]) -> None:
         self.vectors = np.load(folder / "vectors.npy", mmap_mode="r")
         self.lengths = np.load(folder / "lengths.npy", mmap_mode="r")
-        self.rows = rows
+        self.articles = articles
+        self.first_rows = dict(zip(articles, accumulate(map(len, articles.values()), initial=0)))
 
     def batch(self, documents: list[tuple[str, str]]) -> dict[str, Tensor]:
         """`sentence_embeddings` (documents, sentences, hidden), and `sentence_lengths` and `attention_mask`, both
         (documents, sentences)."""
-        rows = [self.rows[document] for document in documents]
+        rows = [self.first_rows[language] + row_of(self.articles, language, concept) for language, concept in documents]
         lengths = torch.from_numpy(self.lengths[rows])
         attention_mask = (lengths > 0).long()
         most = int(attention_mask.sum(dim=1).max())
@@ -66,12 +69,11 @@ def sentence_vectors(
         articles: article tables by language.
         corpus: fingerprint of these.
     """
-    keys = [(language, concept) for language, table in articles.items() for concept in table["concept_id"]]
-    rows = {key: row for row, key in enumerate(keys)}
+    num_documents = sum(map(len, articles.values()))
     name = fingerprint(model, tokenizer, corpus)
     whole, partial = folder / f"sentence-vectors-{name}", folder / f"sentence-vectors-{name}.partial"
     if not whole.exists():
-        shape = (len(keys), tokenizer.max_sentences, model.config.hidden_size)
+        shape = (num_documents, tokenizer.max_sentences, model.config.hidden_size)
         if accelerator.is_main_process:
             partial.mkdir(parents=True, exist_ok=True)
             np.lib.format.open_memmap(partial / "vectors.npy", "w+", np.float32, shape).flush()
@@ -79,7 +81,7 @@ def sentence_vectors(
         accelerator.wait_for_everyone()
         vectors = np.lib.format.open_memmap(partial / "vectors.npy", "r+")
         lengths = np.lib.format.open_memmap(partial / "lengths.npy", "r+")
-        share = range(accelerator.process_index, len(keys), accelerator.num_processes)
+        share = range(accelerator.process_index, num_documents, accelerator.num_processes)
         offsets = np.cumsum([0, *(len(table) for table in articles.values())])
         languages = list(articles)
 
@@ -95,7 +97,7 @@ def sentence_vectors(
         if accelerator.is_main_process:
             os.replace(partial, whole)
         accelerator.wait_for_everyone()
-    return SentenceVectors(whole, rows)
+    return SentenceVectors(whole, articles)
 
 
 @torch.no_grad()

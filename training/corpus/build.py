@@ -35,6 +35,7 @@ from training.corpus.sources import (
     write_articles,
     write_categories,
 )
+from training.corpus.sql import quoted
 from training.corpus.statistics import dataset_card, statistics_of
 from training.folders import file_written_whole, written_whole
 
@@ -212,17 +213,18 @@ def write_corpus(
         connection.execute(
             f"""
             COPY (
-                SELECT * FROM '{path}'
+                SELECT * FROM {quoted(path)}
                 WHERE concept_id IN (
                     SELECT concept_id FROM shared
-                    UNION SELECT negative_id FROM '{triples}' WHERE anchor_language = '{language}'
-                    UNION SELECT positive_negative_id FROM '{triples}' WHERE positive_language = '{language}'
+                    UNION SELECT negative_id FROM {quoted(triples)} WHERE anchor_language = {quoted(language)}
+                    UNION SELECT positive_negative_id FROM {quoted(triples)}
+                    WHERE positive_language = {quoted(language)}
                 )
                 ORDER BY concept_id
-            ) TO '{folder / "articles" / f"{language}.parquet"}' (FORMAT parquet, COMPRESSION zstd)
+            ) TO {quoted(folder / "articles" / f"{language}.parquet")} (FORMAT parquet, COMPRESSION zstd)
             """
         )
-    connection.execute(f"COPY (FROM '{triples}') TO '{folder / 'triples.parquet'}' (FORMAT parquet)")
+    connection.execute(f"COPY (FROM {quoted(triples)}) TO {quoted(folder / 'triples.parquet')} (FORMAT parquet)")
     read = {language: json.loads(path.with_suffix(".json").read_text("utf-8")) for language, path in articles.items()}
     dumps = {
         path.name.removesuffix(".categories.json"): json.loads(path.read_text(encoding="utf-8"))

@@ -1,34 +1,40 @@
 """Reads the tables that MediaWiki's SQL dumps hold, as a stream. Knows the form of a dump, not what its tables mean.
 
 mysqldump escapes NUL, line feed, carriage return and 0x1A inside strings, so none of these bytes stands raw in one. A
-raw line feed hence ends a line of the dump and nothing else, and the others are free to stand for escaped characters:
-with a few `bytes.replace` every remaining quote is a real one and every row a line, for Arrow's CSV reader to parse.
+raw line feed hence ends a line of the dump and nothing else, and the others are free to stand for escaped characters: a
+few bytes written over in place, and every remaining quote is a real one and every row a line, for Arrow's CSV reader to
+parse. What was written over is restored in the columns that are wanted. One thread decompresses, others parse.
 """
 
 from __future__ import annotations
 
 import gzip
+import os
 import re
-import zlib
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as csv
 import pyarrow.parquet as parquet
+from isal import igzip_threaded
+from isal.igzip_lib import IsalError
 
 from training.folders import file_written_whole
 
-_BLOCK = 1 << 24  # bytes of SQL that are parsed at once; a longer INSERT is read whole
+_BLOCK = 1 << 21  # bytes of SQL that are parsed at once; a longer INSERT is read whole
 _CREATE = re.compile(rb"CREATE TABLE `\w+` \((.*?)\n\)[^\n]*;\n", re.DOTALL)
 _COLUMN = re.compile(rb"^\s*`(\w+)` (\w+)", re.MULTILINE)
 _INSERT = re.compile(rb"^INSERT INTO `\w+` (?:\([^)]*\) )?VALUES\s*\(", re.MULTILINE)
-_ESCAPE = re.compile(rb"\\(.)|\x1a", re.DOTALL)
-_ESCAPED = {b"0": b"\0", b"n": b"\n", b"r": b"\r", b"Z": b"\x1a"}
-_ROW_END, _BACKSLASH, _QUOTE = b"\n", b"\x1a", b"\0"  # what stands for `),(`, `\\` and `\'` while a block is parsed
+_LINE_END, _ESCAPE, _QUOTE = b"\n\x1a\0"  # what stands for `),(`, for an escaping `\` and for the `'` behind it
+_ESCAPED = np.arange(256, dtype=np.uint8)  # what is meant by the byte behind an escape
+_ESCAPED[list(b"0nrZ\0")] = list(b"\0\n\r\x1a'")
 
 
 def column_types(path: str | Path) -> dict[str, pa.DataType]:
@@ -37,8 +43,8 @@ def column_types(path: str | Path) -> dict[str, pa.DataType]:
     Raises:
         ValueError: the file is no SQL dump of a table, or is truncated.
     """
-    with gzip.open(path) as stream:
-        return _header(cast(BinaryIO, stream), Path(path))[0]
+    with igzip_threaded.open(path) as stream:
+        return _header(stream, Path(path))[0]
 
 
 def read_dump(path: str | Path, columns: list[str]) -> Iterator[pa.Table]:
@@ -55,18 +61,18 @@ def read_dump(path: str | Path, columns: list[str]) -> Iterator[pa.Table]:
         ValueError: the file is no such dump, lacks a column, is truncated or damaged.
     """
     path = Path(path)
-    with gzip.open(path) as stream:
-        types, rest = _header(cast(BinaryIO, stream), path)
+    workers = os.cpu_count() or 1
+    parsed: deque[Future[pa.Table]] = deque()
+    with igzip_threaded.open(path) as stream, ThreadPoolExecutor(workers) as pool:
+        types, rest = _header(stream, path)
         if missing := [name for name in columns if name not in types]:
             raise ValueError(f"{path} has no column {', '.join(missing)}; its columns are {', '.join(types)}")
-        for block in chain([b""], iter(lambda: _read(cast(BinaryIO, stream), path), b"")):
-            rest += block
-            end = rest.rfind(b";\n") + 2
-            if end > 1:
-                yield from _rows(rest[:end], types, columns, path)
-                rest = rest[end:]
-    if b"-- Dump completed" not in rest:
-        raise ValueError(f"{path} is truncated: it does not end with `-- Dump completed`; remove it and bring it again")
+        for block in _statements(stream, rest, path):
+            parsed.append(pool.submit(_rows, block, types, columns, path))
+            if len(parsed) > workers:
+                yield parsed.popleft().result()
+        for table in parsed:
+            yield table.result()
 
 
 def dump_to_parquet(
@@ -89,10 +95,25 @@ def dump_to_parquet(
     return counts
 
 
+def _statements(stream: BinaryIO, rest: bytes, path: Path) -> Iterator[bytearray]:
+    """Whole statements, as many as a block holds, where they insert something."""
+    unread = bytearray()
+    for block in chain([rest], iter(lambda: _read(stream, path), b"")):
+        unread += block
+        end = unread.rfind(b";\n") + 2
+        if end > 1:
+            statements, unread = unread, unread[end:]
+            del statements[end:]
+            if b"INSERT INTO" in statements:
+                yield statements
+    if b"-- Dump completed" not in unread:
+        raise ValueError(f"{path} is truncated: it does not end with `-- Dump completed`; remove it and bring it again")
+
+
 def _read(stream: BinaryIO, path: Path) -> bytes:
     try:
         return stream.read(_BLOCK)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except (EOFError, gzip.BadGzipFile, IsalError) as error:  # type: ignore[misc]  # isal's stub has no class there
         raise ValueError(f"{path} is truncated or damaged: {error}; remove it and bring it again") from None
 
 
@@ -114,19 +135,30 @@ def _type(kind: bytes) -> pa.DataType:
     return pa.float64() if kind in (b"float", b"double") else pa.binary()
 
 
-def _rows(block: bytes, types: dict[str, pa.DataType], columns: list[str], path: Path) -> Iterator[pa.Table]:
-    values = []
-    for statement in block.split(b";\n"):
-        if insert := _INSERT.search(statement):
-            values.append(statement[insert.end() :].removesuffix(b")"))
-    if not values:
-        return
-    lines = b"\n".join(value.replace(b"),\n(", b"),(") for value in values)
-    lines = lines.replace(b"\\\\", _BACKSLASH).replace(b"\\'", _QUOTE).replace(b"),(", _ROW_END)
+def _rows(block: bytearray, types: dict[str, pa.DataType], columns: list[str], path: Path) -> pa.Table:
+    signs = np.frombuffer(block, np.uint8)
+    line_ends = np.flatnonzero(signs == _LINE_END)
+    begin = 0
+    for end in (line_ends[signs[line_ends - 1] == ord(";")] + 1).tolist():
+        # Line ends over all that is no row: empty lines, which the CSV reader skips.
+        insert = _INSERT.search(block, begin, end)
+        signs[begin : insert.end() if insert else end] = signs[end - 3 : end] = _LINE_END
+        begin = end
+    backslashes = np.flatnonzero(signs == ord("\\"))
+    place = np.arange(len(backslashes))
+    run = np.maximum.accumulate(np.where(np.diff(backslashes, prepend=-2) == 1, 0, place))
+    escapes = backslashes[(place - run) % 2 == 0]  # of several in a row every second is itself escaped
+    signs[escapes] = _ESCAPE
+    signs[escapes[signs[escapes + 1] == ord("'")] + 1] = _QUOTE
+    openings = np.flatnonzero(signs == ord("("))
+    commas = openings - 1 - (signs[openings - 1] == _LINE_END)  # some dumps have a row a line
+    between = (signs[commas] == ord(",")) & (signs[commas - 1] == ord(")"))
+    for sign in (commas - 1, commas, openings):
+        signs[sign[between]] = _LINE_END
     try:
         table = csv.read_csv(
-            pa.BufferReader(lines),
-            csv.ReadOptions(use_threads=False, block_size=len(lines) + 1, column_names=list(types)),
+            pa.BufferReader(block),
+            csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=list(types)),
             csv.ParseOptions(quote_char="'", double_quote=False, newlines_in_values=True),
             csv.ConvertOptions(
                 column_types=types,
@@ -138,22 +170,23 @@ def _rows(block: bytes, types: dict[str, pa.DataType], columns: list[str], path:
         )
     except pa.ArrowInvalid as error:
         raise ValueError(f"{path} is damaged, or no dump of this table: {error}") from None
-    yield pa.table({name: _unescaped(table[name]) if types[name] == pa.binary() else table[name] for name in columns})
+    return pa.table({name: _text(table[name]) if types[name] == pa.binary() else table[name] for name in columns})
 
 
-def _unescaped(strings: pa.ChunkedArray) -> pa.ChunkedArray:
-    for sign, meaning in ((_QUOTE, b"'"), (_ROW_END, b"),("), (b'\\"', b'"')):
-        strings = pc.replace_substring(strings, sign, meaning)
-    if pc.any(pc.match_substring(strings, b"\\")).as_py():
-        strings = pa.chunked_array([[_unescape(value) for value in strings.to_pylist()]], pa.binary())
-    else:
-        strings = pc.replace_substring(strings, _BACKSLASH, b"\\")
+def _text(column: pa.ChunkedArray) -> pa.Array:
+    strings = column.combine_chunks()
+    valid, offsets, data = strings.buffers()
+    signs = np.frombuffer(data or b"", np.uint8)
+    line_ends, escapes = np.flatnonzero(signs == _LINE_END), np.flatnonzero(signs == _ESCAPE)
+    if len(line_ends) or len(escapes):
+        signs = signs.copy()
+        signs[line_ends] = np.resize(list(b"),("), len(line_ends))
+        signs[escapes + 1] = _ESCAPED[signs[escapes + 1]]
+        begins = np.frombuffer(offsets, np.int32)
+        begins = begins - np.searchsorted(escapes, begins).astype(np.int32)
+        buffers = [valid, pa.py_buffer(begins), pa.py_buffer(np.delete(signs, escapes))]
+        strings = pa.Array.from_buffers(pa.binary(), len(strings), buffers)
     try:
         return strings.cast(pa.string())
     except pa.ArrowInvalid:  # not UTF-8
-        decoded = [value if value is None else value.decode(errors="replace") for value in strings.to_pylist()]
-        return pa.chunked_array([decoded], pa.string())
-
-
-def _unescape(value: bytes | None) -> bytes | None:
-    return value and _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]) if match[1] else b"\\", value)
+        return pa.array([value if value is None else value.decode(errors="replace") for value in strings.to_pylist()])

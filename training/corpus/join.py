@@ -13,6 +13,7 @@ from typing import Literal
 
 import duckdb
 
+from training.corpus.sql import quoted
 from training.folders import file_written_whole
 
 Engine = Literal["duckdb", "spark"]
@@ -124,8 +125,8 @@ def draw_triples(
     """
     if engine == "spark":
         _draw_with_spark(articles, target.with_name(target.name + ".spark"), category_limit, seed)
-        source = str(target.with_name(target.name + ".spark") / "*.parquet")
-        query = f"SELECT * FROM read_parquet('{source}') ORDER BY split, concept_id, anchor_language, positive_language"
+        source = quoted(target.with_name(target.name + ".spark") / "*.parquet")
+        query = f"SELECT * FROM read_parquet({source}) ORDER BY split, concept_id, anchor_language, positive_language"
     else:
         define_draw(connection, seed)
         connection.read_parquet([str(path) for path in articles]).select(
@@ -133,7 +134,7 @@ def draw_triples(
         ).create_view("article", replace=True)
         query = _TRIPLES.format(each="unnest", category_limit=category_limit)
     with file_written_whole(target) as partial:
-        connection.execute(f"COPY ({query}) TO '{partial}' (FORMAT parquet)")
+        connection.execute(f"COPY ({query}) TO {quoted(partial)} (FORMAT parquet)")
 
 
 def define_draw(connection: duckdb.DuckDBPyConnection, seed: int) -> None:
@@ -169,7 +170,7 @@ def sample_triples(
 ) -> None:
     """Writes `num_triples` of the triples, drawn so that a pair of languages with n of them has p ∝ n^exponent."""
     pair = "least(anchor_language, positive_language) || '-' || greatest(anchor_language, positive_language)"
-    sizes = dict(connection.execute(f"SELECT {pair}, count(*) FROM '{triples}' GROUP BY 1 ORDER BY 1").fetchall())
+    sizes = dict(connection.execute(f"SELECT {pair}, count(*) FROM {quoted(triples)} GROUP BY 1 ORDER BY 1").fetchall())
     quota = quotas(sizes, num_triples, exponent)
     define_draw(connection, seed)
     with file_written_whole(target) as partial:
@@ -183,12 +184,12 @@ def sample_triples(
                                PARTITION BY {pair}
                                ORDER BY draw(concat_ws('|', 'sample', concept_id, {pair})), concept_id
                            ) AS place
-                    FROM '{triples}'
+                    FROM {quoted(triples)}
                 ) AS ranked
                 JOIN (SELECT unnest(?) AS pair, unnest(?) AS quota) AS allowed USING (pair)
                 WHERE place <= quota
                 ORDER BY split, concept_id, anchor_language, positive_language
-            ) TO '{partial}' (FORMAT parquet)
+            ) TO {quoted(partial)} (FORMAT parquet)
             """,
             [list(quota), list(quota.values())],
         )

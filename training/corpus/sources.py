@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
 from training.corpus.dumps import column_types, dump_to_parquet
+from training.corpus.sql import quoted
 from training.folders import file_written_whole
 
 Source = Literal["tables", "wiki40b", "wikipedia"]
@@ -130,7 +131,7 @@ def write_articles(
         return sum(1 for _ in sentences) == rules.min_sentences
 
     connection.create_function("has_sentences", has_sentences, ["VARCHAR"], "BOOLEAN")
-    patterns = [f"regexp_full_match(category, {_quoted(pattern)})" for pattern in rules.maintenance_categories]
+    patterns = [f"regexp_full_match(category, {quoted(pattern)})" for pattern in rules.maintenance_categories]
     connection.execute(f"CREATE OR REPLACE MACRO is_maintenance(category) AS {' OR '.join(['false', *patterns])}")
     names = ", ".join(map(str, files))
     try:
@@ -146,7 +147,7 @@ def write_articles(
                            source, license, split
                     FROM ({pages}) AS page
                     WHERE has_sentences(text)
-                ) TO '{partial}' (FORMAT parquet, COMPRESSION zstd)
+                ) TO {quoted(partial)} (FORMAT parquet, COMPRESSION zstd)
                 """
             )
             _check(connection, partial, language, names)
@@ -154,7 +155,7 @@ def write_articles(
         raise ValueError(f"{names} is no article table with the columns of {rules.source}: {error}") from None
     connection.remove_function("has_sentences")
     kept, uncategorized = connection.execute(
-        f"SELECT count(*), count(*) FILTER (coalesce(len(categories), 0) = 0) FROM '{target}'"
+        f"SELECT count(*), count(*) FILTER (coalesce(len(categories), 0) = 0) FROM {quoted(target)}"
     ).fetchall()[0]
     counts |= {"short": counts.pop("usable") - kept, "kept": kept, "kept_without_category": uncategorized}
     with file_written_whole(target.with_suffix(".json")) as partial:
@@ -172,18 +173,19 @@ def _pages(
     if rules.source == "tables":
         (path,) = files
         columns = ", ".join(f"{name}: '{kind}'" for name, kind in ARTICLE_COLUMNS.items())
-        reader = f"read_json({_quoted(path)}, format='newline_delimited', columns={{{columns}}})"
-        table = _quoted(path) if path.suffix == ".parquet" else reader
+        reader = f"read_json({quoted(path)}, format='newline_delimited', columns={{{columns}}})"
+        table = quoted(path) if path.suffix == ".parquet" else reader
         read = _count(connection, f"SELECT concept_id FROM {table}")
         return f"SELECT {', '.join(ARTICLE_COLUMNS)} FROM {table}", {"read": read, "usable": read}
 
-    raw = f"read_parquet([{', '.join(map(_quoted, files))}])"
+    known = quoted(str(page_categories))
+    raw = f"read_parquet([{', '.join(map(quoted, files))}])"
     if rules.source == "wiki40b":
         keyed = f"SELECT wikidata_id AS concept_id, version_id AS page FROM {raw} WHERE wikidata_id LIKE 'Q%'"
         page = f"SELECT version_id AS page, {_WIKI40B_TITLE} AS title, {_WIKI40B_TEXT} AS text FROM {raw}"
         license_ = "CC-BY-SA-3.0"
     else:
-        categorized = f"JOIN '{page_categories}' AS known ON known.page_id = CAST(id AS BIGINT)"
+        categorized = f"JOIN {known} AS known ON known.page_id = CAST(id AS BIGINT)"
         keyed = f"SELECT concept_id, id AS page FROM {raw} {categorized}"
         page = f"SELECT id AS page, title, regexp_replace(trim(text), '\\s*\\n\\s*', chr(10), 'g') AS text FROM {raw}"
         license_ = "CC-BY-SA-4.0"
@@ -193,15 +195,15 @@ def _pages(
     read, with_concept = _count(connection, f"SELECT 1 FROM {raw}"), _count(connection, keyed)
     usable = _count(connection, "FROM chosen")
     query = f"""
-        SELECT concept_id, '{language}' AS language, title, text, coalesce(categories, []) AS categories,
-               '{rules.source}' AS source, '{license_}' AS license,
+        SELECT concept_id, {quoted(language)} AS language, title, text, coalesce(categories, []) AS categories,
+               {quoted(rules.source)} AS source, {quoted(license_)} AS license,
                CASE WHEN draw('split|' || concept_id) % 1000000 < {round(rules.dev_fraction * 1e6)} THEN 'dev'
                     WHEN draw('split|' || concept_id) % 1000000
                          < {round((rules.dev_fraction + rules.test_fraction) * 1e6)} THEN 'test'
                     ELSE 'train' END AS split
         FROM ({page}) AS page
         JOIN chosen USING (page)
-        LEFT JOIN (SELECT concept_id, min_by(categories, page_id) AS categories FROM '{page_categories}'
+        LEFT JOIN (SELECT concept_id, min_by(categories, page_id) AS categories FROM {known}
                    GROUP BY concept_id) AS known USING (concept_id)
     """
     return query, {
@@ -214,12 +216,12 @@ def _pages(
 
 def _check(connection: duckdb.DuckDBPyConnection, articles: Path, language: str, names: str) -> None:
     strangers = connection.execute(
-        f"SELECT concept_id, language FROM '{articles}' WHERE language != '{language}' LIMIT 1"
+        f"SELECT concept_id, language FROM {quoted(articles)} WHERE language != {quoted(language)} LIMIT 1"
     ).fetchall()
     for concept_id, other in strangers:
         raise ValueError(f"{names}: article {concept_id} is of language {other}; the file is for {language}")
     twice = connection.execute(
-        f"SELECT concept_id FROM '{articles}' GROUP BY concept_id HAVING count(*) > 1 ORDER BY concept_id LIMIT 1"
+        f"SELECT concept_id FROM {quoted(articles)} GROUP BY concept_id HAVING count(*) > 1 ORDER BY concept_id LIMIT 1"
     ).fetchall()
     for (concept_id,) in twice:
         raise ValueError(f"{names}: concept {concept_id} stands there more than once; keep one article each")
@@ -264,22 +266,22 @@ def write_categories(connection: duckdb.DuckDBPyConnection, dumps: dict[str, Pat
         raise ValueError(f"{dumps['categorylinks']} names categories by id; the linktarget dump of that date is needed")
     names = [f"nullif(cl_{column}, '')" for column in ("to",) if f"cl_{column}" in link_columns]
     category = f"coalesce({', '.join(['lt_title'] * by_id + names)}, NULL)"
-    targets = f"LEFT JOIN '{tables['linktarget']}' ON lt_id = cl_target_id" if by_id else ""
+    targets = f"LEFT JOIN {quoted(tables['linktarget'])} ON lt_id = cl_target_id" if by_id else ""
     connection.execute(
         f"""
         CREATE OR REPLACE TEMP TABLE concept AS
         SELECT page_id, pp_value AS concept_id
-        FROM '{tables["page"]}' JOIN '{tables["page_props"]}' ON pp_page = page_id
+        FROM {quoted(tables["page"])} JOIN {quoted(tables["page_props"])} ON pp_page = page_id
         WHERE page_namespace = 0 AND page_is_redirect = 0 AND pp_propname = 'wikibase_item';
 
         CREATE OR REPLACE TEMP TABLE link AS
         SELECT cl_from AS page_id, replace({category}, '_', ' ') AS category
-        FROM '{tables["categorylinks"]}' {targets}
+        FROM {quoted(tables["categorylinks"])} {targets}
         WHERE cl_from IN (SELECT page_id FROM concept);
 
         CREATE OR REPLACE TEMP TABLE hidden AS
         SELECT replace(page_title, '_', ' ') AS category
-        FROM '{tables["page"]}' JOIN '{tables["page_props"]}' ON pp_page = page_id
+        FROM {quoted(tables["page"])} JOIN {quoted(tables["page_props"])} ON pp_page = page_id
         WHERE page_namespace = 14 AND pp_propname = 'hiddencat';
         """
     )
@@ -293,11 +295,13 @@ def write_categories(connection: duckdb.DuckDBPyConnection, dumps: dict[str, Pat
                     FROM link WHERE category IS NOT NULL AND category NOT IN (SELECT category FROM hidden)
                     GROUP BY page_id
                 ) AS listed USING (page_id)
-            ) TO '{partial}' (FORMAT parquet)
+            ) TO {quoted(partial)} (FORMAT parquet)
             """
         )
     counts |= {
-        "articles": _count(connection, f"FROM '{tables['page']}' WHERE page_namespace = 0 AND page_is_redirect = 0"),
+        "articles": _count(
+            connection, f"FROM {quoted(tables['page'])} WHERE page_namespace = 0 AND page_is_redirect = 0"
+        ),
         "articles_with_concept": _count(connection, "FROM concept"),
         "concepts": _count(connection, "SELECT DISTINCT concept_id FROM concept"),
         "hidden_categories": _count(connection, "FROM hidden"),
@@ -312,7 +316,3 @@ def write_categories(connection: duckdb.DuckDBPyConnection, dumps: dict[str, Pat
 
 def _count(connection: duckdb.DuckDBPyConnection, query: str) -> int:
     return connection.execute(f"SELECT count(*) FROM ({query})").fetchall()[0][0]
-
-
-def _quoted(value: str | Path) -> str:
-    return "'" + str(value).replace("'", "''") + "'"

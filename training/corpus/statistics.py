@@ -7,6 +7,8 @@ from typing import Any
 
 import duckdb
 
+from training.corpus.sql import quoted
+
 PAPER_TRIPLES = {  # paper, section 3.1
     ("de", "en", "fr", "it"): 1_100_000,
     ("ar", "el", "en", "fa", "fi", "fr", "hu", "ja", "ms", "ru", "tr", "zh"): 592_000,
@@ -70,7 +72,7 @@ def statistics_of(
         read: what was counted when the articles of each language were read.
         dumps: what was counted in the SQL dumps of each language.
     """
-    articles, triples = f"'{folder}/articles/*.parquet'", f"'{folder}/triples.parquet'"
+    articles, triples = quoted(folder / "articles" / "*.parquet"), quoted(folder / "triples.parquet")
     lengths = connection.execute(
         f"""
         SELECT language, count(*), quantile_disc(length(text), 0.5), quantile_disc(length(text), 0.9),

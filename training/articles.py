@@ -1,0 +1,34 @@
+"""The article tables of a corpus, memory-mapped: however large, they take no memory of a process."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from pathlib import Path
+
+import pyarrow.parquet as parquet
+from datasets import Dataset, load_dataset
+
+
+def load_articles(folder: Path) -> dict[str, Dataset]:
+    """The article tables of a corpus by language, none of a language without articles."""
+    return {
+        path.stem: load_dataset("parquet", data_files=str(path), split="train")
+        for path in sorted((folder / "articles").glob("*.parquet"))
+        if parquet.read_metadata(path).num_rows
+    }
+
+
+def row_of(articles: dict[str, Dataset], language: str, concept_id: str) -> int:
+    """The row of a concept in the article table of a language, found by bisection.
+
+    Raises:
+        ValueError: it is not there.
+    """
+    concepts = articles[language].data.column("concept_id")
+    row = bisect_left(range(len(concepts)), concept_id, key=lambda place: concepts[place].as_py())
+    if row == len(concepts) or concepts[row].as_py() != concept_id:
+        raise ValueError(
+            f"the articles of language {language!r} lack concept {concept_id}, or are not in the order of their "
+            "concepts; make the corpus anew with python -m training.corpus"
+        )
+    return row

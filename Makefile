@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SAMPLE_MODEL := runs/hmde-sample
 
-.PHONY: quickstart demo test check clean
+.PHONY: quickstart demo test integrations clean
 
 ## Install, pretrain a small HMDE on the sample, evaluate it beside its baselines, search with it from a fresh process.
 quickstart: .venv/quickstart
@@ -28,6 +28,10 @@ test: .venv/test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2
+
+## Each library that a saved model drops into, in a new virtual environment with nothing else: slow, installs much.
+integrations: .venv/test
+	$(BIN)/pytest -m fresh_environment -v tests/test_examples.py
 
 .venv/quickstart: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -41,9 +41,9 @@ STYLE = """
             background: rgba(245, 166, 35, var(--share)); }
 """
 
-THEME = gr.themes.Default(
-    primary_hue="amber", neutral_hue="stone", font=["system-ui", "Noto Sans", "Helvetica", "sans-serif"]
-)
+# Fonts as objects: `launch` compares them with those of gradio's own themes and stumbles over strings.
+FONTS = [gr.themes.Font(name) for name in ("system-ui", "Noto Sans", "Helvetica", "sans-serif")]
+THEME = gr.themes.Default(primary_hue="amber", neutral_hue="stone", font=FONTS)
 
 tokenizer = AutoTokenizer.from_pretrained(MODEL, trust_remote_code=True)
 model = AutoModel.from_pretrained(MODEL, trust_remote_code=True)

@@ -1,5 +1,6 @@
 """Search documents of one language with a question in another.
 
+    pip install torch transformers sentencex
     python search.py MODEL DOCUMENTS QUESTION
 
 MODEL is a saved HMDE (folder or Hub name), DOCUMENTS a JSON-lines file whose lines have a "title" and a "text".

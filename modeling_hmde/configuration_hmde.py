@@ -13,7 +13,7 @@ except ImportError as error:
     raise ImportError(
         f"HMDE needs transformers 5.20 or newer, and this is {transformers.__version__}: pip install -U transformers"
     ) from error
-from transformers.activations import ACT2FN
+from transformers.utils import is_torch_available
 
 SentencePooling = Literal["cls", "mean", "pooler"]
 DocumentPooling = Literal["mean", "token_mean", "mean_with_dbos", "dbos"]
@@ -117,8 +117,11 @@ class HMDEConfig(PreTrainedConfig):
             "sentence_pooling": get_args(SentencePooling),
             "document_pooling": get_args(DocumentPooling),
             "document_norm": get_args(DocumentNorm),
-            "document_hidden_act": tuple(ACT2FN),
         }
+        if is_torch_available():  # AutoTokenizer reads configurations, also where ONNX Runtime does the computing
+            from transformers.activations import ACT2FN
+
+            choices["document_hidden_act"] = tuple(ACT2FN)
         for field, allowed in choices.items():
             value = getattr(self, field)
             if value not in allowed:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from huggingface_hub import CommitInfo, HfApi, ModelCard, ModelCardData
 
-if TYPE_CHECKING:  # imports torch, which a tokenizer does without
-    from .configuration_hmde import HMDEConfig
+from .configuration_hmde import HMDEConfig
 
 CARD = """\
 ---

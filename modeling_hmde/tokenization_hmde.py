@@ -16,6 +16,7 @@ from transformers import AutoTokenizer, BatchEncoding, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import TruncationStrategy
 from transformers.utils import logging
 
+from .configuration_hmde import HMDEConfig
 from .publishing_hmde import upload
 from .segmentation_hmde import replace_surrogates, sentence_spans
 
@@ -84,8 +85,8 @@ class HMDETokenizer(PreTrainedTokenizerFast):
     def __init__(
         self,
         *args: Any,
-        max_sentences: int = 32,
-        max_sentence_length: int = 128,
+        max_sentences: int = HMDEConfig.max_sentences,
+        max_sentence_length: int = HMDEConfig.max_sentence_length,
         segmentation: Segmentation = "sentences",
         long_sentences: LongSentences = "split",
         sentence_prompt: str = "",

@@ -3,6 +3,7 @@
 Each Python block is a program of its own, started in a new process in an empty folder, in which tiny models stand under
 the names that the blocks use. A relative path and a name on the Hub look alike to transformers, which takes the folder
 where there is one: so `from_pretrained("intfloat/multilingual-e5-small")` runs too, once that name stands in MODELS.
+What a block pushes goes to a stand-in of the Hub.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hub_stand_in import Hub, running_hub
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from training import export
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -41,16 +44,26 @@ def models(
     hmde = tmp_path_factory.mktemp("models") / "hmde"
     make_model(xlmr).save_pretrained(hmde)
     HMDETokenizer.from_sentence_encoder(str(xlmr)).save_pretrained(hmde)
+    export.main(["--model", str(hmde)])
     return {"hmde": hmde, "sentence encoder": xlmr}
 
 
+@pytest.fixture(scope="module")
+def hub() -> Iterator[Hub]:
+    with running_hub() as hub:
+        yield hub
+
+
 @pytest.mark.parametrize("code", PYTHON)
-def test_a_python_block_runs_from_a_fresh_process(code: str, tmp_path: Path, models: dict[str, Path]) -> None:
+def test_a_python_block_runs_from_a_fresh_process(code: str, tmp_path: Path, models: dict[str, Path], hub: Hub) -> None:
     folder = tmp_path / "work"
     for name, kind in MODELS.items():
         shutil.copytree(models[kind], folder / name)
     environment = os.environ | {
-        "HF_HUB_OFFLINE": "1",
+        "HF_ENDPOINT": hub.url,
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_OFFLINE": str(int("push_to_hub" not in code)),
+        "HF_TOKEN": "hf_stand_in",
         "HF_MODULES_CACHE": str(tmp_path / "modules"),
         "PYTHONPATH": str(REPOSITORY),
     }

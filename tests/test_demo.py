@@ -49,7 +49,7 @@ def test_a_browser_shows_the_documents_of_a_question(app: SimpleNamespace) -> No
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("no chromium on this machine")
-    _, url, _ = app.demo.launch(prevent_thread_lock=True, quiet=True, css=app.STYLE)
+    _, url, _ = app.demo.launch(prevent_thread_lock=True, quiet=True, css=app.STYLE, theme=app.THEME)
     try:
         with playwright.sync_playwright() as browsers:
             browser = browsers.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
@@ -64,6 +64,13 @@ def test_a_browser_shows_the_documents_of_a_question(app: SimpleNamespace) -> No
             browser.close()
     finally:
         app.demo.close()
+
+
+def test_the_theme_can_be_compared_with_gradios_own_as_launch_does(app: SimpleNamespace) -> None:
+    themes = pytest.importorskip("gradio").themes
+    assert app.THEME.to_dict() == app.THEME.to_dict()
+    for theme in (themes.Default(), themes.Base(), themes.Soft(), themes.Monochrome()):
+        assert app.THEME.to_dict() != theme.to_dict()
 
 
 def test_a_space_finds_its_app_in_the_folder() -> None:

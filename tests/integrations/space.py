@@ -1,0 +1,20 @@
+"""The demo as a Space starts it, from a folder in which `app.py` lies, asked over HTTP."""
+
+import os
+import re
+import runpy
+import sys
+from pathlib import Path
+
+from gradio_client import Client
+
+folder, documents_file, question = sys.argv[1:]
+os.environ |= {"HMDE_MODEL": folder, "HMDE_DOCUMENTS": str(Path(documents_file).parent)}
+app = runpy.run_path("app.py")
+_, url, _ = app["demo"].launch(prevent_thread_lock=True, quiet=True)
+shown = Client(url, verbose=False).predict(question, app["LANGUAGES"], api_name="/search")
+app["demo"].close()
+
+print(question)
+for title, score in re.findall(r'<h3>(.*?)</h3>.*?class="score">(.*?)</span>', shown)[:3]:
+    print(f"  {score}  {title}")

@@ -1,0 +1,14 @@
+"""`python -m search`, from a folder in which `search/` lies."""
+
+import json
+import subprocess
+import sys
+
+folder, documents_file, question = sys.argv[1:]
+search = [sys.executable, "-m", "search"]
+subprocess.run([*search, "index", documents_file, "index", "--model", folder], check=True)
+found = subprocess.run([*search, "query", "index", question, "--hits", "3", "--json"], check=True, capture_output=True)
+
+print(question)
+for hit in json.loads(found.stdout):
+    print(f"  {hit['score']:.3f}  {hit['title']}")

@@ -164,8 +164,8 @@ def packed_attention(
     value: Tensor,
     attention_mask: None,
     *,
-    cu_seq_lens_q: Tensor,
-    max_length_q: int,
+    cu_seq_lens_q: Tensor | None = None,
+    max_length_q: int | None = None,
     scaling: float | None = None,
     dropout: float = 0.0,
     sliding_window: int | None = None,
@@ -185,7 +185,15 @@ def packed_attention(
 
     Returns:
         (1, tokens, heads, head width), and no weights.
+
+    Raises:
+        ValueError: it is not told where the sequences begin, as when the sentence encoder is called by itself.
     """
+    if cu_seq_lens_q is None or max_length_q is None:
+        raise ValueError(
+            "packed attention needs cu_seq_lens_q and max_length_q, which HMDE gives it; to call the sentence encoder "
+            'by itself, give it another attention: sentence_encoder.set_attn_implementation("sdpa")'
+        )
     if has_variable_length_kernel(value):
         if dropout:
             logger.warning_once("variable-length attention has no dropout: the attention's weights keep theirs")

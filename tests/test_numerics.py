@@ -553,6 +553,18 @@ def test_distributed_data_parallel_finds_a_gradient_for_every_weight(
     assert_same_gradients({name.removeprefix("module."): gradient for name, gradient in actual.items()}, expected)
 
 
+def test_a_sentence_encoder_called_by_itself_says_which_attention_it_needs(labse: Path, make_model: MakeModel) -> None:
+    sentence_encoder = make_model(labse).hmde.sentence_encoder
+    inputs = AutoTokenizer.from_pretrained(labse)(["The cat sat", "The dog"], padding=True, return_tensors="pt")
+    with torch.no_grad(), pytest.raises(ValueError, match=r'set_attn_implementation\("sdpa"\)'):
+        sentence_encoder(**inputs)
+    sentence_encoder.set_attn_implementation("sdpa")
+    with torch.no_grad():
+        found = sentence_encoder(**inputs).last_hidden_state[0]
+        expected = AutoModel.from_pretrained(labse)(**inputs).last_hidden_state[0]
+    torch.testing.assert_close(found, expected, **TOLERANCE)
+
+
 def test_a_sentence_encoder_that_cannot_be_packed_is_padded() -> None:
     config = MPNetConfig(
         vocab_size=300, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64

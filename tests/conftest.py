@@ -26,6 +26,8 @@ from transformers import (
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 
+collect_ignore = ["integrations"]  # programs that tests/test_examples.py starts, each in an environment of its own
+
 torch.set_num_threads(1)  # the models are too small to share among threads
 settings.register_profile("deterministic", derandomize=True, deadline=None, database=None)
 settings.load_profile("deterministic")

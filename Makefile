@@ -27,7 +27,8 @@ test: .venv/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2
+	@# One thread to each process that the tests start, or four of them fight for two cores.
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
 ## Each library that a saved model drops into, in a new virtual environment with nothing else: slow, installs much.
 integrations: .venv/test

@@ -185,16 +185,17 @@ class SystemRecipe:
     Args:
         kind: `hmde`, or a way to use a sentence encoder that knows no documents: `first`, the first tokens of a
             document as one sentence; `windows`, the mean over windows of 128 tokens that overlap by a third, at most 32
-            of them (LaBSE-Seg; paper, section 3.3); `sentences`, the mean over its first 32 sentences, divided as an
-            HMDE divides them; `weighted_sentences`, the same mean weighted by the sentences' tokens. Or
-            `sentence_transformers`, a model of that library as it says itself; `longformer`, one that
-            training/longformer.py wrote; `bm25`, which is left out where query and documents differ in language.
+            of them (LaBSE-Seg; paper, section 3.3); `sentences`, the mean over its first 128 sentences, divided as
+            an HMDE divides them; `weighted_sentences`, the same mean weighted by the sentences' tokens; `passages`, the
+            weighted mean of sentences that are read together, up to 512 tokens at a time. Or `sentence_transformers`, a
+            model of that library as it says itself; `longformer`, one that training/longformer.py wrote; `bm25`, which
+            is left out where query and documents differ in language.
         model: folder or Hub name, of an HMDE or of the encoder. Left out for `bm25`.
         pooling: how the sentence encoder's vector is read from it: cls, mean or pooler. Others know their own.
         query_prompt: put before each query, such as e5's "query: ". An HMDE knows its own.
         document_prompt: put before each piece of a document, such as e5's "passage: ". An HMDE knows its own.
         max_length: tokens of a piece, start token, end token and prompt included: for `first` 512 if not given, for
-            `windows` and both `sentences` 128; of a document for `sentence_transformers`. Others know their own.
+            `windows` and sentences 128; of a document for `sentence_transformers`. Others know their own.
         global_attention: of `longformer`, whether the first token sees the whole document; not so in the paper's code.
         trust_remote_code: of `sentence_transformers`, whether code from the model's folder may run.
     """
@@ -205,6 +206,7 @@ class SystemRecipe:
         "windows",
         "sentences",
         "weighted_sentences",
+        "passages",
         "sentence_transformers",
         "longformer",
         "bm25",
@@ -238,13 +240,16 @@ class WindowTokenizer(HMDETokenizer):
         ]
 
 
-# How each use of a sentence encoder divides a document: the tokenizer and its options.
-PIECES: dict[str, tuple[type[HMDETokenizer], dict[str, Any]]] = {
-    "first": (HMDETokenizer, {"segmentation": "chunks", "max_sentences": 1, "max_sentence_length": 512}),
-    "windows": (WindowTokenizer, {"segmentation": "chunks", "max_sentences": 32, "max_sentence_length": 128}),
-    "sentences": (HMDETokenizer, {"segmentation": "sentences", "max_sentences": 32, "max_sentence_length": 128}),
+# How each use of a sentence encoder divides a document and takes the mean of the pieces: the tokenizer, its options and
+# fields of HMDEConfig.
+SENTENCES = {"segmentation": "sentences", "max_sentences": 128, "max_sentence_length": 128}
+PIECES: dict[str, tuple[type[HMDETokenizer], dict[str, Any], dict[str, Any]]] = {
+    "first": (HMDETokenizer, {"segmentation": "chunks", "max_sentences": 1, "max_sentence_length": 512}, {}),
+    "windows": (WindowTokenizer, {"segmentation": "chunks", "max_sentences": 32, "max_sentence_length": 128}, {}),
+    "sentences": (HMDETokenizer, SENTENCES, {}),
+    "weighted_sentences": (HMDETokenizer, SENTENCES, {"document_pooling": "token_mean"}),
+    "passages": (HMDETokenizer, SENTENCES, {"document_pooling": "token_mean", "passage_length": 512}),
 }
-PIECES["weighted_sentences"] = PIECES["sentences"]
 
 
 def check_systems(systems: dict[str, SystemRecipe]) -> None:
@@ -331,7 +336,7 @@ def load_hmde(recipe: SystemRecipe, dtype: Dtype = "float32") -> HMDESystem:
         tokenizer = HMDETokenizer.from_pretrained(recipe.model)
         model = HMDEForDocumentEmbedding.from_pretrained(recipe.model, dtype=dtype)
     else:
-        tokenizer_class, pieces = PIECES[recipe.kind]
+        tokenizer_class, pieces, reading = PIECES[recipe.kind]
         if recipe.max_length is not None:
             pieces = pieces | {"max_sentence_length": recipe.max_length}
         tokenizer = tokenizer_class.from_sentence_encoder(
@@ -343,7 +348,7 @@ def load_hmde(recipe: SystemRecipe, dtype: Dtype = "float32") -> HMDESystem:
             sentence_pooling=recipe.pooling,
             max_sentence_length=pieces["max_sentence_length"],
             document_norm="pre",
-            document_pooling="token_mean" if recipe.kind == "weighted_sentences" else "mean",
+            **reading,
             # The smallest document encoder there is: as the identity, it adds nothing but time.
             num_document_layers=1,
             num_document_attention_heads=1,

@@ -36,6 +36,8 @@ class HMDEConfig(PreTrainedConfig):
             its tokens (`mean`), or the sentence encoder's own pooler (`pooler`).
         max_sentence_length: tokens of a sentence, start and end token included.
         max_sentences: sentences of a document.
+        passage_length: tokens up to which the sentence encoder reads consecutive sentences of a document together, so
+            that a sentence's vector knows its neighbours; 0 reads each sentence by itself, as the paper does.
         num_document_layers, num_document_attention_heads, document_intermediate_size, document_hidden_act,
             document_layer_norm_eps, document_dropout: sizes of the document encoder (the paper's upper transformer).
             Its width is the sentence encoder's.
@@ -66,6 +68,7 @@ class HMDEConfig(PreTrainedConfig):
     sentence_pooling: str = "cls"
     max_sentence_length: int = 128
     max_sentences: int = 32
+    passage_length: int = 0
     num_document_layers: int = 2
     num_document_attention_heads: int = 8
     document_intermediate_size: int = 2048
@@ -97,6 +100,7 @@ class HMDEConfig(PreTrainedConfig):
             "pad_token_id",
             "max_sentence_length",
             "max_sentences",
+            "passage_length",
             "num_document_layers",
             "num_document_attention_heads",
             "document_intermediate_size",
@@ -133,6 +137,7 @@ class HMDEConfig(PreTrainedConfig):
             "pad_token_id": 0,
             "max_sentence_length": 3,  # a start token, one token of text, an end token
             "max_sentences": 1,
+            "passage_length": 0,
             "num_document_layers": 1,
             "num_document_attention_heads": 1,
             "document_intermediate_size": 1,
@@ -145,6 +150,16 @@ class HMDEConfig(PreTrainedConfig):
                 raise ValueError(f"{field} is {getattr(self, field)}; it must be above 0")
         if not 0 <= self.document_dropout < 1:
             raise ValueError(f"document_dropout is {self.document_dropout}; it must be at least 0 and below 1")
+        if 0 < self.passage_length < self.max_sentence_length:
+            raise ValueError(
+                f"passage_length is {self.passage_length}, but a sentence may have {self.max_sentence_length} tokens; "
+                "choose at least max_sentence_length, or 0 to read each sentence by itself"
+            )
+        if self.passage_length and self.sentence_pooling == "pooler":
+            raise ValueError(
+                f"passage_length is {self.passage_length}, but sentence_pooling is 'pooler', which would make one "
+                "vector of a whole passage; use 'cls' or 'mean'"
+            )
         if self.start_token_id == self.pad_token_id:
             raise ValueError(f"start_token_id and pad_token_id are both {self.pad_token_id}; they must differ")
 
@@ -169,11 +184,12 @@ class HMDEConfig(PreTrainedConfig):
         positions = getattr(sentence, "max_position_embeddings", None)
         if positions is not None and sentence.model_type in POSITIONS_AFTER_PADDING:
             positions -= sentence.pad_token_id + 1
-        if positions is not None and self.max_sentence_length > positions:
-            raise ValueError(
-                f"max_sentence_length is {self.max_sentence_length}, but the sentence encoder has only {positions} "
-                "positions; choose a smaller one"
-            )
+        for field in ("max_sentence_length", "passage_length"):
+            if positions is not None and getattr(self, field) > positions:
+                raise ValueError(
+                    f"{field} is {getattr(self, field)}, but the sentence encoder has only {positions} positions; "
+                    "choose a smaller one"
+                )
 
 
 HMDEConfig.register_for_auto_class()

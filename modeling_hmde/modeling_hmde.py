@@ -41,8 +41,10 @@ from .packing_hmde import (
     bucket_by_length,
     find_sentences,
     gather_tokens,
+    join_sentences,
     pack_tokens,
     packed_attention_arguments,
+    ranges,
     scatter_sentences,
 )
 from .publishing_hmde import model_card, upload
@@ -390,15 +392,19 @@ class HMDEModel(HMDEPreTrainedModel):
         if attention_mask is None:
             attention_mask = input_ids != self.config.pad_token_id
         sentences = find_sentences(input_ids, attention_mask, self.config.start_token_id)
+        passages = join_sentences(sentences, self.config.passage_length)
         budget = MAX_TOKENS_PER_BUCKET_ON_GPU if input_ids.is_cuda else MAX_TOKENS_PER_BUCKET
-        buckets = bucket_by_length(sentences.length, budget)
+        buckets = bucket_by_length(passages.length, budget)
+        order = [ranges(passages.first_sentence[bucket], passages.num_sentences[bucket]) for bucket in buckets]
+        lengths = [sentences.length[places] for places in order]
         sentence_config = self.sentence_encoder.config
         if sentence_config.model_type in PACKABLE_ENCODERS and sentence_config._attn_implementation in PACKED_ATTENTION:
-            packs = [pack_tokens(input_ids, sentences, bucket) for bucket in buckets]
-            vectors = torch.cat([*map(self._encode_packed, packs, self._embed_tokens(packs))])
+            packs = [pack_tokens(input_ids, passages, bucket) for bucket in buckets]
+            vectors = [*map(self._encode_packed, packs, self._embed_tokens(packs), lengths)]
         else:
-            vectors = torch.cat([self._encode_padded(input_ids, sentences, bucket) for bucket in buckets])
-        return sentences, vectors[torch.cat(buckets).argsort()]
+            batches = (gather_tokens(input_ids, passages, bucket, self.config.pad_token_id) for bucket in buckets)
+            vectors = [self._encode_padded(*batch, number) for batch, number in zip(batches, lengths)]
+        return sentences, torch.cat(vectors)[torch.cat(order).argsort()]
 
     def _embed_tokens(self, packs: Sequence[PackedTokens]) -> Iterator[Tensor]:
         """The word embeddings (1, tokens, hidden) of each pack, read from those of the distinct tokens of all, so that
@@ -408,7 +414,8 @@ class HMDEModel(HMDEPreTrainedModel):
         for places_of_pack in places.split([pack.input_ids.shape[1] for pack in packs]):
             yield embeddings[places_of_pack].unsqueeze(0)
 
-    def _encode_packed(self, pack: PackedTokens, embeddings: Tensor) -> Tensor:
+    def _encode_packed(self, pack: PackedTokens, embeddings: Tensor, lengths: Tensor) -> Tensor:
+        """Passages end to end -> the vectors of their sentences, which have `lengths` (sentences,) tokens."""
         sentence_config = self.sentence_encoder.config
         offset = sentence_config.pad_token_id + 1 if sentence_config.model_type in POSITIONS_AFTER_PADDING else 0
         output = self.sentence_encoder(
@@ -417,21 +424,23 @@ class HMDEModel(HMDEPreTrainedModel):
             **packed_attention_arguments(pack.lengths),
         )
         states = output.last_hidden_state.squeeze(0)
-        if self.config.sentence_pooling == "mean":
-            exact = states.to(torch.promote_types(states.dtype, torch.float32))
-            return torch.segment_reduce(exact, "mean", lengths=pack.lengths).to(states.dtype)
-        starts = states[pack.lengths.cumsum(0) - pack.lengths]
-        return starts if self.config.sentence_pooling == "cls" else self.sentence_encoder.pooler(starts.unsqueeze(1))
+        if self.config.sentence_pooling == "pooler":
+            return self.sentence_encoder.pooler(states[lengths.cumsum(0) - lengths].unsqueeze(1))
+        return self._pool_sentences(states, lengths)
 
-    def _encode_padded(self, input_ids: Tensor, sentences: Sentences, bucket: Tensor) -> Tensor:
-        ids, mask = gather_tokens(input_ids, sentences, bucket, self.config.pad_token_id)
+    def _encode_padded(self, ids: Tensor, mask: Tensor, lengths: Tensor) -> Tensor:
+        """Passages (passages, tokens) -> the vectors of their sentences, which have `lengths` (sentences,) tokens."""
         output = self.sentence_encoder(input_ids=ids, attention_mask=mask)
         if self.config.sentence_pooling == "pooler":
-            return output.pooler_output
+            return output.pooler_output  # a passage is then one sentence
+        return self._pool_sentences(output.last_hidden_state[mask.bool()], lengths)
+
+    def _pool_sentences(self, states: Tensor, lengths: Tensor) -> Tensor:
+        """States (tokens, hidden) of sentences that lie end to end -> their vectors (sentences, hidden)."""
         if self.config.sentence_pooling == "cls":
-            return output.last_hidden_state[:, 0]
-        mask = mask.unsqueeze(-1).to(output.last_hidden_state.dtype)
-        return (output.last_hidden_state * mask).sum(dim=1) / mask.sum(dim=1)
+            return states[lengths.cumsum(0) - lengths]
+        exact = states.to(torch.promote_types(states.dtype, torch.float32))
+        return torch.segment_reduce(exact, "mean", lengths=lengths).to(states.dtype)
 
 
 @contextmanager

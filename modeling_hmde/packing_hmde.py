@@ -1,9 +1,10 @@
 """Between rows of documents and batches of sentences: pure functions on tensors, no parameters.
 
-Only real tokens reach the sentence encoder. The sentences of all documents of a batch are sorted by length and encoded
-in buckets of like length; their vectors are put back at their places in the documents.
+Only real tokens reach the sentence encoder. It reads passages: single sentences, or consecutive ones together. The
+passages of all documents of a batch are sorted by length and encoded in buckets of like length; the vectors of their
+sentences are put back at their places in the documents.
 
-A bucket is packed: its sentences lie end to end in one row without padding, and the attention, registered with
+A bucket is packed: its passages lie end to end in one row without padding, and the attention, registered with
 transformers under the name `packed`, keeps them apart. An encoder that cannot be packed gets a padded batch.
 """
 
@@ -76,15 +77,62 @@ def find_sentences(input_ids: Tensor, attention_mask: Tensor, start_token_id: in
     return Sentences(document, position, start, end - start)
 
 
-def bucket_by_length(lengths: Tensor, max_tokens: int) -> list[Tensor]:
-    """Groups of sentences of like length, each of at most `max_tokens` tokens with its padding.
+class Passages(NamedTuple):
+    """Consecutive sentences of a document, read together. Each field: (passages,), int64."""
+
+    document: Tensor  # row of the batch
+    start: Tensor  # column of the first start token
+    length: Tensor  # tokens
+    first_sentence: Tensor  # index into the sentences of the batch
+    num_sentences: Tensor
+
+
+def join_sentences(sentences: Sentences, passage_length: int) -> Passages:
+    """As many consecutive sentences of a document to a passage as it has room for, one at least.
 
     Args:
-        lengths: (sentences,), tokens of each sentence.
-        max_tokens: a sentence that is longer by itself gets a bucket of its own.
+        sentences: all sentences of the batch.
+        passage_length: tokens of a passage of several sentences.
+
+    >>> row = torch.tensor([[7, 1, 7, 7, 1, 1]])
+    >>> join_sentences(find_sentences(row, torch.ones_like(row), start_token_id=7), passage_length=3).length
+    tensor([3, 3])
+    """
+    counts: list[int] = []
+    last, tokens = -1, 0
+    for document, length in zip(sentences.document.tolist(), sentences.length.tolist()):
+        if document == last and tokens + length <= passage_length:
+            counts[-1] += 1
+            tokens += length
+        else:
+            counts.append(1)
+            last, tokens = document, length
+    number = torch.tensor(counts, device=sentences.length.device)
+    end = number.cumsum(0)
+    first = end - number
+    columns_before = nn.functional.pad(sentences.length.cumsum(0), (1, 0))
+    length = columns_before[end] - columns_before[first]
+    return Passages(sentences.document[first], sentences.start[first], length, first, number)
+
+
+def ranges(first: Tensor, number: Tensor) -> Tensor:
+    """
+    >>> ranges(torch.tensor([5, 0]), torch.tensor([2, 3]))
+    tensor([5, 6, 0, 1, 2])
+    """
+    before = number.cumsum(0) - number
+    return (first - before).repeat_interleave(number) + torch.arange(int(number.sum()), device=first.device)
+
+
+def bucket_by_length(lengths: Tensor, max_tokens: int) -> list[Tensor]:
+    """Groups of sequences of like length, each of at most `max_tokens` tokens with its padding.
+
+    Args:
+        lengths: (sequences,), tokens of each sequence.
+        max_tokens: a sequence that is longer by itself gets a bucket of its own.
 
     Returns:
-        indices into `lengths`, (sentences of the bucket,) each, longest sentences first, so that a run that does not
+        indices into `lengths`, (sequences of the bucket,) each, longest sequences first, so that a run that does not
         fit the memory fails at its first bucket.
 
     >>> bucket_by_length(torch.tensor([2, 9, 3, 8]), max_tokens=18)
@@ -101,52 +149,50 @@ def bucket_by_length(lengths: Tensor, max_tokens: int) -> list[Tensor]:
     return list(order.split(sizes))
 
 
-def gather_tokens(input_ids: Tensor, sentences: Sentences, bucket: Tensor, pad_token_id: int) -> tuple[Tensor, Tensor]:
-    """The tokens of some sentences as a batch of the sentence encoder.
+def gather_tokens(input_ids: Tensor, passages: Passages, bucket: Tensor, pad_token_id: int) -> tuple[Tensor, Tensor]:
+    """The tokens of some passages as a batch of the sentence encoder.
 
     Args:
         input_ids: (documents, tokens).
-        sentences: all sentences of the batch.
-        bucket: (sentences of the bucket,), indices into `sentences`.
+        passages: all passages of the batch.
+        bucket: (passages of the bucket,), indices into `passages`.
         pad_token_id: what fills up the shorter ones, at their end.
 
     Returns:
-        ids and attention mask (int64), both (sentences of the bucket, longest sentence).
+        ids and attention mask (int64), both (passages of the bucket, longest passage).
     """
-    length = sentences.length[bucket].unsqueeze(1)
+    length = passages.length[bucket].unsqueeze(1)
     offsets = torch.arange(int(length.max()), device=input_ids.device)
     real = offsets < length
-    columns = torch.where(real, sentences.start[bucket].unsqueeze(1) + offsets, 0)
-    ids = input_ids[sentences.document[bucket].unsqueeze(1), columns]
+    columns = torch.where(real, passages.start[bucket].unsqueeze(1) + offsets, 0)
+    ids = input_ids[passages.document[bucket].unsqueeze(1), columns]
     return ids.masked_fill(~real, pad_token_id), real.long()
 
 
 class PackedTokens(NamedTuple):
-    """Sentences end to end in one row, in the form that transformers' models take."""
+    """Passages end to end in one row, in the form that transformers' models take."""
 
     input_ids: Tensor  # (1, tokens), int64
-    position_ids: Tensor  # (1, tokens), int64, from 0 in every sentence
-    lengths: Tensor  # (sentences,), int64
+    position_ids: Tensor  # (1, tokens), int64, from 0 in every passage
+    lengths: Tensor  # (passages,), int64
 
 
-def pack_tokens(input_ids: Tensor, sentences: Sentences, bucket: Tensor) -> PackedTokens:
-    """The tokens of some sentences end to end.
+def pack_tokens(input_ids: Tensor, passages: Passages, bucket: Tensor) -> PackedTokens:
+    """The tokens of some passages end to end.
 
     Args:
         input_ids: (documents, tokens).
-        sentences: all sentences of the batch.
-        bucket: (sentences of the bucket,), indices into `sentences`.
+        passages: all passages of the batch.
+        bucket: (passages of the bucket,), indices into `passages`.
 
-    >>> places = find_sentences(torch.tensor([[7, 1, 7], [7, 2, 3]]), torch.ones(2, 3), start_token_id=7)
-    >>> pack_tokens(torch.tensor([[7, 1, 7], [7, 2, 3]]), places, torch.tensor([2, 0])).input_ids
+    >>> row = torch.tensor([[7, 1, 7], [7, 2, 3]])
+    >>> passages = join_sentences(find_sentences(row, torch.ones_like(row), start_token_id=7), passage_length=0)
+    >>> pack_tokens(row, passages, torch.tensor([2, 0])).input_ids
     tensor([[7, 2, 3, 7, 1]])
     """
-    lengths = sentences.length[bucket]
-    first = (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
-    positions = torch.arange(len(first), device=input_ids.device) - first
-    columns = sentences.start[bucket].repeat_interleave(lengths) + positions
-    ids = input_ids[sentences.document[bucket].repeat_interleave(lengths), columns]
-    return PackedTokens(ids.unsqueeze(0), positions.unsqueeze(0), lengths)
+    lengths = passages.length[bucket]
+    ids = input_ids[passages.document[bucket].repeat_interleave(lengths), ranges(passages.start[bucket], lengths)]
+    return PackedTokens(ids.unsqueeze(0), ranges(torch.zeros_like(lengths), lengths).unsqueeze(0), lengths)
 
 
 def packed_attention_arguments(lengths: Tensor) -> dict[str, Any]:

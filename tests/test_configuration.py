@@ -82,6 +82,9 @@ def test_every_model_names_its_config_class(model_class: type) -> None:
         ("max_sentence_length", 2, "at least 3"),
         ("max_sentence_length", 513, "only 512 positions"),
         ("max_sentences", 0, "at least 1"),
+        ("passage_length", -1, "at least 0"),
+        ("passage_length", 127, "a sentence may have 128 tokens"),
+        ("passage_length", 513, "only 512 positions"),
         ("num_document_layers", 0, "at least 1"),
         ("num_document_attention_heads", 0, "at least 1"),
         ("num_document_attention_heads", 5, "does not divide the width 32"),
@@ -111,6 +114,7 @@ def test_an_impossible_value_is_refused_by_its_name(field: str, value: object, r
         "pad_token_id",
         "max_sentence_length",
         "max_sentences",
+        "passage_length",
         "num_document_layers",
         "num_document_attention_heads",
         "document_intermediate_size",
@@ -140,6 +144,11 @@ def test_the_longest_sentence_leaves_room_for_the_position_offset_of_roberta() -
     assert HMDEConfig(sentence_config=sentence_config, max_sentence_length=512).max_sentence_length == 512
     with pytest.raises(ValueError, match="only 512 positions"):
         HMDEConfig(sentence_config=sentence_config, max_sentence_length=513)
+
+
+def test_sentences_that_are_read_together_have_no_pooler_of_their_own() -> None:
+    with pytest.raises(ValueError, match="passage_length is 256, but sentence_pooling is 'pooler'"):
+        HMDEConfig(sentence_config=SENTENCE_CONFIG, sentence_pooling="pooler", passage_length=256)
 
 
 def test_a_model_that_is_no_text_encoder_is_refused() -> None:

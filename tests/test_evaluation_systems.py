@@ -113,10 +113,10 @@ def test_sentences_equal_the_mean_of_one_sentence_at_a_time(
 ) -> None:
     folder = request.getfixturevalue(encoder)
     system = load_system(SystemRecipe("sentences", str(folder), pooling="mean", **PROMPTS))
-    texts = [*documents, " ".join(f"The cat saw {number} dogs." for number in range(40))]
+    texts = [*documents, " ".join(f"The cat saw {number} dogs." for number in range(150))]
     expected = []
     for text in texts:
-        sentences = [text[begin:end] for begin, end in sentence_spans(text, "en")][:32]
+        sentences = [text[begin:end] for begin, end in sentence_spans(text, "en")][:128]
         expected.append(mean_vector(folder, [ids_of(folder, f"passage: {sentence}") for sentence in sentences]))
     assert system.encode_documents(texts, "en") == pytest.approx(np.stack(expected), abs=1e-5)
 
@@ -226,6 +226,22 @@ def test_weighted_sentences_equal_the_mean_by_tokens_of_one_sentence_at_a_time(
             with torch.no_grad():
                 total += len(ids) * encoder(torch.tensor([ids])).last_hidden_state[0].mean(dim=0)
         expected.append((total / total.norm()).numpy())
+    assert system.encode_documents(documents, "en") == pytest.approx(np.stack(expected), abs=1e-5)
+
+
+def test_passages_equal_the_mean_over_the_tokens_of_a_document_read_at_once(labse: Path) -> None:
+    """Of documents of at most 512 tokens, each sentence between a start and an end token and behind the prompt."""
+    documents = ["The cat sat on the mat. It was warm there!", "Le chat dort."]
+    system = load_system(SystemRecipe("passages", str(labse), pooling="mean", **PROMPTS))
+    encoder = AutoModel.from_pretrained(labse)
+    expected = []
+    for text in documents:
+        ids = [
+            token for begin, end in sentence_spans(text, "en") for token in ids_of(labse, f"passage: {text[begin:end]}")
+        ]
+        with torch.no_grad():
+            mean = encoder(torch.tensor([ids])).last_hidden_state[0].mean(dim=0)
+        expected.append((mean / mean.norm()).numpy())
     assert system.encode_documents(documents, "en") == pytest.approx(np.stack(expected), abs=1e-5)
 
 

@@ -41,6 +41,21 @@ def reference_sentence_vector(encoder: PreTrainedModel, ids: list[int], pooling:
     return states[0] if pooling == "cls" else states.mean(dim=0)
 
 
+def reference_passage_vectors(
+    encoder: PreTrainedModel, sentences: list[list[int]], pooling: str, passage_length: int
+) -> list[Tensor]:
+    """The vectors of a document's sentences, read together as far as a passage goes."""
+    if not sentences:
+        return []
+    number = 1
+    while number < len(sentences) and sum(map(len, sentences[: number + 1])) <= passage_length:
+        number += 1
+    states = encoder(torch.tensor([[*itertools.chain(*sentences[:number])]])).last_hidden_state[0]
+    parts = states.split([len(sentence) for sentence in sentences[:number]])
+    vectors = [part[0] if pooling == "cls" else part.mean(dim=0) for part in parts]
+    return vectors + reference_passage_vectors(encoder, sentences[number:], pooling, passage_length)
+
+
 def reference_attention(states: list[Tensor], weights: SimpleNamespace, layer: str, num_heads: int) -> list[Tensor]:
     def project(name: str, state: Tensor) -> Tensor:
         return weights[f"{layer}.attention.{name}.weight"] @ state + weights[f"{layer}.attention.{name}.bias"]
@@ -110,7 +125,11 @@ def reference(folder: Path, model: HMDEForDocumentEmbedding) -> tuple[Tensor, Pr
     embeddings = []
     for document in DOCUMENTS:
         ids = [tokenizer(sentence)["input_ids"] for sentence in document]
-        vectors = [reference_sentence_vector(encoder, tokens, model.config.sentence_pooling) for tokens in ids]
+        if model.config.passage_length:
+            length, pooling = model.config.passage_length, model.config.sentence_pooling
+            vectors = reference_passage_vectors(encoder, ids, pooling, length)
+        else:
+            vectors = [reference_sentence_vector(encoder, tokens, model.config.sentence_pooling) for tokens in ids]
         embeddings.append(reference_document_embedding(vectors, list(map(len, ids)), weights, model.config))
     return torch.stack(embeddings), encoder, weights
 
@@ -164,6 +183,34 @@ def test_forward_equals_the_reference_on_an_encoder_with_rotary_positions(
         expected, _, _ = reference(modernbert, model)
         actual = model(**tokenize(modernbert)).pooler_output
     torch.testing.assert_close(actual, expected, **EXACT)
+
+
+@pytest.mark.parametrize("attn_implementation", ["packed", "sdpa"])
+@pytest.mark.parametrize("passage_length", [40, 60])
+@pytest.mark.parametrize("sentence_pooling", ["cls", "mean"])
+@pytest.mark.parametrize("shape", ["labse", "xlmr", "modernbert"])
+def test_sentences_that_are_read_together_equal_the_reference(
+    shape: str,
+    sentence_pooling: str,
+    passage_length: int,
+    attn_implementation: str,
+    request: pytest.FixtureRequest,
+    make_model: MakeModel,
+) -> None:
+    folder = request.getfixturevalue(shape)
+    options = {"dtype": torch.float64, "sentence_pooling": sentence_pooling, "attn_implementation": attn_implementation}
+    model = make_model(folder, max_sentence_length=40, passage_length=passage_length, **options)
+    alone = make_model(folder, max_sentence_length=40, **options)
+    expected, encoder, _ = reference(folder, model)
+    direction = torch.randn(expected.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    (expected * direction).sum().backward()
+    actual = model(**tokenize(folder)).pooler_output
+    (actual * direction).sum().backward()
+    torch.testing.assert_close(actual, expected, **EXACT)
+    for name, parameter in model.hmde.sentence_encoder.named_parameters():
+        torch.testing.assert_close(parameter.grad, encoder.get_parameter(name).grad, **EXACT, msg=name)
+    with torch.no_grad():
+        assert (alone(**tokenize(folder)).pooler_output - actual).abs().max() > 1e-3, "the passage changes nothing"
 
 
 @pytest.mark.parametrize("document_norm", ["post", "pre"])
@@ -250,7 +297,8 @@ def test_a_query_is_embedded_by_the_sentence_encoder_alone(encoder_folder: Path,
 def embedded_alone(request: pytest.FixtureRequest, make_model: MakeModel) -> SimpleNamespace:
     """A model of each kind with everything on, and the embedding that it gives to each document by itself."""
     folder = request.getfixturevalue(request.param)
-    model = make_model(folder, sentence_pooling="mean", document_positions=True, document_pooling="mean_with_dbos")
+    options = {"sentence_pooling": "mean", "document_positions": True, "document_pooling": "mean_with_dbos"}
+    model = make_model(folder, max_sentence_length=40, passage_length=40, **options)
     with torch.no_grad():
         alone = torch.cat([model(**tokenize(folder, [document])).pooler_output for document in DOCUMENTS])
     return SimpleNamespace(folder=folder, model=model, alone=alone)

@@ -15,6 +15,7 @@ from modeling_hmde.packing_hmde import (
     bucket_by_length,
     find_sentences,
     gather_tokens,
+    join_sentences,
     pack_tokens,
     packed_attention,
     packed_attention_arguments,
@@ -47,33 +48,64 @@ def test_the_sentences_found_are_those_that_were_laid_end_to_end(
         assert ids[row, start : start + length].tolist() == tokens
 
 
-@given(DOCUMENTS, st.integers(0, 3), st.integers(6, 40))
-def test_gathered_tokens_are_the_sentences_padded_at_their_end(
-    documents: list[list[list[int]]], left: int, max_tokens: int
+def passages_of(documents: list[list[list[int]]], passage_length: int) -> list[tuple[int, list[list[int]]]]:
+    """Each passage's document and sentences: a sentence joins the one before it where both fit."""
+    passages: list[tuple[int, list[list[int]]]] = []
+    for row, document in enumerate(documents):
+        passages.append((row, [document[0]]))
+        for sentence in document[1:]:
+            if len([*chain(*passages[-1][1], sentence)]) <= passage_length:
+                passages[-1][1].append(sentence)
+            else:
+                passages.append((row, [sentence]))
+    return passages
+
+
+PASSAGE_LENGTHS = st.sampled_from([0, 6, 9, 14, 100])
+
+
+@given(DOCUMENTS, st.integers(0, 3), PASSAGE_LENGTHS)
+def test_a_passage_has_as_many_sentences_of_a_document_as_it_has_room_for(
+    documents: list[list[list[int]]], left: int, passage_length: int
+) -> None:
+    found = find_sentences(*batch(documents, left, right=1), START)
+    joined = join_sentences(found, passage_length)
+    expected = passages_of(documents, passage_length)
+    assert joined.document.tolist() == [row for row, _ in expected]
+    assert joined.length.tolist() == [sum(map(len, sentences)) for _, sentences in expected]
+    assert joined.num_sentences.tolist() == [len(sentences) for _, sentences in expected]
+    assert joined.start.tolist() == found.start[joined.first_sentence].tolist()
+    ends = joined.first_sentence + joined.num_sentences
+    assert ends.tolist() == [*joined.first_sentence.tolist()[1:], len(found.start)]
+
+
+@given(DOCUMENTS, st.integers(0, 3), PASSAGE_LENGTHS, st.integers(6, 40))
+def test_gathered_tokens_are_the_passages_padded_at_their_end(
+    documents: list[list[list[int]]], left: int, passage_length: int, max_tokens: int
 ) -> None:
     ids, mask = batch(documents, left, right=2)
-    found = find_sentences(ids, mask, START)
-    sentences = [*chain(*documents)]
-    for bucket in bucket_by_length(found.length, max_tokens):
-        tokens, real = gather_tokens(ids, found, bucket, PAD)
-        longest = max(len(sentences[place]) for place in bucket)
+    joined = join_sentences(find_sentences(ids, mask, START), passage_length)
+    passages = [[*chain(*sentences)] for _, sentences in passages_of(documents, passage_length)]
+    for bucket in bucket_by_length(joined.length, max_tokens):
+        tokens, real = gather_tokens(ids, joined, bucket, PAD)
+        longest = max(len(passages[place]) for place in bucket)
         for row, attended, place in zip(tokens.tolist(), real.tolist(), bucket, strict=True):
-            missing = longest - len(sentences[place])
-            assert row == sentences[place] + [PAD] * missing
-            assert attended == [1] * len(sentences[place]) + [0] * missing
+            missing = longest - len(passages[place])
+            assert row == passages[place] + [PAD] * missing
+            assert attended == [1] * len(passages[place]) + [0] * missing
 
 
-@given(DOCUMENTS, st.integers(0, 3), st.randoms(use_true_random=False))
-def test_packed_tokens_are_the_sentences_end_to_end_with_positions_that_begin_anew(
-    documents: list[list[list[int]]], left: int, random: Random
+@given(DOCUMENTS, st.integers(0, 3), PASSAGE_LENGTHS, st.randoms(use_true_random=False))
+def test_packed_tokens_are_the_passages_end_to_end_with_positions_that_begin_anew(
+    documents: list[list[list[int]]], left: int, passage_length: int, random: Random
 ) -> None:
     ids, mask = batch(documents, left, right=2)
-    sentences = [*chain(*documents)]
-    bucket = random.sample(range(len(sentences)), k=random.randint(1, len(sentences)))
-    packed = pack_tokens(ids, find_sentences(ids, mask, START), torch.tensor(bucket))
-    assert packed.input_ids.tolist() == [[*chain(*(sentences[place] for place in bucket))]]
-    assert packed.position_ids.tolist() == [[*chain(*(range(len(sentences[place])) for place in bucket))]]
-    assert packed.lengths.tolist() == [len(sentences[place]) for place in bucket]
+    passages = [[*chain(*sentences)] for _, sentences in passages_of(documents, passage_length)]
+    bucket = random.sample(range(len(passages)), k=random.randint(1, len(passages)))
+    packed = pack_tokens(ids, join_sentences(find_sentences(ids, mask, START), passage_length), torch.tensor(bucket))
+    assert packed.input_ids.tolist() == [[*chain(*(passages[place] for place in bucket))]]
+    assert packed.position_ids.tolist() == [[*chain(*(range(len(passages[place])) for place in bucket))]]
+    assert packed.lengths.tolist() == [len(passages[place]) for place in bucket]
 
 
 def attention_one_by_one(query: Tensor, key: Tensor, value: Tensor, lengths: list[int], width: int | None) -> Tensor:

@@ -1,4 +1,5 @@
-"""The sentence vectors of a corpus, computed once: what a frozen sentence encoder makes of it never changes."""
+"""The sentence vectors of training articles, computed once: what a frozen sentence encoder makes of them never
+changes."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from accelerate import Accelerator
 from datasets import Dataset
@@ -29,7 +32,7 @@ class SentenceVectors:
 
     Args:
         folder: `vectors.npy` (documents, max_sentences, hidden), float32, and `lengths.npy` (documents, max_sentences),
-            the tokens of each sentence, 0 where there is none.
+            the tokens of each sentence, 0 where there is none and all through what is no training article.
         articles: article tables by language; the documents follow each other as they do there.
     """
 
@@ -61,8 +64,8 @@ def sentence_vectors(
     articles: dict[str, Dataset],
     corpus: str,
 ) -> SentenceVectors:
-    """The sentence vectors of all articles, read from `folder` where they have been kept for the same sentence encoder,
-    tokenizer and corpus, and otherwise computed, each process taking its share.
+    """The sentence vectors of the training articles, read from `folder` where they have been kept for the same sentence
+    encoder, tokenizer and corpus, and otherwise computed, each process taking its share.
 
     Args:
         folder: beside the run; gets a folder named by a fingerprint.
@@ -81,7 +84,8 @@ def sentence_vectors(
         accelerator.wait_for_everyone()
         vectors = np.lib.format.open_memmap(partial / "vectors.npy", "r+")
         lengths = np.lib.format.open_memmap(partial / "lengths.npy", "r+")
-        share = range(accelerator.process_index, num_documents, accelerator.num_processes)
+        splits = pa.chunked_array([chunk for table in articles.values() for chunk in table.data.column("split").chunks])
+        share = np.flatnonzero(pc.equal(splits, "train"))[accelerator.process_index :: accelerator.num_processes]
         offsets = np.cumsum([0, *(len(table) for table in articles.values())])
         languages = list(articles)
 
@@ -104,7 +108,7 @@ def sentence_vectors(
 def encode(
     model: HMDEForDocumentEmbedding,
     tokenizer: HMDETokenizer,
-    share: range,
+    share: np.ndarray,
     read: Callable[[int], tuple[str, str]],
     vectors: np.ndarray,
     lengths: np.ndarray,
@@ -112,7 +116,7 @@ def encode(
     """Fill the rows of `share`. read: from a row to its text and language."""
     for first in tqdm(range(0, len(share), DOCUMENTS_PER_TOKENIZATION), desc="sentence vectors", unit="k documents"):
         numbers = share[first : first + DOCUMENTS_PER_TOKENIZATION]
-        texts, languages = zip(*map(read, numbers))
+        texts, languages = zip(*map(read, numbers.tolist()))
         tokens = tokenizer(list(texts), language=list(languages))["input_ids"]
         for batch in bucket_by_length(torch.tensor([len(row) for row in tokens]), MAX_TOKENS_PER_BATCH):
             inputs = tokenizer.pad({"input_ids": [tokens[place] for place in batch]}, return_tensors="pt")
@@ -128,7 +132,9 @@ def encode(
 def fingerprint(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, corpus: str) -> str:
     """Of all that the sentence vectors depend on."""
     digest = hashlib.sha256(corpus.encode())
-    digest.update(f"{model.config.sentence_pooling} {tokenizer.backend_tokenizer.to_str()}".encode())
+    digest.update(
+        f"{model.config.sentence_pooling} {model.config.passage_length} {tokenizer.backend_tokenizer.to_str()}".encode()
+    )
     options = ("max_sentences", "max_sentence_length", "segmentation", "long_sentences", "sentence_prompt")
     digest.update(json.dumps([getattr(tokenizer, option) for option in options]).encode())
     for name, weight in model.hmde.sentence_encoder.state_dict().items():

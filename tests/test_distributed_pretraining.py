@@ -52,14 +52,21 @@ def gradients(monkeypatch: pytest.MonkeyPatch, number: int, arguments: list[str]
     return torch.load(folder / "gradients.pt")
 
 
-@pytest.mark.parametrize("max_tokens_per_chunk", [4096, 100], ids=["whole", "in-chunks"])
-@pytest.mark.parametrize("environment", [{}, FSDP2], ids=["ddp", "fsdp2"])
+@pytest.mark.parametrize(
+    ("environment", "max_tokens_per_chunk", "document_objective"),
+    [
+        pytest.param({}, 4096, "info_nce", id="ddp-whole"),
+        pytest.param({}, 100, "distance_constraint", id="ddp-in-chunks"),
+        pytest.param(FSDP2, 4096, "distance_constraint", id="fsdp2-whole"),
+        pytest.param(FSDP2, 100, "info_nce", id="fsdp2-in-chunks"),
+    ],
+)
 def test_two_processes_have_the_gradients_of_one(
-    corpus_folder, labse, tmp_path, monkeypatch, environment, max_tokens_per_chunk
+    corpus_folder, labse, tmp_path, monkeypatch, environment, max_tokens_per_chunk, document_objective
 ):
     """With accumulation, a queue, a learned temperature, and more chunks on one process than on the other."""
     changes = EXACT | {"max_steps": 3, "queue_size": 8, "queue_momentum": 0.9, "eval_steps": 3, "save_steps": 3}
-    changes["max_tokens_per_chunk"] = max_tokens_per_chunk
+    changes |= {"max_tokens_per_chunk": max_tokens_per_chunk, "document_objective": document_objective}
     one = options(corpus_folder, labse, tmp_path / "one", **changes, batch_size=4)
     two = options(corpus_folder, labse, tmp_path / "two", **changes, batch_size=2)
     expected = gradients(monkeypatch, 1, one, tmp_path / "of-one")

@@ -1,4 +1,4 @@
-"""InfoNCE against equation 1 written out."""
+"""InfoNCE and the distance constraint against their equations written out."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from training.objectives import info_nce
+from training.objectives import distance_constraint, info_nce
 
 TEMPERATURE = 0.05
 
@@ -145,3 +145,59 @@ def test_a_learned_temperature_has_a_finite_gradient_where_negatives_are_masked(
     )
     losses.sum().backward()
     assert temperature.grad.isfinite()
+
+
+def distance_constraint_written_out(
+    anchors: Tensor, positives: Tensor, negatives: list[list[Tensor]]
+) -> tuple[list[float], list[float]]:
+    """Equations 4.18 to 4.20 of the T-MDE thesis and the bracket of 4.21, `negatives` being those of each anchor.
+    Returns the losses and the distances that were not yet divided by their mean."""
+
+    def distance(one: Tensor, other: Tensor) -> float:
+        return float(((one / one.norm() - other / other.norm()) ** 2).sum())
+
+    pairs = [[distance(anchor, other) for other in [positive, *others]]
+             for anchor, positive, others in zip(anchors, positives, negatives)]  # fmt: skip
+    every = [one for row in pairs for one in row]
+    mean = sum(every) / len(every)
+    losses = []
+    for d_p, *d_n in pairs:
+        deltas = [max(0.0, 0.5 - (d / mean - d_p / mean)) for d in d_n]
+        losses.append(d_p / mean + sum(deltas) / len(deltas))
+    return losses, every
+
+
+@pytest.mark.parametrize("hard_negatives", ["own", "all", "none"])
+def test_the_distance_constraint_is_that_of_the_thesis(triples, hard_negatives):
+    """Rows 0 and 1 are of one concept, so neither is a negative of the other; one document is from beyond the batch."""
+    anchors, positives, negatives = triples
+    other = torch.randn(1, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    of_anchor = []
+    for row in range(5):
+        found = [positives[place] for place in range(5) if place != row and {place, row} != {0, 1}]
+        found += {"own": [negatives[row]], "all": list(negatives), "none": []}[hard_negatives]
+        of_anchor.append([*found, other[0]])
+    expected, distances = distance_constraint_written_out(anchors, positives, of_anchor)
+    means = []
+
+    def mean(values: Tensor) -> Tensor:
+        means.append(sorted(values.tolist()))
+        return values.mean()
+
+    losses = distance_constraint(
+        *triples,
+        concepts=numbered(0, 0, 2, 3, 4),
+        negative_concepts=numbered(5, 6, 7, 8, 9),
+        hard_negatives=hard_negatives,
+        others=other,
+        other_concepts=numbered(20),
+        mean=mean,
+    )
+    assert losses.tolist() == pytest.approx(expected, rel=1e-5)
+    assert means == [pytest.approx(sorted(distances))]
+
+
+def test_an_anchor_without_negatives_is_drawn_to_its_positive_alone(triples):
+    alone = (vectors[:1] for vectors in triples)
+    loss = distance_constraint(*alone, concepts=numbered(0), negative_concepts=numbered(1), hard_negatives="none")
+    assert float(loss) == pytest.approx(1, rel=1e-5)  # the only distance there is, over itself

@@ -50,6 +50,13 @@ def rows_of_other_processes(rows: Tensor) -> Tensor:
     return torch.cat([gathered[:first], gathered[first + len(rows) :]])
 
 
+def mean_of_all_processes(values: Tensor) -> Tensor:
+    """(values,) -> the mean of those of all processes, which may have different numbers of them, with its gradient."""
+    sum_and_number = torch.stack([values.sum(), values.new_tensor(len(values))])
+    total, number = rows_of_all_processes(sum_and_number.unsqueeze(0)).sum(dim=0)
+    return total / number
+
+
 def most_of_any_process(count: int, device: torch.device) -> int:
     """The largest `count` of all processes."""
     if not dist.is_initialized():

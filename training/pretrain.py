@@ -55,7 +55,7 @@ from training.folders import written_whole
 from training.meter import Meter
 from training.model_card import write_model_card
 from training.momentum import DocumentQueue
-from training.objectives import HardNegatives
+from training.objectives import DocumentObjective, HardNegatives
 from training.pretrain_objective import check_grad_norm, checked_objective
 from training.sentence_vectors import sentence_vectors
 
@@ -77,6 +77,8 @@ class PretrainRecipe:
         freeze: nothing; the word_embeddings, which spares their large gradient and keeps languages that are not in the
             corpus where they are; or the whole sentence_encoder (paper, table 3), without dropout. Its sentence vectors
             are then computed once and kept on disk.
+        document_objective: what draws documents of one concept together: info_nce (paper, equation 1), or the
+            distance_constraint of T-MDE.
         hard_negatives: an anchor sees its own hard negative (paper), those of the whole batch, or none.
         symmetric: also seek the anchor among the anchors, from the positive and with a hard negative of its own.
         query_weight: weight of the loss that draws a query in one language, through the sentence encoder alone, to the
@@ -126,6 +128,7 @@ class PretrainRecipe:
     tokenizer: dict[str, Any] = field(default_factory=dict)
     sentence_dropout: float | None = None
     freeze: Literal["nothing", "word_embeddings", "sentence_encoder"] = "nothing"
+    document_objective: DocumentObjective = "info_nce"
     hard_negatives: HardNegatives = "own"
     symmetric: bool = False
     query_weight: float = 0.0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -10,9 +12,9 @@ from torch import Tensor
 
 from training.cached_gradients import Embeddings
 from training.data import Batch
-from training.distributed import rows_of_other_processes
+from training.distributed import mean_of_all_processes, rows_of_other_processes
 from training.momentum import DocumentQueue
-from training.objectives import info_nce
+from training.objectives import distance_constraint, info_nce
 
 if TYPE_CHECKING:
     from training.pretrain import PretrainRecipe
@@ -48,30 +50,40 @@ def objective(
     documents = embeddings.documents.float().unflatten(0, (-1, len(batch.names)))  # (roles, triples, hidden)
     other_concepts = elsewhere(concepts)
 
-    def contrast(sources: Tensor, candidates: Tensor, target: int, hard: int, queued: DocumentQueue | None) -> Tensor:
+    def contrast(
+        loss: Callable[..., Tensor],
+        sources: Tensor,
+        candidates: Tensor,
+        target: int,
+        hard: int,
+        queued: DocumentQueue | None = None,
+    ) -> Tensor:
         """The mean loss of `sources` (triples, hidden) against the roles `target` and `hard` of `candidates`."""
         others = elsewhere(candidates)
         roles = [target, hard] if recipe.hard_negatives == "all" else [target]
-        return info_nce(
+        return loss(
             sources,
             candidates[target],
             candidates[hard],
             concepts=batch.concepts,
             negative_concepts=concepts[hard],
-            temperature=temperature,
             hard_negatives=recipe.hard_negatives,
             others=torch.cat([*others[roles], *([queued.vectors] if queued else [])]),
             other_concepts=torch.cat([*other_concepts[roles], *([queued.concepts] if queued else [])]),
         ).mean()
 
-    losses = {"document_loss": contrast(documents[0], documents, 1, 2, None)}
+    by_cosine = functools.partial(info_nce, temperature=temperature)
+    of_documents = by_cosine
+    if recipe.document_objective == "distance_constraint":
+        of_documents = functools.partial(distance_constraint, mean=mean_of_all_processes)
+    losses = {"document_loss": contrast(of_documents, documents[0], documents, 1, 2)}
     if recipe.symmetric:
-        losses["reverse_loss"] = contrast(documents[1], documents, 0, 3, None)
+        losses["reverse_loss"] = contrast(of_documents, documents[1], documents, 0, 3)
     if embeddings.queries is not None:
-        losses["query_loss"] = recipe.query_weight * contrast(embeddings.queries.float(), documents, 1, 2, None)
+        losses["query_loss"] = recipe.query_weight * contrast(by_cosine, embeddings.queries.float(), documents, 1, 2)
     if keys is not None:
         key_roles = keys.float().unflatten(0, (-1, len(batch.names)))
-        losses["queue_loss"] = contrast(documents[0], key_roles, 1, 2, queue)
+        losses["queue_loss"] = contrast(by_cosine, documents[0], key_roles, 1, 2, queue)
     return losses
 
 

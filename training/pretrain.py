@@ -76,7 +76,7 @@ class PretrainRecipe:
             twice as fast.
         freeze: nothing; the word_embeddings, which spares their large gradient and keeps languages that are not in the
             corpus where they are; or the whole sentence_encoder (paper, table 3), without dropout. Its sentence vectors
-            are then computed once and kept on disk.
+            are then computed once for all runs, and kept in `<corpus>-sentence-vectors`.
         document_objective: what draws documents of one concept together: info_nce (paper, equation 1), or the
             distance_constraint of T-MDE.
         hard_negatives: an anchor sees its own hard negative (paper), those of the whole batch, or none.
@@ -297,7 +297,8 @@ def train(
     folder = training_folder(recipe)
     data = Batches(recipe, accelerator, tokenizer, triples)
     if recipe.freeze == "sentence_encoder":
-        data.sentence_vectors = sentence_vectors(folder, accelerator, model, tokenizer, triples.articles, corpus)
+        kept = Path(f"{recipe.corpus}-sentence-vectors")
+        data.sentence_vectors = sentence_vectors(kept, accelerator, model, tokenizer, triples.articles, corpus)
     encoder = TripleEncoder(model, recipe.learn_temperature)
     momentum_encoder = (
         copy.deepcopy(encoder).requires_grad_(False).to(accelerator.device) if recipe.queue_size else None

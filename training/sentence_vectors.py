@@ -68,13 +68,13 @@ def sentence_vectors(
     encoder, tokenizer and corpus, and otherwise computed, each process taking its share.
 
     Args:
-        folder: beside the run; gets a folder named by a fingerprint.
+        folder: gets a folder named by a fingerprint.
         articles: article tables by language.
         corpus: fingerprint of these.
     """
     num_documents = sum(map(len, articles.values()))
     name = fingerprint(model, tokenizer, corpus)
-    whole, partial = folder / f"sentence-vectors-{name}", folder / f"sentence-vectors-{name}.partial"
+    whole, partial = folder / name, folder / f"{name}.partial"
     if not whole.exists():
         shape = (num_documents, tokenizer.max_sentences, model.config.hidden_size)
         if accelerator.is_main_process:

@@ -1,0 +1,179 @@
+"""What each choice of a pretraining recipe buys: models that differ in one thing, compared on development sets.
+
+    python -m training.benchmarks.choices --config configuration/benchmarks/choices.yaml
+
+Trains every choice with every seed by training/pretrain.py and compares the weights after the last step, not those that
+were the best on dev concepts. Every result is a line of results.jsonl as soon as it is there; what is there already is
+not trained again. Writes the table of means over seeds to results.md.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jsonargparse import auto_cli
+from safetensors.torch import load_file
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from evaluation.classification import fit
+from evaluation.readers import RetrievalSet, read_labelled_texts
+from evaluation.report import Table, averages, write_report
+from evaluation.retrieval import RetrievalTask, evaluate_retrieval, groups_of
+from evaluation.systems import Dtype, HMDESystem, System, SystemRecipe, load_hmde
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from modeling_hmde.packing_hmde import bucket_by_length
+from training.checkpoints import checkpoints
+from training.sentence_vectors import MAX_TOKENS_PER_BATCH, fingerprint
+
+PRETRAIN = Path(__file__).parents[1] / "pretrain.py"
+
+# The sentence vectors and lengths of a text, by what made them, its language and the text.
+KeptSentences = dict[tuple[str, str, str], tuple[Tensor, Tensor]]
+
+
+@dataclass
+class ChoicesBenchmark:
+    """Recipes to compare, and what on.
+
+    Args:
+        recipe: a file of configuration/pretrain, which the choices change.
+        corpus, sentence_encoder: as in the recipe.
+        choices: options of the recipe by the name of the choice; none for the recipe as it is.
+        baselines: systems that are not trained.
+        retrieval: tasks by name, none of them a test set.
+        topics: folder of en.train.tsv and en.dev.tsv, from which a logistic regression learns and is measured.
+        output: folder of models and results.
+        seeds: of each choice.
+        dtype: of the compared models' weights and activations.
+    """
+
+    recipe: str
+    corpus: str
+    sentence_encoder: str
+    choices: dict[str, dict[str, Any]]
+    retrieval: dict[str, RetrievalTask]
+    output: str
+    baselines: dict[str, SystemRecipe] = field(default_factory=dict)
+    topics: str | None = None
+    seeds: list[int] = field(default_factory=lambda: [1, 2])
+    dtype: Dtype = "float32"
+
+
+@dataclass
+class SystemFromKeptSentences(HMDESystem):
+    """An HMDE that encodes no sentence twice, whichever model of this kind asked for it.
+
+    Args:
+        kept: shared by the models.
+    """
+
+    kept: KeptSentences = field(default_factory=dict)
+
+    @torch.inference_mode()
+    def encode_documents(self, documents: Sequence[str], language: str) -> np.ndarray:
+        maker = fingerprint(self.model, self.tokenizer, "")
+        missing = [text for text in dict.fromkeys(documents) if (maker, language, text) not in self.kept]
+        for text, vectors_and_lengths in self.encode_sentences(missing, language):
+            self.kept[maker, language, text] = vectors_and_lengths
+        vectors = []
+        for first in range(0, len(documents), 256):
+            found = [self.kept[maker, language, text] for text in documents[first : first + 256]]
+            sentences, lengths = (pad_sequence(list(parts), batch_first=True) for parts in zip(*found))
+            vectors.append(self.model.hmde.document_encoder(sentences, lengths)[1].float())
+        return torch.nn.functional.normalize(torch.cat(vectors), dim=-1).cpu().numpy()
+
+    def encode_sentences(self, texts: Sequence[str], language: str) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
+        """Each text with its sentence vectors (sentences, hidden) and their lengths (sentences,)."""
+        rows = self.tokenizer(list(texts), language=language)["input_ids"] if texts else []
+        for batch in bucket_by_length(torch.tensor([len(row) for row in rows]), MAX_TOKENS_PER_BATCH):
+            inputs = self.tokenizer.pad({"input_ids": [rows[place] for place in batch]}, return_tensors="pt")
+            sentences, vectors = self.model.hmde.encode_sentences(**inputs.to(self.model.device))
+            numbers = sentences.document.bincount().tolist()
+            for place, *found in zip(batch.tolist(), vectors.split(numbers), sentences.length.split(numbers)):
+                yield texts[place], (found[0], found[1])
+
+
+def main(argv: list[str] | None = None) -> None:
+    benchmark = auto_cli(ChoicesBenchmark, args=argv, as_positional=False)
+    output = Path(benchmark.output)
+    output.mkdir(parents=True, exist_ok=True)
+    file = output / "results.jsonl"
+    results = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    sets = {name: task.read() for name, task in benchmark.retrieval.items()}
+    kept: KeptSentences = {}
+
+    def keep(name: str, seed: int | None, system: System) -> None:
+        results.append({"name": name, "seed": seed, "scores": scores_of(system, benchmark, sets)})
+        with file.open("a") as lines:
+            lines.write(json.dumps(results[-1]) + "\n")
+        print(json.dumps(results[-1]), flush=True)
+
+    done = {(result["name"], result["seed"]) for result in results}
+    for name, system in benchmark.baselines.items():
+        if (name, None) not in done:
+            baseline = load_hmde(system, benchmark.dtype)
+            keep(name, None, SystemFromKeptSentences(baseline.model, baseline.tokenizer, kept=kept))
+    for seed in benchmark.seeds:
+        for name, options in benchmark.choices.items():
+            if (name, seed) not in done:
+                model, tokenizer = trained(benchmark, output / f"{name}-{seed}", options | {"seed": seed})
+                keep(name, seed, SystemFromKeptSentences(model, tokenizer, kept=kept))
+    write_report(output, asdict(benchmark), {"results": results}, [table(results)])
+
+
+def trained(
+    benchmark: ChoicesBenchmark, folder: Path, options: dict[str, Any]
+) -> tuple[HMDEForDocumentEmbedding, HMDETokenizer]:
+    """The model after the last step of a run, trained where it is not there yet."""
+    if not folder.exists():
+        given = {"corpus": benchmark.corpus, "sentence_encoder": benchmark.sentence_encoder, "output": folder} | options
+        texts = {name: value if isinstance(value, str | Path) else json.dumps(value) for name, value in given.items()}
+        command = [part for name, text in texts.items() for part in (f"--{name}", str(text))]
+        subprocess.run([sys.executable, PRETRAIN, "--config", benchmark.recipe, *command], check=True)
+    model = HMDEForDocumentEmbedding.from_pretrained(folder, dtype=benchmark.dtype)
+    last = checkpoints(Path(f"{folder}-training") / "checkpoints")[-1]
+    weights = load_file(last / "model.safetensors")
+    model.load_state_dict({name.removeprefix("model."): weight for name, weight in weights.items() if "." in name})
+    return model, HMDETokenizer.from_pretrained(folder)
+
+
+def scores_of(system: System, benchmark: ChoicesBenchmark, sets: dict[str, RetrievalSet]) -> dict[str, float]:
+    """The measure of each task, averaged as its report averages it, and the accuracy on topics."""
+    scores = {}
+    for name, task in benchmark.retrieval.items():
+        rows = evaluate_retrieval(system, sets[name], task.pairs, task.depth)
+        for group, found in averages(rows, groups_of(task.pairs, task.training_languages), [task.measure]).items():
+            scores[f"{name}, {task.measure}, {group}".removesuffix(", average").replace("average, ", "")] = found[
+                task.measure
+            ]
+    if benchmark.topics:
+        examples = [read_labelled_texts(Path(benchmark.topics) / f"en.{part}.tsv") for part in ("train", "dev")]
+        train, dev = ((system.encode_documents(texts, "en"), labels) for labels, texts in examples)
+        scores["topics of English dev, accuracy"] = float(fit(*train, *dev)[0].score(*dev))
+    return scores
+
+
+def table(results: Sequence[dict[str, Any]]) -> Table:
+    """Choices in rows, with their numbers of seeds; scores in columns."""
+    names = dict.fromkeys(result["name"] for result in results)
+    columns: dict[str, dict[str, float]] = {}
+    for name in names:
+        of_choice = [result for result in results if result["name"] == name]
+        seeds = f" ({len(of_choice)})" if of_choice[0]["seed"] is not None else ""
+        for column in of_choice[0]["scores"]:
+            values = [result["scores"][column] for result in of_choice]
+            columns.setdefault(column, {})[name + seeds] = float(np.mean(values))
+    return Table("What each choice buys: means over so many seeds", "choice", columns)
+
+
+if __name__ == "__main__":
+    main()

@@ -12,17 +12,18 @@ import sys
 
 import numpy as np
 from onnxruntime import InferenceSession
-from transformers import AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer
 
 folder, documents_file, question = sys.argv[1:]
 tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+config = AutoConfig.from_pretrained(folder, trust_remote_code=True)
 session = InferenceSession(f"{folder}/onnx/model.onnx")
 
 
 def embed(texts: list[str], output: str, **options: bool) -> np.ndarray:
     """Vectors of unit length."""
     rows = tokenizer(texts, **options)["input_ids"]
-    (vectors,) = session.run([output], tokenizer.by_sentence(rows))
+    (vectors,) = session.run([output], tokenizer.by_passage(rows, config.passage_length))
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 

@@ -10,6 +10,7 @@ transformers under the name `packed`, keeps them apart. An encoder that cannot b
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +18,8 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import logging
+
+from .segmentation_hmde import sentences_per_passage
 
 try:
     from torch.nn.attention.varlen import varlen_attn
@@ -88,26 +91,19 @@ class Passages(NamedTuple):
 
 
 def join_sentences(sentences: Sentences, passage_length: int) -> Passages:
-    """As many consecutive sentences of a document to a passage as it has room for, one at least.
+    """The passages of a batch (see `sentences_per_passage`).
 
     Args:
         sentences: all sentences of the batch.
-        passage_length: tokens of a passage of several sentences.
+        passage_length: tokens of a passage of several sentences; 0 leaves each sentence by itself.
 
     >>> row = torch.tensor([[7, 1, 7, 7, 1, 1]])
     >>> join_sentences(find_sentences(row, torch.ones_like(row), start_token_id=7), passage_length=3).length
     tensor([3, 3])
     """
-    counts: list[int] = []
-    last, tokens = -1, 0
-    for document, length in zip(sentences.document.tolist(), sentences.length.tolist()):
-        if document == last and tokens + length <= passage_length:
-            counts[-1] += 1
-            tokens += length
-        else:
-            counts.append(1)
-            last, tokens = document, length
-    number = torch.tensor(counts, device=sentences.length.device)
+    of_documents = sentences.length.split(sentences.document.unique_consecutive(return_counts=True)[1].tolist())
+    numbers = [sentences_per_passage(lengths.tolist(), passage_length) for lengths in of_documents]
+    number = torch.tensor([*chain(*numbers)], device=sentences.length.device)
     end = number.cumsum(0)
     first = end - number
     columns_before = nn.functional.pad(sentences.length.cumsum(0), (1, 0))

@@ -1,10 +1,10 @@
-"""Where the sentences of a text stand. Knows text only, no tokens."""
+"""Where the sentences of a text stand, and which are read together. Knows texts and lengths, no tokens."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 try:
     import sentencex
@@ -61,3 +61,24 @@ def sentence_spans(text: str, language: str | None = None) -> Iterator[tuple[int
                     first = begin + len(sentence) - len(sentence.lstrip())
                     yield first, first + len(stripped)
                 begin += len(sentence)
+
+
+def sentences_per_passage(lengths: Iterable[int], passage_length: int) -> list[int]:
+    """How many consecutive sentences of a document go into each passage: as many as it has room for, one at least.
+
+    Args:
+        lengths: tokens of each sentence.
+        passage_length: tokens of a passage of several sentences; 0 leaves each sentence by itself.
+
+    >>> sentences_per_passage([30, 20, 60, 10, 80], passage_length=60)
+    [2, 1, 1, 1]
+    """
+    numbers: list[int] = []
+    tokens = passage_length + 1
+    for length in lengths:
+        tokens += length
+        if tokens > passage_length:
+            numbers.append(0)
+            tokens = length
+        numbers[-1] += 1
+    return numbers

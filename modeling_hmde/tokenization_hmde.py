@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -18,7 +19,7 @@ from transformers.utils import logging
 
 from .configuration_hmde import HMDEConfig
 from .publishing_hmde import upload
-from .segmentation_hmde import replace_surrogates, sentence_spans
+from .segmentation_hmde import replace_surrogates, sentence_spans, sentences_per_passage
 
 logger = logging.get_logger(__name__)
 
@@ -157,29 +158,38 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         """Upload the tokenizer's files and code; `options` as the model's. The card comes with the model."""
         return upload(self, repo_id, card=None, **options)
 
-    def by_sentence(self, rows: Sequence[Sequence[int]]) -> dict[str, np.ndarray]:
-        """Rows of `input_ids` without padding as an exported model takes them, sentence by sentence.
+    def by_passage(self, rows: Sequence[Sequence[int]], passage_length: int = 0) -> dict[str, np.ndarray]:
+        """Rows of `input_ids` without padding as an exported model takes them, by what is read together.
+
+        Args:
+            rows: one a document.
+            passage_length: the model's (see HMDEConfig).
 
         Returns:
-            `input_ids` and `attention_mask`, int64, (documents, most sentences, longest sentence).
+            `input_ids` (documents, most passages, longest passage) and `sentence_lengths` (documents, most sentences),
+            the tokens of each sentence, 0 where there is none; both int64.
 
         Raises:
             ValueError: a row does not begin with the start token.
         """
-        documents = []
+        documents, lengths = [], []
         for place, row in enumerate(rows):
             starts = [column for column, token in enumerate(row) if token == self.start_token_id]
             if starts[:1] != [0]:
                 raise ValueError(f"row {place} does not begin with the start token {self.start_token_id}")
-            documents.append([row[begin:end] for begin, end in zip(starts, [*starts[1:], len(row)])])
-        longest = max(len(sentence) for sentences in documents for sentence in sentences)
-        shape = (len(documents), max(map(len, documents)), longest)
-        input_ids, attention_mask = np.full(shape, self.pad_token_id), np.zeros(shape, dtype=np.int64)
-        for document, sentences in enumerate(documents):
-            for position, sentence in enumerate(sentences):
-                input_ids[document, position, : len(sentence)] = sentence
-                attention_mask[document, position, : len(sentence)] = 1
-        return {"input_ids": input_ids, "attention_mask": attention_mask}
+            bounds = [*starts, len(row)]
+            lengths.append([end - begin for begin, end in pairwise(bounds)])
+            numbers = sentences_per_passage(lengths[-1], passage_length)
+            firsts = [bounds[number] for number in accumulate(numbers, initial=0)]
+            documents.append([row[begin:end] for begin, end in pairwise(firsts)])
+        longest = max(len(passage) for passages in documents for passage in passages)
+        input_ids = np.full((len(documents), max(map(len, documents)), longest), self.pad_token_id)
+        sentence_lengths = np.zeros((len(documents), max(map(len, lengths))), dtype=np.int64)
+        for document, passages in enumerate(documents):
+            sentence_lengths[document, : len(lengths[document])] = lengths[document]
+            for position, passage in enumerate(passages):
+                input_ids[document, position, : len(passage)] = passage
+        return {"input_ids": input_ids, "sentence_lengths": sentence_lengths}
 
     @property
     def start_token_id(self) -> int:

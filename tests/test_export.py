@@ -15,7 +15,17 @@ pytest.importorskip("onnxscript", reason="onnxscript is not installed; it is in 
 export = pytest.importorskip("training.export")
 
 
-@pytest.mark.parametrize("options", [{}, {"sentence_pooling": "mean", "document_norm": "pre"}], ids=["cls", "mean"])
+PASSAGES = {"max_sentence_length": 40, "passage_length": 40, "document_pooling": "token_mean"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"sentence_pooling": "pooler"}, id="pooler"),
+        pytest.param({"sentence_pooling": "mean", "document_norm": "pre"}, id="mean"),
+        pytest.param(PASSAGES, id="cls-passages"),
+    ],
+)
 def test_onnx_runtime_embeds_documents_and_queries_as_pytorch_does(
     options: dict,
     xlmr: Path,
@@ -31,15 +41,18 @@ def test_onnx_runtime_embeds_documents_and_queries_as_pytorch_does(
     queries = model.encode_queries(documents, tokenizer, normalize=False)
     atol = 1e-5 * np.abs(expected).max()
 
+    def by_passage(texts: list[str], **reading: bool) -> dict[str, np.ndarray]:
+        return tokenizer.by_passage(tokenizer(texts, **reading)["input_ids"], model.config.passage_length)
+
     session = onnxruntime.InferenceSession(tmp_path / "onnx" / "model.onnx")
-    found, _ = session.run(None, tokenizer.by_sentence(tokenizer(documents)["input_ids"]))
+    found, _ = session.run(None, by_passage(documents))
     np.testing.assert_allclose(found, expected, rtol=0, atol=atol)
-    found, _ = session.run(None, tokenizer.by_sentence([tokenizer(documents[0])["input_ids"]]))
+    found, _ = session.run(None, by_passage(documents[:1]))
     np.testing.assert_allclose(found, expected[:1], rtol=0, atol=atol)
-    _, found = session.run(None, tokenizer.by_sentence(tokenizer(documents, as_queries=True)["input_ids"]))
+    _, found = session.run(None, by_passage(documents, as_queries=True))
     np.testing.assert_allclose(found[:, 0], queries, rtol=0, atol=1e-5 * np.abs(queries).max())
 
     quantized = onnxruntime.InferenceSession(tmp_path / "onnx" / "model_quantized.onnx")
-    found, _ = quantized.run(None, tokenizer.by_sentence(tokenizer(documents)["input_ids"]))
+    found, _ = quantized.run(None, by_passage(documents))
     cosines = (found * expected).sum(axis=1) / np.linalg.norm(found, axis=1) / np.linalg.norm(expected, axis=1)
     assert 0.9 < cosines.min() < 1 - 1e-7

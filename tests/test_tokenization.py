@@ -527,15 +527,17 @@ def test_ten_megabytes_take_no_longer_than_what_is_kept_of_them(
     assert row[0] == tokenizer.start_token_id
 
 
-def test_rows_are_laid_out_by_sentence_for_an_exported_model(make_tokenizer: Callable[..., HMDETokenizer]) -> None:
+@pytest.mark.parametrize(("passage_length", "number_of_passages"), [(0, 2), (100, 1)])
+def test_rows_are_laid_out_by_passage_for_an_exported_model(
+    make_tokenizer: Callable[..., HMDETokenizer], passage_length: int, number_of_passages: int
+) -> None:
     tokenizer = make_tokenizer()
     rows = tokenizer(["The cat sat. The dog.", "The cat."])["input_ids"]
-    found = tokenizer.by_sentence(rows)
-    assert found["input_ids"].shape == found["attention_mask"].shape
-    assert found["input_ids"].shape[:2] == (2, 2)
-    assert found["attention_mask"][1, 1].sum() == 0
-    for row, ids, mask in zip(rows, found["input_ids"], found["attention_mask"], strict=True):
-        assert ids[mask == 1].tolist() == row
-        assert (ids[mask == 0] == tokenizer.pad_token_id).all()
+    found = tokenizer.by_passage(rows, passage_length)
+    assert found["input_ids"].shape[:2] == (2, number_of_passages)
+    first = rows[0].index(tokenizer.start_token_id, 1)
+    assert found["sentence_lengths"].tolist() == [[first, len(rows[0]) - first], [len(rows[1]), 0]]
+    for row, ids in zip(rows, found["input_ids"], strict=True):
+        assert ids[ids != tokenizer.pad_token_id].tolist() == row
     with pytest.raises(ValueError, match="row 1 does not begin with the start token"):
-        tokenizer.by_sentence([rows[0], rows[1][1:]])
+        tokenizer.by_passage([rows[0], rows[1][1:]])

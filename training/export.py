@@ -3,7 +3,7 @@
     python -m training.export --model runs/hmde-sample
 
 Writes `onnx/model.onnx` and `onnx/model_quantized.onnx` (int8 weights) into the model's folder. Both take what
-`tokenizer.by_sentence` makes and give document and sentence embeddings; a query's is that of its only sentence.
+`tokenizer.by_passage` makes and give document and sentence embeddings; a query's is that of its only sentence.
 """
 
 from __future__ import annotations
@@ -38,27 +38,36 @@ class Exported(nn.Module):
         super().__init__()
         self.sentence_encoder = model.hmde.sentence_encoder
         self.document_encoder = model.hmde.document_encoder
-        self.pooling = model.config.sentence_pooling
+        self.config = model.config
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
-        """(documents, sentences, tokens) -> document embeddings (documents, hidden), not normalised, and the sentence
-        encoder's vectors (documents, sentences, hidden), zero where there is no sentence."""
-        sentence_lengths = attention_mask.sum(dim=-1)
-        # A sentence of padding alone attends to its first token, or its softmax would be over nothing.
-        first = torch.zeros_like(attention_mask)
-        first[:, :, 0] = 1
-        mask = (attention_mask | first).flatten(0, 1)
+    def forward(self, input_ids: Tensor, sentence_lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """(documents, passages, tokens) and (documents, sentences) -> document embeddings (documents, hidden), not
+        normalised, and sentence vectors (documents, sentences, hidden), zero where there is no sentence."""
+        real = input_ids != self.config.pad_token_id
+        # A passage of padding alone attends to its first token, or its softmax would be over nothing.
+        first = torch.zeros_like(real)
+        first[:, :, 0] = True
+        mask = (real | first).flatten(0, 1).long()
         output = self.sentence_encoder(input_ids=input_ids.flatten(0, 1), attention_mask=mask)
-        if self.pooling == "pooler":
-            vectors = output.pooler_output
-        elif self.pooling == "cls":
-            vectors = output.last_hidden_state[:, 0]
+        if self.config.sentence_pooling == "pooler":  # a passage is then one sentence
+            vectors = output.pooler_output.unflatten(0, input_ids.shape[:2])
         else:
-            weights = mask.unsqueeze(-1).to(output.last_hidden_state.dtype)
-            vectors = (output.last_hidden_state * weights).sum(dim=1) / weights.sum(dim=1)
-        vectors = vectors.unflatten(0, sentence_lengths.shape).masked_fill((sentence_lengths == 0).unsqueeze(-1), 0)
+            states = output.last_hidden_state.unflatten(0, input_ids.shape[:2]).flatten(1, 2)
+            vectors = self.pool_sentences(states, input_ids.flatten(1), sentence_lengths)
+        vectors = vectors.masked_fill((sentence_lengths == 0).unsqueeze(-1), 0)
         _, documents = self.document_encoder(vectors, sentence_lengths)
         return documents, vectors
+
+    def pool_sentences(self, states: Tensor, input_ids: Tensor, sentence_lengths: Tensor) -> Tensor:
+        """States (documents, tokens, hidden) of ids (documents, tokens) -> (documents, sentences, hidden)."""
+        starts = input_ids == self.config.start_token_id
+        counted = starts if self.config.sentence_pooling == "cls" else input_ids != self.config.pad_token_id
+        sentence = (starts.long().cumsum(dim=1) - 1).clamp(min=0).unsqueeze(-1).expand_as(states)
+        sums = states.new_zeros(*sentence_lengths.shape, states.shape[-1])
+        sums = sums.scatter_add(1, sentence, states * counted.unsqueeze(-1))
+        if self.config.sentence_pooling == "cls":
+            return sums
+        return sums / sentence_lengths.clamp(min=1).unsqueeze(-1)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -70,16 +79,16 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def export(model: HMDEForDocumentEmbedding, file: Path) -> None:
-    """One file with the weights, any number of documents, sentences and tokens."""
+    """One file with the weights, any number of documents, passages, sentences and tokens."""
     input_ids = torch.full((2, 3, 5), model.config.start_token_id)
-    axes = {0: "documents", 1: "sentences", 2: "tokens"}
+    sentence_lengths = torch.ones(2, 15 if model.config.sentence_pooling != "pooler" else 3, dtype=torch.long)
     torch.onnx.export(
         Exported(model),
-        (input_ids, torch.ones_like(input_ids)),
+        (input_ids, sentence_lengths),
         file,
-        input_names=["input_ids", "attention_mask"],
+        input_names=["input_ids", "sentence_lengths"],
         output_names=["document_embeddings", "sentence_embeddings"],
-        dynamic_shapes=(axes, axes),
+        dynamic_shapes=({0: "documents", 1: "passages", 2: "tokens"}, {0: "documents", 1: "sentences"}),
         external_data=False,
         dynamo=True,
     )

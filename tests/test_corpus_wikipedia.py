@@ -567,6 +567,15 @@ def test_a_data_set_that_cannot_be_fetched_says_what_to_bring_where(tmp_path):
         main(f"--source wiki40b --articles google/wiki40b --languages [zh,en] --output {tmp_path}/out".split())
 
 
+def test_folders_may_have_names_that_are_patterns(world):
+    main(arguments(world, "corpus"))
+    named_so = world / "what? [all]*"
+    for source in ("dumps", "wiki40b"):
+        shutil.copytree(world / source, named_so / source)
+    main(arguments(named_so, "corpus"))
+    assert bytes_of(named_so / "corpus") == bytes_of(world / "corpus")
+
+
 # Down-sampling, engines, Hub
 
 

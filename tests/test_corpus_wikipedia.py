@@ -98,7 +98,7 @@ def write_dump(
             st.one_of(
                 st.none(),
                 st.binary(max_size=12),
-                st.text(alphabet="'\\\"),(;\nN0Zr\0\x1aéП水", max_size=12).map(str.encode),
+                st.text(alphabet="'\\\"),(;\n\rN0Zr\0\x1aéП水", max_size=12).map(str.encode),
                 st.sampled_from([b"NULL", b"", b"'),(1,'", b";\nINSERT INTO `page` VALUES (", b"\\\\'", b"),("]),
             ),
             st.one_of(st.none(), st.floats(-(10.0**9), 10.0**9)),

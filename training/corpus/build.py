@@ -35,7 +35,7 @@ from training.corpus.sources import (
     write_articles,
     write_categories,
 )
-from training.corpus.sql import quoted
+from training.corpus.sql import quoted, readable
 from training.corpus.statistics import dataset_card, statistics_of
 from training.folders import file_written_whole, written_whole
 
@@ -202,29 +202,29 @@ def write_corpus(
 ) -> dict[str, object]:
     """Writes articles that a pair can be made of or that are a negative, triples, statistics and card."""
     (folder / "articles").mkdir()
+    files = ", ".join(map(readable, articles.values()))
     connection.execute(
-        """
+        f"""
         CREATE OR REPLACE TEMP TABLE shared AS
-        SELECT concept_id FROM read_parquet(?) GROUP BY concept_id HAVING count(*) > 1
-        """,
-        [[str(path) for path in articles.values()]],
+        SELECT concept_id FROM read_parquet([{files}]) GROUP BY concept_id HAVING count(*) > 1
+        """
     )
     for language, path in articles.items():
         connection.execute(
             f"""
             COPY (
-                SELECT * FROM {quoted(path)}
+                SELECT * FROM {readable(path)}
                 WHERE concept_id IN (
                     SELECT concept_id FROM shared
-                    UNION SELECT negative_id FROM {quoted(triples)} WHERE anchor_language = {quoted(language)}
-                    UNION SELECT positive_negative_id FROM {quoted(triples)}
+                    UNION SELECT negative_id FROM {readable(triples)} WHERE anchor_language = {quoted(language)}
+                    UNION SELECT positive_negative_id FROM {readable(triples)}
                     WHERE positive_language = {quoted(language)}
                 )
                 ORDER BY concept_id
             ) TO {quoted(folder / "articles" / f"{language}.parquet")} (FORMAT parquet, COMPRESSION zstd)
             """
         )
-    connection.execute(f"COPY (FROM {quoted(triples)}) TO {quoted(folder / 'triples.parquet')} (FORMAT parquet)")
+    connection.execute(f"COPY (FROM {readable(triples)}) TO {quoted(folder / 'triples.parquet')} (FORMAT parquet)")
     read = {language: json.loads(path.with_suffix(".json").read_text("utf-8")) for language, path in articles.items()}
     dumps = {
         path.name.removesuffix(".categories.json"): json.loads(path.read_text(encoding="utf-8"))

@@ -1,9 +1,10 @@
 """Reads the tables that MediaWiki's SQL dumps hold, as a stream. Knows the form of a dump, not what its tables mean.
 
 mysqldump escapes NUL, line feed, carriage return and 0x1A inside strings, so none of these bytes stands raw in one. A
-raw line feed hence ends a line of the dump and nothing else, and the others are free to stand for escaped characters: a
-few bytes written over in place, and every remaining quote is a real one and every row a line, for Arrow's CSV reader to
-parse. What was written over is restored in the columns that are wanted. One thread decompresses, others parse.
+raw line feed hence ends a line of the dump and nothing else, and 0x1A is free to stand for an escaping backslash. A few
+bytes are written over in place, every quote inside a string is doubled, `),(` becomes a line feed, and every row is a
+line for Arrow's CSV reader to parse. What was written over is restored in the columns that are wanted. One thread
+decompresses, others parse.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as csv
 import pyarrow.parquet as parquet
-from isal import igzip_threaded
+from isal import igzip
 from isal.igzip_lib import IsalError
 
 from training.folders import file_written_whole
 
-_BLOCK = 1 << 21  # bytes of SQL that are parsed at once; a longer INSERT is read whole
+_BLOCK = 1 << 20  # bytes of SQL that are parsed at once; a longer line is read whole
 _CREATE = re.compile(rb"CREATE TABLE `\w+` \((.*?)\n\)[^\n]*;\n", re.DOTALL)
 _COLUMN = re.compile(rb"^\s*`(\w+)` (\w+)", re.MULTILINE)
-_INSERT = re.compile(rb"^INSERT INTO `\w+` (?:\([^)]*\) )?VALUES\s*\(", re.MULTILINE)
-_LINE_END, _ESCAPE, _QUOTE = b"\n\x1a\0"  # what stands for `),(`, for an escaping `\` and for the `'` behind it
+_INSERT = re.compile(rb"INSERT INTO `\w+` (?:\([^)]*\) )?VALUES\s*\(?")
+_LINE_END, _ESCAPE = b"\n\x1a"  # what stands for `),(` and for an escaping `\`
 _ESCAPED = np.arange(256, dtype=np.uint8)  # what is meant by the byte behind an escape
-_ESCAPED[list(b"0nrZ\0")] = list(b"\0\n\r\x1a'")
+_ESCAPED[list(b"0nrZ")] = list(b"\0\n\r\x1a")
 
 
 def column_types(path: str | Path) -> dict[str, pa.DataType]:
@@ -43,15 +44,15 @@ def column_types(path: str | Path) -> dict[str, pa.DataType]:
     Raises:
         ValueError: the file is no SQL dump of a table, or is truncated.
     """
-    with igzip_threaded.open(path) as stream:
+    with igzip.open(path) as stream:
         return _header(stream, Path(path))[0]
 
 
 def read_dump(path: str | Path, columns: list[str]) -> Iterator[pa.Table]:
-    """The rows of a dump in batches of some megabytes, as many as its INSERT statements hold.
+    """The rows of a dump in batches, each of about a megabyte of SQL.
 
-    Strings are UTF-8; bytes that are none become U+FFFD. Memory is bounded by the longest INSERT statement, which
-    mysqldump keeps to some megabytes.
+    Strings are UTF-8; bytes that are none become U+FFFD. Memory is bounded by the longest line, which mysqldump
+    keeps to some megabytes.
 
     Args:
         path: `<wiki>-<date>-<table>.sql.gz`.
@@ -63,11 +64,11 @@ def read_dump(path: str | Path, columns: list[str]) -> Iterator[pa.Table]:
     path = Path(path)
     workers = os.cpu_count() or 1
     parsed: deque[Future[pa.Table]] = deque()
-    with igzip_threaded.open(path) as stream, ThreadPoolExecutor(workers) as pool:
+    with igzip.open(path) as stream, ThreadPoolExecutor(workers) as pool:
         types, rest = _header(stream, path)
         if missing := [name for name in columns if name not in types]:
             raise ValueError(f"{path} has no column {', '.join(missing)}; its columns are {', '.join(types)}")
-        for block in _statements(stream, rest, path):
+        for block in _lines(stream, rest, path):
             parsed.append(pool.submit(_rows, block, types, columns, path))
             if len(parsed) > workers:
                 yield parsed.popleft().result()
@@ -95,18 +96,17 @@ def dump_to_parquet(
     return counts
 
 
-def _statements(stream: BinaryIO, rest: bytes, path: Path) -> Iterator[bytearray]:
-    """Whole statements, as many as a block holds, where they insert something."""
+def _lines(stream: BinaryIO, rest: bytes, path: Path) -> Iterator[bytearray]:
+    """Whole lines, as many as a block holds."""
     unread = bytearray()
     for block in chain([rest], iter(lambda: _read(stream, path), b"")):
         unread += block
-        end = unread.rfind(b";\n") + 2
-        if end > 1:
-            statements, unread = unread, unread[end:]
-            del statements[end:]
-            if b"INSERT INTO" in statements:
-                yield statements
-    if b"-- Dump completed" not in unread:
+        end = unread.rfind(b"\n", 0, -1) + 1  # the last line waits
+        if end:
+            lines, unread = unread, unread[end:]
+            del lines[end:]
+            yield lines
+    if not unread.startswith(b"-- Dump completed"):
         raise ValueError(f"{path} is truncated: it does not end with `-- Dump completed`; remove it and bring it again")
 
 
@@ -136,30 +136,30 @@ def _type(kind: bytes) -> pa.DataType:
 
 
 def _rows(block: bytearray, types: dict[str, pa.DataType], columns: list[str], path: Path) -> pa.Table:
+    """The rows of some lines, each with one row or an INSERT of many. Writes over the block."""
     signs = np.frombuffer(block, np.uint8)
-    line_ends = np.flatnonzero(signs == _LINE_END)
-    begin = 0
-    for end in (line_ends[signs[line_ends - 1] == ord(";")] + 1).tolist():
-        # Line ends over all that is no row: empty lines, which the CSV reader skips.
-        insert = _INSERT.search(block, begin, end)
-        signs[begin : insert.end() if insert else end] = signs[end - 3 : end] = _LINE_END
-        begin = end
+    ends = np.flatnonzero(signs == _LINE_END)
+    begins = np.concatenate([[0], ends[:-1] + 1])
+    # Line ends over all that is no row: empty lines, which the CSV reader skips.
+    others = signs[begins] != ord("(")
+    for begin, end in zip(begins[others].tolist(), ends[others].tolist()):
+        insert = _INSERT.match(block, begin, end)
+        signs[begin : insert.end() if insert else end] = _LINE_END
+    for outside in (begins, ends - 2, ends - 1):  # `(` and `);` or `),`
+        signs[outside.clip(0)] = _LINE_END
     backslashes = np.flatnonzero(signs == ord("\\"))
     place = np.arange(len(backslashes))
     run = np.maximum.accumulate(np.where(np.diff(backslashes, prepend=-2) == 1, 0, place))
     escapes = backslashes[(place - run) % 2 == 0]  # of several in a row every second is itself escaped
-    signs[escapes] = _ESCAPE
-    signs[escapes[signs[escapes + 1] == ord("'")] + 1] = _QUOTE
-    openings = np.flatnonzero(signs == ord("("))
-    commas = openings - 1 - (signs[openings - 1] == _LINE_END)  # some dumps have a row a line
-    between = (signs[commas] == ord(",")) & (signs[commas - 1] == ord(")"))
-    for sign in (commas - 1, commas, openings):
-        signs[sign[between]] = _LINE_END
+    signs[escapes] = np.where(signs[escapes + 1] == ord("'"), ord("'"), _ESCAPE)
+    offsets = pa.py_buffer(np.array([0, len(block)], np.int32))
+    lines = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(block)])
+    rows = pc.replace_substring(lines, b"),(", b"\n").buffers()[2]
     try:
         table = csv.read_csv(
-            pa.BufferReader(block),
-            csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=list(types)),
-            csv.ParseOptions(quote_char="'", double_quote=False, newlines_in_values=True),
+            pa.BufferReader(rows),
+            csv.ReadOptions(use_threads=False, block_size=len(rows) + 1, column_names=list(types)),
+            csv.ParseOptions(quote_char="'", double_quote=True, newlines_in_values=True),
             csv.ConvertOptions(
                 column_types=types,
                 include_columns=columns,
@@ -175,13 +175,14 @@ def _rows(block: bytearray, types: dict[str, pa.DataType], columns: list[str], p
 
 def _text(column: pa.ChunkedArray) -> pa.Array:
     strings = column.combine_chunks()
-    valid, offsets, data = strings.buffers()
-    signs = np.frombuffer(data or b"", np.uint8)
-    line_ends, escapes = np.flatnonzero(signs == _LINE_END), np.flatnonzero(signs == _ESCAPE)
-    if len(line_ends) or len(escapes):
+    if (_bytes(strings) == _LINE_END).any():
+        strings = pc.replace_substring(strings, b"\n", b"),(")
+    signs = _bytes(strings)
+    escapes = np.flatnonzero(signs == _ESCAPE)
+    if len(escapes):
         signs = signs.copy()
-        signs[line_ends] = np.resize(list(b"),("), len(line_ends))
         signs[escapes + 1] = _ESCAPED[signs[escapes + 1]]
+        valid, offsets, _ = strings.buffers()
         begins = np.frombuffer(offsets, np.int32)
         begins = begins - np.searchsorted(escapes, begins).astype(np.int32)
         buffers = [valid, pa.py_buffer(begins), pa.py_buffer(np.delete(signs, escapes))]
@@ -190,3 +191,7 @@ def _text(column: pa.ChunkedArray) -> pa.Array:
         return strings.cast(pa.string())
     except pa.ArrowInvalid:  # not UTF-8
         return pa.array([value if value is None else value.decode(errors="replace") for value in strings.to_pylist()])
+
+
+def _bytes(strings: pa.Array) -> np.ndarray:
+    return np.frombuffer(strings.buffers()[2] or b"", np.uint8)

@@ -13,7 +13,7 @@ from typing import Literal
 
 import duckdb
 
-from training.corpus.sql import quoted
+from training.corpus.sql import quoted, readable
 from training.folders import file_written_whole
 
 Engine = Literal["duckdb", "spark"]
@@ -125,13 +125,16 @@ def draw_triples(
     """
     if engine == "spark":
         _draw_with_spark(articles, target.with_name(target.name + ".spark"), category_limit, seed)
-        source = quoted(target.with_name(target.name + ".spark") / "*.parquet")
+        source = readable(target.with_name(target.name + ".spark"), "*.parquet")
         query = f"SELECT * FROM read_parquet({source}) ORDER BY split, concept_id, anchor_language, positive_language"
     else:
         define_draw(connection, seed)
-        connection.read_parquet([str(path) for path in articles]).select(
-            "concept_id", "language", "split", "categories"
-        ).create_view("article", replace=True)
+        connection.execute(
+            f"""
+            CREATE OR REPLACE VIEW article AS
+            SELECT concept_id, language, split, categories FROM read_parquet([{", ".join(map(readable, articles))}])
+            """
+        )
         query = _TRIPLES.format(each="unnest", category_limit=category_limit)
     with file_written_whole(target) as partial:
         connection.execute(f"COPY ({query}) TO {quoted(partial)} (FORMAT parquet)")
@@ -170,7 +173,9 @@ def sample_triples(
 ) -> None:
     """Writes `num_triples` of the triples, drawn so that a pair of languages with n of them has p ∝ n^exponent."""
     pair = "least(anchor_language, positive_language) || '-' || greatest(anchor_language, positive_language)"
-    sizes = dict(connection.execute(f"SELECT {pair}, count(*) FROM {quoted(triples)} GROUP BY 1 ORDER BY 1").fetchall())
+    sizes = dict(
+        connection.execute(f"SELECT {pair}, count(*) FROM {readable(triples)} GROUP BY 1 ORDER BY 1").fetchall()
+    )
     quota = quotas(sizes, num_triples, exponent)
     define_draw(connection, seed)
     with file_written_whole(target) as partial:
@@ -184,7 +189,7 @@ def sample_triples(
                                PARTITION BY {pair}
                                ORDER BY draw(concat_ws('|', 'sample', concept_id, {pair})), concept_id
                            ) AS place
-                    FROM {quoted(triples)}
+                    FROM {readable(triples)}
                 ) AS ranked
                 JOIN (SELECT unnest(?) AS pair, unnest(?) AS quota) AS allowed USING (pair)
                 WHERE place <= quota

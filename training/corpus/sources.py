@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
 from training.corpus.dumps import column_types, dump_to_parquet
-from training.corpus.sql import quoted
+from training.corpus.sql import quoted, readable
 from training.folders import file_written_whole
 
 Source = Literal["tables", "wiki40b", "wikipedia"]
@@ -155,7 +155,7 @@ def write_articles(
         raise ValueError(f"{names} is no article table with the columns of {rules.source}: {error}") from None
     connection.remove_function("has_sentences")
     kept, uncategorized = connection.execute(
-        f"SELECT count(*), count(*) FILTER (coalesce(len(categories), 0) = 0) FROM {quoted(target)}"
+        f"SELECT count(*), count(*) FILTER (coalesce(len(categories), 0) = 0) FROM {readable(target)}"
     ).fetchall()[0]
     counts |= {"short": counts.pop("usable") - kept, "kept": kept, "kept_without_category": uncategorized}
     with file_written_whole(target.with_suffix(".json")) as partial:
@@ -173,13 +173,13 @@ def _pages(
     if rules.source == "tables":
         (path,) = files
         columns = ", ".join(f"{name}: '{kind}'" for name, kind in ARTICLE_COLUMNS.items())
-        reader = f"read_json({quoted(path)}, format='newline_delimited', columns={{{columns}}})"
-        table = quoted(path) if path.suffix == ".parquet" else reader
+        reader = f"read_json({readable(path)}, format='newline_delimited', columns={{{columns}}})"
+        table = readable(path) if path.suffix == ".parquet" else reader
         read = _count(connection, f"SELECT concept_id FROM {table}")
         return f"SELECT {', '.join(ARTICLE_COLUMNS)} FROM {table}", {"read": read, "usable": read}
 
-    known = quoted(str(page_categories))
-    raw = f"read_parquet([{', '.join(map(quoted, files))}])"
+    known = readable(str(page_categories))
+    raw = f"read_parquet([{', '.join(map(readable, files))}])"
     if rules.source == "wiki40b":
         keyed = f"SELECT wikidata_id AS concept_id, version_id AS page FROM {raw} WHERE wikidata_id LIKE 'Q%'"
         page = f"SELECT version_id AS page, {_WIKI40B_TITLE} AS title, {_WIKI40B_TEXT} AS text FROM {raw}"
@@ -216,12 +216,12 @@ def _pages(
 
 def _check(connection: duckdb.DuckDBPyConnection, articles: Path, language: str, names: str) -> None:
     strangers = connection.execute(
-        f"SELECT concept_id, language FROM {quoted(articles)} WHERE language != {quoted(language)} LIMIT 1"
+        f"SELECT concept_id, language FROM {readable(articles)} WHERE language != {quoted(language)} LIMIT 1"
     ).fetchall()
     for concept_id, other in strangers:
         raise ValueError(f"{names}: article {concept_id} is of language {other}; the file is for {language}")
     twice = connection.execute(
-        f"SELECT concept_id FROM {quoted(articles)} GROUP BY concept_id HAVING count(*) > 1 ORDER BY concept_id LIMIT 1"
+        f"SELECT concept_id FROM {readable(articles)} GROUP BY ALL HAVING count(*) > 1 ORDER BY concept_id LIMIT 1"
     ).fetchall()
     for (concept_id,) in twice:
         raise ValueError(f"{names}: concept {concept_id} stands there more than once; keep one article each")
@@ -233,9 +233,11 @@ def check_splits(connection: duckdb.DuckDBPyConnection, articles: list[Path]) ->
         ValueError: a concept's articles are in different splits, so that no pair of them is in one.
     """
     torn = connection.execute(
-        "SELECT concept_id, list(DISTINCT split ORDER BY split) FROM read_parquet(?) GROUP BY concept_id "
-        "HAVING count(DISTINCT split) > 1 ORDER BY concept_id LIMIT 1",
-        [[str(path) for path in articles]],
+        f"""
+        SELECT concept_id, list(DISTINCT split ORDER BY split)
+        FROM read_parquet([{", ".join(map(readable, articles))}])
+        GROUP BY concept_id HAVING count(DISTINCT split) > 1 ORDER BY concept_id LIMIT 1
+        """
     ).fetchall()
     for concept_id, splits in torn:
         raise ValueError(f"concept {concept_id} is in the splits {', '.join(splits)}; put all its articles in one")
@@ -266,22 +268,22 @@ def write_categories(connection: duckdb.DuckDBPyConnection, dumps: dict[str, Pat
         raise ValueError(f"{dumps['categorylinks']} names categories by id; the linktarget dump of that date is needed")
     names = [f"nullif(cl_{column}, '')" for column in ("to",) if f"cl_{column}" in link_columns]
     category = f"coalesce({', '.join(['lt_title'] * by_id + names)}, NULL)"
-    targets = f"LEFT JOIN {quoted(tables['linktarget'])} ON lt_id = cl_target_id" if by_id else ""
+    targets = f"LEFT JOIN {readable(tables['linktarget'])} ON lt_id = cl_target_id" if by_id else ""
     connection.execute(
         f"""
         CREATE OR REPLACE TEMP TABLE concept AS
         SELECT page_id, pp_value AS concept_id
-        FROM {quoted(tables["page"])} JOIN {quoted(tables["page_props"])} ON pp_page = page_id
+        FROM {readable(tables["page"])} JOIN {readable(tables["page_props"])} ON pp_page = page_id
         WHERE page_namespace = 0 AND page_is_redirect = 0 AND pp_propname = 'wikibase_item';
 
         CREATE OR REPLACE TEMP TABLE link AS
         SELECT cl_from AS page_id, replace({category}, '_', ' ') AS category
-        FROM {quoted(tables["categorylinks"])} {targets}
+        FROM {readable(tables["categorylinks"])} {targets}
         WHERE cl_from IN (SELECT page_id FROM concept);
 
         CREATE OR REPLACE TEMP TABLE hidden AS
         SELECT replace(page_title, '_', ' ') AS category
-        FROM {quoted(tables["page"])} JOIN {quoted(tables["page_props"])} ON pp_page = page_id
+        FROM {readable(tables["page"])} JOIN {readable(tables["page_props"])} ON pp_page = page_id
         WHERE page_namespace = 14 AND pp_propname = 'hiddencat';
         """
     )
@@ -300,7 +302,7 @@ def write_categories(connection: duckdb.DuckDBPyConnection, dumps: dict[str, Pat
         )
     counts |= {
         "articles": _count(
-            connection, f"FROM {quoted(tables['page'])} WHERE page_namespace = 0 AND page_is_redirect = 0"
+            connection, f"FROM {readable(tables['page'])} WHERE page_namespace = 0 AND page_is_redirect = 0"
         ),
         "articles_with_concept": _count(connection, "FROM concept"),
         "concepts": _count(connection, "SELECT DISTINCT concept_id FROM concept"),

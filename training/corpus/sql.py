@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from glob import escape
 from pathlib import Path
 
 
@@ -12,3 +13,14 @@ def quoted(value: str | Path) -> str:
     "'runs/l''article.parquet'"
     """
     return "'" + str(value).replace("'", "''") + "'"
+
+
+def readable(path: str | Path, pattern: str = "") -> str:
+    """A string literal of a path to read; or of the files of a folder that match a pattern, such as `*.parquet`.
+
+    DuckDB takes `*`, `?` and `[` in a path that it reads for a pattern, and in one that it writes for themselves.
+
+    >>> readable(Path("runs[1]"), "*.parquet")
+    "'runs[[]1]/*.parquet'"
+    """
+    return quoted(Path(escape(str(path))) / pattern)

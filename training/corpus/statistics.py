@@ -7,7 +7,7 @@ from typing import Any
 
 import duckdb
 
-from training.corpus.sql import quoted
+from training.corpus.sql import readable
 
 PAPER_TRIPLES = {  # paper, section 3.1
     ("de", "en", "fr", "it"): 1_100_000,
@@ -72,7 +72,7 @@ def statistics_of(
         read: what was counted when the articles of each language were read.
         dumps: what was counted in the SQL dumps of each language.
     """
-    articles, triples = quoted(folder / "articles" / "*.parquet"), quoted(folder / "triples.parquet")
+    articles, triples = readable(folder / "articles", "*.parquet"), readable(folder / "triples.parquet")
     lengths = connection.execute(
         f"""
         SELECT language, count(*), quantile_disc(length(text), 0.5), quantile_disc(length(text), 0.9),

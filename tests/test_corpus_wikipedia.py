@@ -83,7 +83,7 @@ def write_dump(
         values = [b"(" + b",".join(map(literal, row)) + b")" for row in rows[begin : begin + rows_per_insert]]
         parts.append(b"INSERT INTO `" + table + b"` VALUES " + between.join(values) + b";\n")
     parts.append(b"/*!40000 ALTER TABLE `" + table + b"` ENABLE KEYS */;\nUNLOCK TABLES;\n\n")
-    parts.append(b"-- Dump completed on 2025-01-01  0:00:00\n" if end else b"")
+    parts.append(b"-- Dump completed on 2025-01-01  0:00:00\n\n" if end else b"")
     path.write_bytes(gzip.compress(b"".join(parts)))
     return path
 

@@ -101,7 +101,7 @@ def _lines(stream: BinaryIO, rest: bytes, path: Path) -> Iterator[bytearray]:
     unread = bytearray()
     for block in chain([rest], iter(lambda: _read(stream, path), b"")):
         unread += block
-        end = unread.rfind(b"\n", 0, -1) + 1  # the last line waits
+        end = unread.rstrip().rfind(b"\n") + 1  # the last line waits
         if end:
             lines, unread = unread, unread[end:]
             del lines[end:]

@@ -20,7 +20,6 @@ import yaml
 from datasets import Dataset
 from huggingface_hub import ModelCard, ModelCardData
 from jsonargparse import auto_cli
-from sklearn.metrics import accuracy_score, f1_score
 from transformers import (
     DataCollatorWithPadding,
     EarlyStoppingCallback,
@@ -32,7 +31,7 @@ from transformers import (
 )
 from transformers.trainer_utils import PredictionOutput
 
-from evaluation.classification import MEASURES, LabelledTexts, check_labels
+from evaluation.classification import MEASURES, LabelledTexts, accuracy_and_f1, check_labels
 from evaluation.readers import read_labelled_texts
 from evaluation.report import Scores, averages, environment
 from evaluation.systems import model_type_of
@@ -226,12 +225,9 @@ def encode(documents: LabelledTexts, tokenizer: HMDETokenizer, labels: Sequence[
 
 
 def measure(prediction: EvalPrediction | PredictionOutput) -> dict[str, float]:
-    """Accuracy and macro-F1 (over the labels that occur or are predicted)."""
+    """Accuracy and macro-F1."""
     predicted = np.argmax(prediction.predictions, axis=-1)  # of (documents, labels)
-    return {
-        "accuracy": float(accuracy_score(prediction.label_ids, predicted)),
-        "macro_f1": float(f1_score(prediction.label_ids, predicted, average="macro")),
-    }
+    return accuracy_and_f1(np.asarray(prediction.label_ids).astype(str).tolist(), predicted.astype(str).tolist())
 
 
 def write_results(

@@ -308,8 +308,7 @@ def predict(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], language: str
 ) -> list[str]:
     """The most probable label of each text, in the order given."""
-    reading: dict[str, Any] = {"language": language} if isinstance(tokenizer, HMDETokenizer) else {"truncation": True}
-    rows = tokenizer(list(texts), **reading)["input_ids"]
+    rows = token_ids(tokenizer, texts, language)
     best = torch.empty(len(rows), dtype=torch.long)
     for batch in bucket_by_length(torch.tensor([len(row) for row in rows]), MAX_TOKENS_PER_BUCKET):
         inputs = tokenizer.pad({"input_ids": [rows[place] for place in batch]}, return_tensors="pt").to(model.device)
@@ -322,6 +321,12 @@ def measure(labels: Sequence[str], predicted: Sequence[str]) -> tuple[dict[str, 
     """Accuracy, macro-F1 and the number of documents, and whether each document is right."""
     scores = accuracy_and_f1(labels, predicted) | {"documents": len(labels)}
     return scores, [float(label == guess) for label, guess in zip(labels, predicted)]
+
+
+def token_ids(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], language: str) -> list[list[int]]:
+    """The tokens of each text: of an HMDE, of its sentences; of another model, of the beginning that it can read."""
+    reading: dict[str, Any] = {"language": language} if isinstance(tokenizer, HMDETokenizer) else {"truncation": True}
+    return tokenizer(list(texts), **reading)["input_ids"]
 
 
 def accuracy_and_f1(labels: Sequence[str], predicted: Sequence[str]) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import yaml
 from transformers import AutoTokenizer, BatchEncoding, BertForSequenceClassification
 
 from evaluation.__main__ import main
-from evaluation.classification import fit, predict
+from evaluation.classification import accuracy_and_f1, fit, predict
 from modeling_hmde import HMDEForSequenceClassification, HMDETokenizer
 
 CATS, DOGS = "the cat sat on the mat", "der hund"
@@ -86,6 +87,17 @@ AVERAGES = {
     "average, across languages": {"accuracy": 0.75, "macro_f1": pytest.approx((0.8 + 2 / 3) / 2)},
     "transfer gap": {"accuracy": 0.25, "macro_f1": pytest.approx(1 - (0.8 + 2 / 3) / 2)},
 }
+
+
+def test_accuracy_and_f1_are_those_worked_out_by_hand_and_need_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_network(*_: object) -> None:
+        raise AssertionError("reached for the network")
+
+    monkeypatch.setattr(socket.socket, "connect", no_network)
+    monkeypatch.setattr(socket, "getaddrinfo", no_network)
+    labels, predicted = ["a", "a", "a", "b", "c", "c"], ["a", "a", "b", "b", "b", "d"]
+    # F1 of a: precision 1, recall 2/3; of b: precision 1/3, recall 1; of c, never found, and d, never there: 0.
+    assert accuracy_and_f1(labels, predicted) == {"accuracy": 0.5, "macro_f1": pytest.approx((0.8 + 0.5) / 4)}
 
 
 def test_the_frozen_protocol_gives_the_scores_worked_out_by_hand(recipe: dict[str, Any]) -> None:

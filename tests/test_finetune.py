@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from accelerate.state import AcceleratorState
 from huggingface_hub import ModelCard
 from jsonargparse import auto_cli
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trainer
 
+from evaluation.__main__ import main as evaluate
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from training import finetune
+from training.longformer import convert
 
 ANIMALS, WEATHER = "The cat sat on the mat. The dog did see it {}.", "It was warm there. It was {} degrees!"
 CONFIGURATIONS = Path(__file__).parent.parent / "configuration" / "finetune"
@@ -131,13 +134,13 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(
     whole = fine_tune(folder, "whole", **changes)
 
     evaluated = []
-    evaluate = Trainer.evaluate
+    evaluate_once = Trainer.evaluate
 
     def interrupted_once(trainer: Trainer, *args: Any, **kwargs: Any) -> dict[str, float]:
         evaluated.append(trainer.state.epoch)
         if evaluated == [1, 2, 3]:
             raise KeyboardInterrupt
-        return evaluate(trainer, *args, **kwargs)
+        return evaluate_once(trainer, *args, **kwargs)
 
     monkeypatch.setattr(Trainer, "evaluate", interrupted_once)
     with pytest.raises(KeyboardInterrupt):
@@ -156,12 +159,14 @@ def weights_of(classifier: Path) -> dict[str, torch.Tensor]:
     return AutoModelForSequenceClassification.from_pretrained(classifier).state_dict()
 
 
-def test_accumulated_batches_have_the_loss_of_one(folder: Path) -> None:
+@pytest.mark.parametrize("kind", ["hmde", "encoder"])
+def test_accumulated_batches_have_the_loss_of_one(folder: Path, labse: Path, kind: str) -> None:
     first_losses = []
     for steps in (1, 4):
         fine_tune(
             folder,
             f"steps-{steps}",
+            model=labse if kind == "encoder" else folder / "hmde",
             num_train_epochs=1,
             learning_rate=1e-12,
             gradient_accumulation_steps=steps,
@@ -229,9 +234,47 @@ def test_an_unfinished_run_is_neither_continued_nor_replaced_unasked(folder: Pat
         fine_tune(folder)
 
 
-def test_a_model_that_is_no_hmde_is_refused(folder: Path, labse: Path) -> None:
-    with pytest.raises(ValueError, match="labse is no HMDE"):
-        fine_tune(folder, model=labse)
+def test_a_missing_model_is_refused(folder: Path) -> None:
+    with pytest.raises(ValueError, match="nowhere is no model folder"):
+        fine_tune(folder, model=folder / "nowhere")
+
+
+@pytest.mark.parametrize("baseline", ["encoder", "longformer"])
+def test_a_baseline_is_fine_tuned_and_stands_beside_the_hmde_in_the_report(
+    folder: Path, labse: Path, baseline: str
+) -> None:
+    model = labse
+    if baseline == "longformer":
+        model = folder / "longformer"
+        for part in convert(str(labse), max_length=600, attention_window=16):
+            part.save_pretrained(model)
+    with (folder / "en.train.tsv").open("a", encoding="utf-8") as file:
+        file.write(f"animals\t{'The cat sat on the mat. ' * 200}\n")  # more than either can read
+    results = fine_tune(folder, "baseline", model=model, num_train_epochs=8)
+    assert losses(results)[-1] < losses(results)[0] / 2
+    card = (folder / "baseline" / "README.md").read_text(encoding="utf-8")
+    assert "hmde" not in card.lower().replace(str(folder).lower(), "")
+    assert "trust_remote_code" not in card
+
+    fine_tune(folder, "hmde-classifier", num_train_epochs=1)
+    recipe = {
+        "output": str(folder / "report"),
+        "systems": {"bm25": {"kind": "bm25"}},
+        "classification": {
+            "topics": {
+                "data": str(folder),
+                "test_languages": ["en", "de"],
+                "finetuned": {baseline: [str(folder / "baseline")], "hmde": [str(folder / "hmde-classifier")]},
+            }
+        },
+    }
+    (folder / "report.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    evaluate(["--config", str(folder / "report.yaml")])
+    found = json.loads((folder / "report" / "results.json").read_text(encoding="utf-8"))["tasks"]["topics-finetuned"]
+    assert found.keys() == {baseline, "hmde"}
+    for language in ("en", "de"):
+        measured = found[baseline]["rows"][f"en-{language}"]
+        assert {name: measured[name] for name in ("accuracy", "macro_f1")} == results["scores"][f"{language}.test"]
 
 
 def test_the_recipe_for_mldoc_is_the_papers() -> None:

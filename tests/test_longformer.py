@@ -9,6 +9,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import torch
+import transformers
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from training.longformer import convert, first_token, main
@@ -76,6 +77,31 @@ def test_the_head_of_the_checkpoint_is_kept(labse: Path, tmp_path: Path) -> None
         assert torch.allclose(longformer(**inputs).logits, source.eval()(**inputs).logits, atol=1e-4)
 
 
+@pytest.mark.parametrize("encoder", ["labse", "xlmr"])
+def test_loss_and_gradients_are_those_of_logits_at_every_token(
+    encoder: str, request: pytest.FixtureRequest, documents: list[str]
+) -> None:
+    model, tokenizer = convert(str(request.getfixturevalue(encoder)), max_length=64, attention_window=16)
+    inputs = tokenizer(documents, padding=True, return_tensors="pt")
+    inputs["global_attention_mask"] = first_token(inputs["input_ids"])
+    labels = inputs["input_ids"].clone()
+    labels[torch.rand(labels.shape, generator=torch.manual_seed(0)) > 0.3] = -100
+    labels[1] = -100  # a document without a labelled token
+    stock = transformers.LongformerForMaskedLM(model.config).eval()
+    stock.load_state_dict(model.state_dict())
+    expected, found = stock(**inputs, labels=labels), model(**inputs, labels=labels)
+    torch.testing.assert_close(found.loss, expected.loss)
+    torch.testing.assert_close(found.logits, expected.logits[labels != -100])
+    expected.loss.backward()
+    found.loss.backward()
+    gradients = dict(model.named_parameters())
+    for name, parameter in stock.named_parameters():
+        torch.testing.assert_close(gradients[name].grad, parameter.grad, msg=name)
+    torch.testing.assert_close(
+        model(**inputs, labels=labels, num_items_in_batch=1000).loss, expected.loss * (labels != -100).sum() / 1000
+    )
+
+
 @pytest.mark.parametrize("global_attention", [True, False])
 def test_the_loss_falls_and_the_model_is_an_ordinary_checkpoint(
     corpus: Path, labse: Path, tmp_path: Path, global_attention: bool
@@ -84,6 +110,7 @@ def test_the_loss_falls_and_the_model_is_an_ordinary_checkpoint(
         "encoder": labse, "corpus": corpus, "output": tmp_path / "out", "max_length": 64, "attention_window": 16,
         "max_steps": 30, "learning_rate": 1e-2, "warmup_steps": 2, "per_device_train_batch_size": 8,
         "gradient_accumulation_steps": 1, "logging_steps": 10, "global_attention": str(global_attention).lower(),
+        "activation_checkpointing": str(global_attention).lower(),
     }  # fmt: skip
     main([part for name, value in settings.items() for part in (f"--{name}", str(value))])
     history = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))["history"]
@@ -91,6 +118,9 @@ def test_the_loss_falls_and_the_model_is_an_ordinary_checkpoint(
     assert losses[-1] < 0.7 * losses[0]
     model = AutoModel.from_pretrained(tmp_path / "out")
     assert model.config.model_type == "longformer"
+    assert model.config.architectures == ["LongformerForMaskedLM"]
+    saved = transformers.LongformerForMaskedLM.from_pretrained(tmp_path / "out", output_loading_info=True)[1]
+    assert not any(saved.values())
     assert AutoTokenizer.from_pretrained(tmp_path / "out").model_max_length == 64
     attention = model.encoder.layer[0].attention.self
     assert torch.equal(attention.query.weight, attention.query_global.weight) != global_attention

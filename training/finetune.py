@@ -1,10 +1,11 @@
-"""Fine-tune an HMDE as a classifier in one language and test it in others (paper, section 3.2 and appendix A.1).
+"""Fine-tune a model as a classifier in one language and test it in others (paper, section 3.2 and appendix A.1).
 
     accelerate launch training/finetune.py --config configuration/finetune/mldoc.yaml [--key value ...]
 
 Reads files in MLDoc's format, `<language>.<part>.tsv`, label TAB text; writes a model folder ready for the Hub, its
 scores in results.json, and beside it a training folder with checkpoints, from which `--resume_from_checkpoint true`
-goes on.
+goes on. The model is an HMDE, or a baseline: any encoder that transformers knows, which reads the beginning of a
+document, or a Longformer that training/longformer.py wrote, whose first token sees all of it.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ import yaml
 from datasets import Dataset
 from huggingface_hub import ModelCard, ModelCardData
 from jsonargparse import auto_cli
-from sklearn.metrics import accuracy_score, f1_score
 from transformers import (
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
     DataCollatorWithPadding,
     EarlyStoppingCallback,
     EvalPrediction,
+    PreTrainedTokenizerBase,
     Trainer,
     TrainerState,
     TrainingArguments,
@@ -32,11 +35,10 @@ from transformers import (
 )
 from transformers.trainer_utils import PredictionOutput
 
-from evaluation.classification import MEASURES, LabelledTexts, check_labels
+from evaluation.classification import MEASURES, LabelledTexts, accuracy_and_f1, check_labels, token_ids
 from evaluation.readers import read_labelled_texts
 from evaluation.report import Scores, averages, environment
 from evaluation.systems import model_type_of
-from modeling_hmde import HMDEForSequenceClassification, HMDETokenizer
 from training.folders import written_whole
 from training.model_card import base_model_of
 
@@ -47,19 +49,19 @@ CARD = """\
 
 # {{ name }}
 
-A classifier of documents by the labels {{ labels | join(", ") }}, fine-tuned from {{ recipe.model }}, a hierarchical
-multilingual document encoder (HMDE), on documents in one language, {{ recipe.train_language }}. It reads other
-languages without having been trained on them.
+A classifier of documents by the labels {{ labels | join(", ") }}, fine-tuned from {{ recipe.model }}\
+{% if hmde %}, a hierarchical multilingual document encoder (HMDE),{% endif %} on documents in one language, \
+{{ recipe.train_language }}. It reads other languages without having been trained on them.
 
 ```python
 from transformers import pipeline
 
-classify = pipeline("text-classification", model="{{ name }}", trust_remote_code=True)
+classify = pipeline("text-classification", model="{{ name }}"{% if hmde %}, trust_remote_code=True{% endif %})
 classify("A long document. In any language.")
 ```
-
+{% if hmde %}
 The code in this folder runs on your machine: pin it with `revision="<commit>"`.
-
+{% endif %}
 ## Results
 
 The model is that of optimizer step {{ state.best_global_step }} of {{ state.global_step }}, where the loss on dev was\
@@ -83,7 +85,7 @@ class FinetuneRecipe:
     """A fine-tuning run; the defaults are the paper's. What TrainingArguments has too means the same there.
 
     Args:
-        model: folder or Hub name of a pretrained HMDE. All its weights are trained.
+        model: folder or Hub name of a pretrained HMDE, or of an encoder to compare with it. All weights are trained.
         data: folder of <language>.<part>.tsv: <train_language>.train.tsv and .dev.tsv, and <language>.test.tsv of each
             test language.
         output: folder of the finished model, ready for the Hub. Checkpoints and logs go to `<output>-training`.
@@ -141,13 +143,17 @@ def main(argv: list[str] | None = None) -> None:
     train, dev, *tests = read(recipe)
     labels = sorted(set(train.labels))
     set_seed(recipe.seed)  # the classifier starts at random
-    tokenizer = HMDETokenizer.from_pretrained(recipe.model)
-    model = HMDEForSequenceClassification.from_pretrained(
+    tokenizer = AutoTokenizer.from_pretrained(recipe.model)
+    model = AutoModelForSequenceClassification.from_pretrained(
         recipe.model,
         dtype="float32",
         id2label=dict(enumerate(labels)),
         label2id={label: number for number, label in enumerate(labels)},
     )
+    # The classifiers of transformers take what Trainer says of an accumulated batch, and take no notice of it.
+    model.accepts_loss_kwargs = False
+    if model.config.model_type != "hmde":  # some tokenizers do not say how much their model reads
+        tokenizer.model_max_length = min(tokenizer.model_max_length, model.config.max_position_embeddings)
     trainer = Trainer(
         model=model,
         args=training_arguments(recipe),
@@ -172,7 +178,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def check_folders(recipe: FinetuneRecipe) -> None:
     """Raises:
-    ValueError: the output is there already, a run would be mixed up with another, or the model is no HMDE.
+    ValueError: the output is there already, a run would be mixed up with another, or there is no such model.
     """
     begun = any(training_folder(recipe).glob("checkpoint-*"))
     if Path(recipe.output).exists():
@@ -184,8 +190,7 @@ def check_folders(recipe: FinetuneRecipe) -> None:
         )
     if recipe.resume_from_checkpoint and not begun:
         raise ValueError(f"{training_folder(recipe)} has no checkpoint; start without --resume_from_checkpoint")
-    if model_type_of("model", recipe.model) != "hmde":
-        raise ValueError(f"model: {recipe.model} is no HMDE; give one that training/pretrain.py wrote")
+    model_type_of("model", recipe.model)
 
 
 def read(recipe: FinetuneRecipe) -> list[LabelledTexts]:
@@ -220,18 +225,15 @@ def training_arguments(recipe: FinetuneRecipe) -> TrainingArguments:
     )
 
 
-def encode(documents: LabelledTexts, tokenizer: HMDETokenizer, labels: Sequence[str]) -> Dataset:
-    rows = tokenizer(documents.texts, language=documents.language)
-    return Dataset.from_dict({**rows, "labels": [labels.index(label) for label in documents.labels]})
+def encode(documents: LabelledTexts, tokenizer: PreTrainedTokenizerBase, labels: Sequence[str]) -> Dataset:
+    rows = token_ids(tokenizer, documents.texts, documents.language)
+    return Dataset.from_dict({"input_ids": rows, "labels": [labels.index(label) for label in documents.labels]})
 
 
 def measure(prediction: EvalPrediction | PredictionOutput) -> dict[str, float]:
-    """Accuracy and macro-F1 (over the labels that occur or are predicted)."""
+    """Accuracy and macro-F1."""
     predicted = np.argmax(prediction.predictions, axis=-1)  # of (documents, labels)
-    return {
-        "accuracy": float(accuracy_score(prediction.label_ids, predicted)),
-        "macro_f1": float(f1_score(prediction.label_ids, predicted, average="macro")),
-    }
+    return accuracy_and_f1(np.asarray(prediction.label_ids).astype(str).tolist(), predicted.astype(str).tolist())
 
 
 def write_results(
@@ -257,18 +259,20 @@ def write_results(
     }
     (folder / "results.json").write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
+    hmde = model_type_of("model", recipe.model) == "hmde"
     data = ModelCardData(
         language=sorted({recipe.train_language, *recipe.test_languages}),
         license="apache-2.0",
         library_name="transformers",
         pipeline_tag="text-classification",
-        tags=["hmde", "multilingual"],
+        tags=["hmde", "multilingual"] if hmde else ["multilingual"],
         base_model=base_model_of(recipe.model),
     )
     card = ModelCard.from_template(
         data,
         template_str=CARD,
         name=recipe.output,
+        hmde=hmde,
         labels=labels,
         state=state,
         scores=scores,

@@ -17,6 +17,7 @@ from typing import Any
 
 import datasets
 import torch
+import transformers
 from jsonargparse import auto_cli
 from torch import Tensor
 from transformers import (
@@ -24,13 +25,13 @@ from transformers import (
     AutoTokenizer,
     DataCollatorForLanguageModeling,
     LongformerConfig,
-    LongformerForMaskedLM,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     Trainer,
     TrainingArguments,
     set_seed,
 )
+from transformers.models.longformer.modeling_longformer import LongformerMaskedLMOutput
 
 from evaluation.report import environment
 from training.articles import load_articles
@@ -68,6 +69,7 @@ class LongformerRecipe:
         warmup_steps: optimizer steps over which the learning rate rises from 0.
         weight_decay: AdamW's.
         bf16: mixed precision.
+        activation_checkpointing: recompute activations in the backward pass, for memory.
         logging_steps: optimizer steps between two losses in the log.
         seed: of the head's start, masks, dropout and order.
     """
@@ -87,6 +89,7 @@ class LongformerRecipe:
     warmup_steps: int = 500
     weight_decay: float = 0.01
     bf16: bool = False
+    activation_checkpointing: bool = False
     logging_steps: int = 10
     seed: int = 42
 
@@ -112,6 +115,34 @@ class GlobalAttentionCollator(DataCollatorForLanguageModeling):
         if self.global_attention:
             batch["global_attention_mask"] = first_token(batch["input_ids"])
         return batch
+
+
+class LongformerForMaskedLM(transformers.LongformerForMaskedLM):
+    """Computes logits where there is something to guess, and nowhere else: with a multilingual vocabulary, the logits
+    of all tokens of one long document take gigabytes. Is saved under the name that it shares with its base class.
+    """
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        labels: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        **inputs: Any,
+    ) -> LongformerMaskedLMOutput:
+        """Loss, and logits of the labelled tokens, (labelled tokens, vocabulary); without labels, those of all tokens.
+
+        Args:
+            input_ids: (documents, tokens).
+            labels: (documents, tokens), -100 where there is nothing to guess.
+            num_items_in_batch: labelled tokens that the loss is divided by; those of these documents if not given.
+            inputs: what else the base class takes.
+        """
+        if labels is None:
+            return super().forward(input_ids, **inputs)
+        labelled = labels != -100
+        logits = self.lm_head(self.longformer(input_ids, **inputs).last_hidden_state[labelled])
+        loss = self.loss_function(logits, labels[labelled], self.config.vocab_size, num_items_in_batch)
+        return LongformerMaskedLMOutput(loss=loss, logits=logits)
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -23,12 +23,14 @@ class DocumentSentences:
         parts: (sentences, hidden), what each adds to the document embedding of unit length. They add up to it with
             `document_pooling` "mean" or "token_mean", and to it less the DBOS vector's part with "mean_with_dbos". None
             with "dbos", where no part of the embedding belongs to a sentence.
+        weights: (sentences,), how much each counts in that mean; of any sum.
         embedding: (hidden,), the document embedding, of unit length.
     """
 
     spans: list[tuple[int, int]]
     vectors: Tensor
     parts: Tensor | None
+    weights: Tensor
     embedding: Tensor
 
 
@@ -80,11 +82,12 @@ def score_sentences(query: Tensor, document: DocumentSentences, scoring: Scoring
     Args:
         query: (hidden,), the query embedding, of unit length.
         document: of the same model.
-        scoring: `contribution` scores the document by cosine, and a sentence by the part of it that is due to the
-            sentence: the dot product of the query and what the sentence adds to the document embedding. Where the
-            embedding is a mean over sentences, these parts add up to the cosine; with "mean_with_dbos" the DBOS
-            vector's part is missing from the sum. `maximum` is late interaction: a sentence is scored by
-            the cosine of the query and its vector, the document by its best sentence.
+        scoring: `contribution` scores the document by cosine, and a sentence by an even share of it and by how far
+            the sentence lifts it above what it would be without. Where the embedding is a mean over sentences, these
+            scores add up to the cosine; with "mean_with_dbos" the DBOS vector's part is missing from the sum. Where all
+            sentences weigh the same, a score is the dot product of the query and what the sentence adds to the document
+            embedding; where they do not, that would put long sentences first. `maximum` is late interaction: a sentence
+            is scored by the cosine of the query and its vector, the document by its best sentence.
 
     Raises:
         ValueError: contributions are asked of a model whose embedding is the DBOS vector, or there is no such scoring.
@@ -97,7 +100,9 @@ def score_sentences(query: Tensor, document: DocumentSentences, scoring: Scoring
                 "this model's document embedding is its DBOS vector (document_pooling='dbos'), to which sentences "
                 "contribute no part of their own; use scoring='maximum'"
             )
-        scores = document.parts @ query
+        contributions = document.parts @ query
+        shares = document.weights / document.weights.sum()
+        scores = contributions - shares * contributions.sum() + contributions.mean()
         score = float(document.embedding @ query)
     else:
         scores = torch.nn.functional.normalize(document.vectors, dim=-1) @ query

@@ -622,7 +622,8 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
                     real = output.sentence_lengths[row] > 0
                     vectors = output.last_hidden_state[row][real].float().cpu()
                     embedding = output.pooler_output[row].float().cpu()
-                    parts = pooling_weights[row, 1 : len(vectors) + 1, None] * vectors / embedding.norm()
+                    weights = pooling_weights[row, 1 : len(vectors) + 1]
+                    parts = weights.unsqueeze(1) * vectors / embedding.norm()
                     found[place] = DocumentSentences(
                         spans=sentence_places(
                             documents[place],
@@ -632,6 +633,7 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
                         ),
                         vectors=vectors,
                         parts=None if self.config.document_pooling == "dbos" else parts,
+                        weights=weights,
                         embedding=embedding / embedding.norm(),
                     )
         return found

@@ -64,7 +64,9 @@ def document(*vectors: list[float]) -> DocumentSentences:
     states = torch.tensor(vectors)
     mean = states.mean(dim=0)
     spans = [(10 * place, 10 * place + 9) for place in range(len(vectors))]
-    return DocumentSentences(spans, states, states / (len(states) * mean.norm()), mean / mean.norm())
+    return DocumentSentences(
+        spans, states, states / (len(states) * mean.norm()), torch.ones(len(states)), mean / mean.norm()
+    )
 
 
 class Queries:

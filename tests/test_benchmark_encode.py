@@ -73,6 +73,16 @@ def test_tokens_are_the_real_ones_and_operations_are_those_that_torch_counts(lab
     assert tokens == 5 + 5  # a start token, two words, a full stop, an end token
 
 
+def test_the_operations_of_passages_are_those_of_sentences_read_together(labse: Path) -> None:
+    document = Document("The cat. Le chat.", "en")
+    (alone, of_sentences), (together, of_passages) = (
+        load_system(name, recipe(labse)).work([document]) for name in ("hmde", "passages")
+    )
+    assert alone == together == 10
+    per_pair_of_tokens = 4 * 32 * 2  # in the query-key and weight-value products, width 32, two layers
+    assert of_passages - of_sentences == per_pair_of_tokens * (10**2 - 2 * 5**2)
+
+
 def test_documents_are_drawn_by_their_length_and_cut_to_their_first_sentences(labse: Path) -> None:
     documents = [Document("Cat. " * number, "en") for number in range(1, 41)]
     short, long = (draw(documents, kind, recipe(labse, num_documents=5, max_sentences=4)) for kind in ("short", "long"))
@@ -101,7 +111,7 @@ def test_it_writes_its_tables(labse: Path, tmp_path: Path, monkeypatch: pytest.M
     main([*(f"--{name}={value}" for name, value in options.items()), "--sentences=[1, 3]", "--document_prompt="])
     results = json.loads((output / "results.json").read_text())
     assert min(results["lowest_cosine_to_padded"].values()) > 0.9999
-    assert set(results["turns"]) == {"hmde", "padded", "windows", "flat"}
+    assert set(results["turns"]) == {"hmde", "passages", "padded", "windows", "flat"}
     assert all(set(turns) == {"short", "mixed", "long", "1", "3"} for turns in results["turns"].values())
     assert all(len(turns) == 2 for rows in results["turns"].values() for turns in rows.values())
     markdown = (output / "results.md").read_text()

@@ -4,7 +4,8 @@
 
 From texts to vectors, tokenization included. The systems share one sentence encoder and dtype:
 
-    hmde       encode_documents
+    hmde       encode_documents, each sentence read by itself (paper)
+    passages   the same, sentences read together in passages of 512 tokens, as the recipes for CPUs have it
     padded     the scheme of the reference research code: every sentence padded to the longest of a batch, every
                document to the most sentences, one sentence position of all documents at a time. The same vectors.
     windows    sentence-transformers on windows of 128 tokens that overlap by a third, and their mean (paper, 3.3)
@@ -23,6 +24,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -41,12 +43,12 @@ from evaluation.systems import Dtype, device
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.configuration_hmde import SentencePooling
 from modeling_hmde.packing_hmde import bucket_by_length, find_sentences
-from modeling_hmde.segmentation_hmde import sentence_spans
+from modeling_hmde.segmentation_hmde import sentence_spans, sentences_per_passage
 
 Kind = Literal["short", "mixed", "long"]
-SystemName = Literal["hmde", "padded", "windows", "flat"]
+SystemName = Literal["hmde", "passages", "padded", "windows", "flat"]
 
-WINDOW, FLAT = 128, 4096  # tokens
+WINDOW, FLAT, PASSAGE = 128, 4096, 512  # tokens
 
 
 @dataclass
@@ -79,7 +81,7 @@ class EncodeBenchmarkRecipe:
     num_documents: int = 48
     max_sentences: int = 32
     sentences: list[int] = field(default_factory=lambda: [1, 8, 32, 128, 512])
-    systems: list[SystemName] = field(default_factory=lambda: ["hmde", "padded", "windows", "flat"])
+    systems: list[SystemName] = field(default_factory=lambda: ["hmde", "passages", "padded", "windows", "flat"])
     dtype: Dtype = "float32"
     batch_size: int = 32
     rounds: int = 3
@@ -268,10 +270,17 @@ def first_sentences(documents: Sequence[Document], number: int) -> Document:
 
 def load_system(name: SystemName, recipe: EncodeBenchmarkRecipe) -> System:
     """A system by its name; see the module's description."""
-    return {"hmde": load_hmde, "padded": load_padded, "windows": load_windows, "flat": load_flat}[name](recipe)
+    loaders: dict[SystemName, Callable[[EncodeBenchmarkRecipe], System]] = {
+        "hmde": load_hmde,
+        "passages": partial(load_hmde, passage_length=PASSAGE),
+        "padded": load_padded,
+        "windows": load_windows,
+        "flat": load_flat,
+    }
+    return loaders[name](recipe)
 
 
-def make_hmde(recipe: EncodeBenchmarkRecipe, **options: str) -> tuple[HMDEForDocumentEmbedding, HMDETokenizer]:
+def make_hmde(recipe: EncodeBenchmarkRecipe, **options: str | int) -> tuple[HMDEForDocumentEmbedding, HMDETokenizer]:
     model = HMDEForDocumentEmbedding.from_sentence_encoder(
         recipe.encoder,
         dtype=recipe.dtype,
@@ -288,8 +297,8 @@ def make_hmde(recipe: EncodeBenchmarkRecipe, **options: str) -> tuple[HMDEForDoc
     return model.to(device()), tokenizer  # type: ignore[arg-type]
 
 
-def load_hmde(recipe: EncodeBenchmarkRecipe) -> System:
-    model, tokenizer = make_hmde(recipe)
+def load_hmde(recipe: EncodeBenchmarkRecipe, passage_length: int = 0) -> System:
+    model, tokenizer = make_hmde(recipe, passage_length=passage_length)
 
     def encode(documents: Sequence[Document]) -> np.ndarray:
         texts, languages = [document.text for document in documents], [document.language for document in documents]
@@ -422,11 +431,15 @@ def hierarchical_work(
     model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, documents: Sequence[Document]
 ) -> tuple[int, float]:
     lengths = [[len(sentence) for sentence in sentences] for sentences in tokenized_sentences(tokenizer, documents)]
-    tokens = [length for of_document in lengths for length in of_document]
+    tokens = sum(length for of_document in lengths for length in of_document)
     states = [len(of_document) + 1 for of_document in lengths]
-    return sum(tokens), operations(model.hmde.sentence_encoder, tokens) + operations(
-        model.hmde.document_encoder, states
-    )
+    passages = [
+        sum(islice(rest, number))
+        for of_document in lengths
+        for rest in [iter(of_document)]
+        for number in sentences_per_passage(of_document, model.config.passage_length)
+    ]
+    return tokens, operations(model.hmde.sentence_encoder, passages) + operations(model.hmde.document_encoder, states)
 
 
 def operations(encoder: nn.Module, lengths: Sequence[int]) -> float:

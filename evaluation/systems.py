@@ -113,7 +113,9 @@ class LongformerSystem:
     def encode_documents(self, documents: Sequence[str], language: str) -> np.ndarray:
         rows = self.tokenizer(list(documents), truncation=True)["input_ids"]
         vectors = np.empty((len(rows), self.model.config.hidden_size), dtype=np.float32)
-        for batch in bucket_by_length(torch.tensor([len(row) for row in rows]), MAX_TOKENS_PER_BUCKET):
+        window = max(self.model.config.attention_window)  # a Longformer pads every row to a multiple of it
+        lengths = -(-torch.tensor([len(row) for row in rows]) // window) * window
+        for batch in bucket_by_length(lengths, MAX_TOKENS_PER_BUCKET):
             padded = self.tokenizer.pad({"input_ids": [rows[place] for place in batch]}, return_tensors="pt")
             inputs = dict(padded.to(self.model.device))
             if self.global_attention:

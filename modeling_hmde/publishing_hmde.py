@@ -57,6 +57,8 @@ Needs `sentencex` beside these libraries. The code in this folder runs on your m
 | document encoder | {{ config.num_document_layers }} layers, {{ config.num_document_attention_heads }} heads, \
 width {{ config.hidden_size }}, {{ config.document_norm }}-norm |
 | longest document | {{ config.max_sentences }} sentences of {{ config.max_sentence_length }} tokens |
+| read together | {% if config.passage_length %}sentences of up to {{ config.passage_length }} tokens\
+{% else %}nothing, each sentence by itself{% endif %} |
 {% if training %}
 {{ training }}
 {% endif %}

@@ -10,7 +10,7 @@ transformers under the name `packed`, keeps them apart. An encoder that cannot b
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import torch
@@ -101,8 +101,9 @@ def join_sentences(sentences: Sentences, passage_length: int) -> Passages:
     >>> join_sentences(find_sentences(row, torch.ones_like(row), start_token_id=7), passage_length=3).length
     tensor([3, 3])
     """
-    of_documents = sentences.length.split(sentences.document.unique_consecutive(return_counts=True)[1].tolist())
-    numbers = [sentences_per_passage(lengths.tolist(), passage_length) for lengths in of_documents]
+    lengths = iter(sentences.length.tolist())
+    sentences_of_documents = sentences.document.unique_consecutive(return_counts=True)[1].tolist()
+    numbers = [sentences_per_passage(islice(lengths, number), passage_length) for number in sentences_of_documents]
     number = torch.tensor([*chain(*numbers)], device=sentences.length.device)
     end = number.cumsum(0)
     first = end - number

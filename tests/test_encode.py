@@ -114,7 +114,7 @@ def test_two_processes_that_are_killed_and_started_again_write_what_one_writes(
     command = [*launch, "-m", "evaluation.encode", *arguments(saved, collection, output, documents_per_shard=1)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_DATASETS_CACHE": str(tmp_path / "cache")}
     process = subprocess.Popen(command, env=environment, start_new_session=True)
-    deadline = time.monotonic() + 100
+    deadline = time.monotonic() + 300
     while len(list(output.glob("shard-*.parquet"))) < 4:
         assert process.poll() is None, "finished before it could be killed"
         assert time.monotonic() < deadline

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from modeling_hmde.packing_hmde import bucket_by_length, scatter_sentences
+from modeling_hmde.packing_hmde import bucket_by_length
 from training.articles import row_of
 
 DOCUMENTS_PER_TOKENIZATION = 1024
@@ -117,16 +117,22 @@ def encode(
     for first in tqdm(range(0, len(share), DOCUMENTS_PER_TOKENIZATION), desc="sentence vectors", unit="k documents"):
         numbers = share[first : first + DOCUMENTS_PER_TOKENIZATION]
         texts, languages = zip(*map(read, numbers.tolist()))
-        tokens = tokenizer(list(texts), language=list(languages))["input_ids"]
-        for batch in bucket_by_length(torch.tensor([len(row) for row in tokens]), MAX_TOKENS_PER_BATCH):
-            inputs = tokenizer.pad({"input_ids": [tokens[place] for place in batch]}, return_tensors="pt")
-            sentences, found = model.hmde.encode_sentences(**inputs.to(model.device))
-            documents, found_lengths = (part.cpu() for part in scatter_sentences(found.float(), sentences, len(batch)))
-            most = documents.shape[1]
-            for place, document, document_lengths in zip(batch.tolist(), documents, found_lengths):
-                real = document_lengths > 0
-                vectors[numbers[place], : int(real.sum())] = document[real]
-                lengths[numbers[place], :most] = document_lengths
+        for place, found, found_lengths in encode_sentences(model, tokenizer, texts, languages):
+            vectors[numbers[place], : len(found)] = found.float()
+            lengths[numbers[place], : len(found)] = found_lengths
+
+
+def encode_sentences(
+    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, texts: Sequence[str], languages: Sequence[str]
+) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Of each text, in any order: its place, its sentence vectors (sentences, hidden) and the tokens of each sentence
+    (sentences,), both on the CPU."""
+    rows = tokenizer(list(texts), language=list(languages))["input_ids"] if texts else []
+    for batch in bucket_by_length(torch.tensor([len(row) for row in rows]), MAX_TOKENS_PER_BATCH):
+        inputs = tokenizer.pad({"input_ids": [rows[place] for place in batch]}, return_tensors="pt")
+        sentences, vectors = model.hmde.encode_sentences(**inputs.to(model.device))
+        numbers = sentences.document.bincount().tolist()
+        yield from zip(batch.tolist(), vectors.cpu().split(numbers), sentences.length.cpu().split(numbers))
 
 
 def fingerprint(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, corpus: str) -> str:

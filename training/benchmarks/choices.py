@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,8 @@ from evaluation.report import Table, averages, write_report
 from evaluation.retrieval import RetrievalTask, evaluate_retrieval, groups_of
 from evaluation.systems import Dtype, HMDESystem, System, SystemRecipe, load_hmde
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from modeling_hmde.packing_hmde import bucket_by_length
 from training.checkpoints import checkpoints
-from training.sentence_vectors import MAX_TOKENS_PER_BATCH, fingerprint
+from training.sentence_vectors import encode_sentences, fingerprint
 
 PRETRAIN = Path(__file__).parents[1] / "pretrain.py"
 
@@ -78,28 +77,20 @@ class SystemFromKeptSentences(HMDESystem):
 
     kept: KeptSentences = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.maker = fingerprint(self.model, self.tokenizer, "")
+
     @torch.inference_mode()
     def encode_documents(self, documents: Sequence[str], language: str) -> np.ndarray:
-        maker = fingerprint(self.model, self.tokenizer, "")
-        missing = [text for text in dict.fromkeys(documents) if (maker, language, text) not in self.kept]
-        for text, vectors_and_lengths in self.encode_sentences(missing, language):
-            self.kept[maker, language, text] = vectors_and_lengths
+        missing = [text for text in dict.fromkeys(documents) if (self.maker, language, text) not in self.kept]
+        for place, *found in encode_sentences(self.model, self.tokenizer, missing, [language] * len(missing)):
+            self.kept[self.maker, language, missing[place]] = (found[0], found[1])
         vectors = []
         for first in range(0, len(documents), 256):
-            found = [self.kept[maker, language, text] for text in documents[first : first + 256]]
-            sentences, lengths = (pad_sequence(list(parts), batch_first=True) for parts in zip(*found))
+            batch = [self.kept[self.maker, language, text] for text in documents[first : first + 256]]
+            sentences, lengths = (pad_sequence(list(parts), True).to(self.model.device) for parts in zip(*batch))
             vectors.append(self.model.hmde.document_encoder(sentences, lengths)[1].float())
         return torch.nn.functional.normalize(torch.cat(vectors), dim=-1).cpu().numpy()
-
-    def encode_sentences(self, texts: Sequence[str], language: str) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
-        """Each text with its sentence vectors (sentences, hidden) and their lengths (sentences,)."""
-        rows = self.tokenizer(list(texts), language=language)["input_ids"] if texts else []
-        for batch in bucket_by_length(torch.tensor([len(row) for row in rows]), MAX_TOKENS_PER_BATCH):
-            inputs = self.tokenizer.pad({"input_ids": [rows[place] for place in batch]}, return_tensors="pt")
-            sentences, vectors = self.model.hmde.encode_sentences(**inputs.to(self.model.device))
-            numbers = sentences.document.bincount().tolist()
-            for place, *found in zip(batch.tolist(), vectors.split(numbers), sentences.length.split(numbers)):
-                yield texts[place], (found[0], found[1])
 
 
 def main(argv: list[str] | None = None) -> None:

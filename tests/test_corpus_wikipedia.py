@@ -632,8 +632,9 @@ SPARK = (
 
 
 @pytest.mark.skipif(not shutil.which("java"), reason="Spark needs Java")
-def test_spark_gives_the_same_triples(world, monkeypatch):
+def test_spark_gives_the_same_triples(world, monkeypatch, tmp_path):
     pytest.importorskip("pyspark", reason="pip install 'hmde[spark]'")
+    monkeypatch.chdir(tmp_path)  # where Spark makes a folder of its own
     for name, value in {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_SUBMIT_ARGS": SPARK}.items():
         monkeypatch.setenv(name, value)
     main(arguments(world, "duckdb", "--category_limit", "2"))

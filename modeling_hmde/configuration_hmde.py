@@ -36,8 +36,9 @@ class HMDEConfig(PreTrainedConfig):
             its tokens (`mean`), or the sentence encoder's own pooler (`pooler`).
         max_sentence_length: tokens of a sentence, start and end token included.
         max_sentences: sentences of a document.
-        passage_length: tokens up to which the sentence encoder reads consecutive sentences of a document together, so
-            that a sentence's vector knows its neighbours; 0 reads each sentence by itself, as the paper does.
+        passage_length: tokens up to which the sentence encoder reads consecutive sentences of a document together, as
+            one text, so that a sentence's vector, the mean over its tokens, knows its neighbours; 0 reads each sentence
+            by itself, as the paper does.
         num_document_layers, num_document_attention_heads, document_intermediate_size, document_hidden_act,
             document_layer_norm_eps, document_dropout: sizes of the document encoder (the paper's upper transformer).
             Its width is the sentence encoder's.
@@ -49,6 +50,9 @@ class HMDEConfig(PreTrainedConfig):
         document_pooling: the document embedding: the mean over the contextualised sentences (`mean`), the same with
             each sentence counted as often as it has tokens (`token_mean`), the mean over the sentences and the DBOS
             vector (`mean_with_dbos`), or the DBOS vector alone (`dbos`).
+        document_residual: share that the sentence vectors, as they come from the sentence encoder, have in the document
+            embedding beside the contextualised ones; the mean of either is taken at length 1. It keeps what the
+            sentence encoder knows of texts that are unlike those of the training. 0, as in the paper, leaves it out.
         temperature: what cosine similarities are divided by in training (tau in equation 1).
         initializer_range: standard deviation of newly made weights.
         hidden_size: width of the document embedding; always the sentence encoder's, so there is no need to give it.
@@ -78,6 +82,7 @@ class HMDEConfig(PreTrainedConfig):
     document_norm: str = "post"
     document_positions: bool = False
     document_pooling: str = "mean"
+    document_residual: float = 0.0
     temperature: float = 0.05
     initializer_range: float = 0.02
     hidden_size: int = 0
@@ -109,7 +114,14 @@ class HMDEConfig(PreTrainedConfig):
             value = getattr(self, field)
             if not isinstance(value, int) or isinstance(value, bool):
                 raise TypeError(f"{field} is {value!r}; it must be an int")
-        for field in ("document_layer_norm_eps", "document_dropout", "temperature", "initializer_range"):
+        numbers = (
+            "document_layer_norm_eps",
+            "document_dropout",
+            "document_residual",
+            "temperature",
+            "initializer_range",
+        )
+        for field in numbers:
             value = getattr(self, field)
             if not isinstance(value, (int, float)) or isinstance(value, bool):
                 raise TypeError(f"{field} is {value!r}; it must be a number")
@@ -148,17 +160,23 @@ class HMDEConfig(PreTrainedConfig):
         for field in ("document_layer_norm_eps", "temperature", "initializer_range"):
             if not getattr(self, field) > 0:
                 raise ValueError(f"{field} is {getattr(self, field)}; it must be above 0")
-        if not 0 <= self.document_dropout < 1:
-            raise ValueError(f"document_dropout is {self.document_dropout}; it must be at least 0 and below 1")
+        for field in ("document_dropout", "document_residual"):
+            if not 0 <= getattr(self, field) < 1:
+                raise ValueError(f"{field} is {getattr(self, field)}; it must be at least 0 and below 1")
+        if self.document_residual and self.document_pooling not in ("mean", "token_mean"):
+            raise ValueError(
+                f"document_residual is {self.document_residual}, but document_pooling is {self.document_pooling!r}, and "
+                "the DBOS vector is no sentence encoder's; use 'mean' or 'token_mean'"
+            )
         if 0 < self.passage_length < self.max_sentence_length:
             raise ValueError(
                 f"passage_length is {self.passage_length}, but a sentence may have {self.max_sentence_length} tokens; "
                 "choose at least max_sentence_length, or 0 to read each sentence by itself"
             )
-        if self.passage_length and self.sentence_pooling == "pooler":
+        if self.passage_length and self.sentence_pooling != "mean":
             raise ValueError(
-                f"passage_length is {self.passage_length}, but sentence_pooling is 'pooler', which would make one "
-                "vector of a whole passage; use 'cls' or 'mean'"
+                f"passage_length is {self.passage_length}, but sentence_pooling is {self.sentence_pooling!r}, which "
+                "needs a start token before each sentence, and a passage has only one; use 'mean'"
             )
         if self.start_token_id == self.pad_token_id:
             raise ValueError(f"start_token_id and pad_token_id are both {self.pad_token_id}; they must differ")

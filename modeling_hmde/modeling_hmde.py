@@ -40,10 +40,10 @@ from .packing_hmde import (
     Sentences,
     bucket_by_length,
     find_sentences,
-    gather_tokens,
     join_sentences,
     pack_tokens,
     packed_attention_arguments,
+    pad_tokens,
     ranges,
     scatter_sentences,
 )
@@ -199,7 +199,7 @@ class DocumentEncoder(nn.Module):
 
         Returns:
             the contextualised sentences, of the same shape, zero where there is none, and the document embeddings
-            (documents, hidden).
+            (documents, hidden), their mean. With `document_residual`, the sentence vectors are mixed into both.
         """
         dbos = self.dbos.to(sentence_embeddings.dtype).expand(len(sentence_embeddings), 1, -1)
         states = torch.cat([dbos, sentence_embeddings], dim=1)
@@ -212,11 +212,18 @@ class DocumentEncoder(nn.Module):
             attention_mask = create_bidirectional_mask(self.config, states, mask)
             for layer in self.layers:
                 states = layer(states, attention_mask)
-        states = states.masked_fill(~mask.unsqueeze(-1), 0)
-        exact = states.to(torch.promote_types(states.dtype, torch.float32))
+        exact = states.masked_fill(~mask.unsqueeze(-1), 0).to(torch.promote_types(states.dtype, torch.float32))
         weights = self.pooling_weights(sentence_lengths).to(exact.dtype)
-        documents = torch.einsum("ds,dsh->dh", weights, exact) / weights.sum(dim=1, keepdim=True)
-        return states[:, 1:], documents.to(states.dtype)
+        weights = (weights / weights.sum(dim=1, keepdim=True)).unsqueeze(-1)
+        if self.config.document_residual:
+            own = nn.functional.pad(sentence_embeddings.to(exact.dtype), (0, 0, 1, 0))
+            own, exact = (
+                vectors / (weights * vectors).sum(dim=1, keepdim=True).norm(dim=-1, keepdim=True)
+                for vectors in (own, exact)
+            )
+            exact = torch.lerp(exact, own, self.config.document_residual)
+        documents = (weights * exact).sum(dim=1)
+        return exact[:, 1:].to(states.dtype), documents.to(states.dtype)
 
     def _contextualise_packed(self, states: Tensor, lengths: Tensor) -> Tensor:
         """All layers on the states (states, hidden) of documents of so many states (documents,), end to end."""
@@ -284,13 +291,20 @@ class HMDEPreTrainedModel(PreTrainedModel):
                 encoder.
 
         Raises:
-            ValueError: the tokenizer has no start token, or an option is unknown or impossible.
+            ValueError: the tokenizer has no start token, an option is unknown or impossible, or passages are asked for
+                and the tokenizer does not put one token before and one after a sentence.
         """
         loading = {key: options.pop(key) for key in ("dtype", "attn_implementation") if key in options}
         unknown = sorted(set(options) - set(HMDEConfig.__dataclass_fields__) - {"num_labels"})
         if unknown:
             raise ValueError(f"HMDEConfig has no field {', '.join(unknown)}; see its documentation for those it has")
         tokenizer = HMDETokenizer.from_sentence_encoder(name_or_path)
+        before, after = tokenizer.num_special_tokens
+        if options.get("passage_length") and (before, after) != (1, 1):
+            raise ValueError(
+                f"the tokenizer of {name_or_path} puts {before} special tokens before and {after} after a sentence; to "
+                "read sentences together it must be one and one, so leave passage_length at 0"
+            )
         sentence_encoder = AutoModel.from_pretrained(name_or_path, **loading)
         sentence_encoder.config.name_or_path = ""  # where the weights came from belongs on the model card
         config = HMDEConfig(
@@ -380,7 +394,7 @@ class HMDEModel(HMDEPreTrainedModel):
         )
 
     def encode_sentences(self, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Sentences, Tensor]:
-        """The places of all sentences of a batch of documents and their vectors (sentences, hidden)."""
+        """The sentences of a batch of documents, as they are read, and their vectors (sentences, hidden)."""
         vocab_size = self.config.sentence_config.vocab_size
         outside = (input_ids < 0) | (input_ids >= vocab_size)
         if outside.any():
@@ -391,19 +405,23 @@ class HMDEModel(HMDEPreTrainedModel):
             )
         if attention_mask is None:
             attention_mask = input_ids != self.config.pad_token_id
-        sentences = find_sentences(input_ids, attention_mask, self.config.start_token_id)
-        passages = join_sentences(sentences, self.config.passage_length)
+        sentences, passages = join_sentences(
+            find_sentences(input_ids, attention_mask, self.config.start_token_id), self.config.passage_length
+        )
         budget = MAX_TOKENS_PER_BUCKET_ON_GPU if input_ids.is_cuda else MAX_TOKENS_PER_BUCKET
         buckets = bucket_by_length(passages.length, budget)
         order = [ranges(passages.first_sentence[bucket], passages.num_sentences[bucket]) for bucket in buckets]
-        lengths = [sentences.length[places] for places in order]
+        read = [Sentences(*(field[places] for field in sentences)) for places in order]
+        passage_lengths = [passages.length[bucket] for bucket in buckets]
         sentence_config = self.sentence_encoder.config
         if sentence_config.model_type in PACKABLE_ENCODERS and sentence_config._attn_implementation in PACKED_ATTENTION:
-            packs = [pack_tokens(input_ids, passages, bucket) for bucket in buckets]
-            vectors = [*map(self._encode_packed, packs, self._embed_tokens(packs), lengths)]
+            packs = [pack_tokens(input_ids, *bucket) for bucket in zip(read, passage_lengths)]
+            vectors = [*map(self._encode_packed, packs, self._embed_tokens(packs), (part.length for part in read))]
         else:
-            batches = (gather_tokens(input_ids, passages, bucket, self.config.pad_token_id) for bucket in buckets)
-            vectors = [self._encode_padded(*batch, number) for batch, number in zip(batches, lengths)]
+            vectors = [
+                self._encode_padded(*pad_tokens(input_ids, part, lengths, self.config.pad_token_id), part.length)
+                for part, lengths in zip(read, passage_lengths)
+            ]
         return sentences, torch.cat(vectors)[torch.cat(order).argsort()]
 
     def _embed_tokens(self, packs: Sequence[PackedTokens]) -> Iterator[Tensor]:

@@ -83,23 +83,26 @@ def find_sentences(input_ids: Tensor, attention_mask: Tensor, start_token_id: in
 class Passages(NamedTuple):
     """Consecutive sentences of a document, read together. Each field: (passages,), int64."""
 
-    document: Tensor  # row of the batch
-    start: Tensor  # column of the first start token
-    length: Tensor  # tokens
     first_sentence: Tensor  # index into the sentences of the batch
     num_sentences: Tensor
+    length: Tensor  # tokens
 
 
-def join_sentences(sentences: Sentences, passage_length: int) -> Passages:
-    """The passages of a batch (see `sentences_per_passage`).
+def join_sentences(sentences: Sentences, passage_length: int) -> tuple[Sentences, Passages]:
+    """The passages of a batch (see `sentences_per_passage`), and its sentences as they are read there.
+
+    Within a passage no sentence has a start or end token: a sentence encoder has not seen these amid a text, and makes
+    less of it where they stand. Only a sentence that has nothing else keeps one of them.
 
     Args:
         sentences: all sentences of the batch.
         passage_length: tokens of a passage of several sentences; 0 leaves each sentence by itself.
 
-    >>> row = torch.tensor([[7, 1, 7, 7, 1, 1]])
-    >>> join_sentences(find_sentences(row, torch.ones_like(row), start_token_id=7), passage_length=3).length
-    tensor([3, 3])
+    >>> row = torch.tensor([[7, 1, 8, 7, 2, 8, 7, 3, 8]])
+    >>> found = find_sentences(row, torch.ones_like(row), start_token_id=7)
+    >>> sentences, passages = join_sentences(found, passage_length=4)
+    >>> sentences.length, passages.length
+    (tensor([2, 2, 3]), tensor([4, 3]))
     """
     lengths = iter(sentences.length.tolist())
     sentences_of_documents = sentences.document.unique_consecutive(return_counts=True)[1].tolist()
@@ -107,9 +110,14 @@ def join_sentences(sentences: Sentences, passage_length: int) -> Passages:
     number = torch.tensor([*chain(*numbers)], device=sentences.length.device)
     end = number.cumsum(0)
     first = end - number
-    columns_before = nn.functional.pad(sentences.length.cumsum(0), (1, 0))
-    length = columns_before[end] - columns_before[first]
-    return Passages(sentences.document[first], sentences.start[first], length, first, number)
+    is_first, is_last = (torch.zeros_like(sentences.start, dtype=torch.bool) for _ in range(2))
+    is_first[first], is_last[end - 1] = True, True
+    without_start = (~is_first & (sentences.length > 1)).long()
+    length = sentences.length - without_start
+    length = length - (~is_last & (length > 1)).long()
+    tokens_before = nn.functional.pad(length.cumsum(0), (1, 0))
+    read = sentences._replace(start=sentences.start + without_start, length=length)
+    return read, Passages(first, number, tokens_before[end] - tokens_before[first])
 
 
 def ranges(first: Tensor, number: Tensor) -> Tensor:
@@ -146,24 +154,26 @@ def bucket_by_length(lengths: Tensor, max_tokens: int) -> list[Tensor]:
     return list(order.split(sizes))
 
 
-def gather_tokens(input_ids: Tensor, passages: Passages, bucket: Tensor, pad_token_id: int) -> tuple[Tensor, Tensor]:
-    """The tokens of some passages as a batch of the sentence encoder.
+def tokens_of(input_ids: Tensor, sentences: Sentences) -> Tensor:
+    """The tokens (tokens,) of some sentences end to end. input_ids: (documents, tokens)."""
+    return input_ids[sentences.document.repeat_interleave(sentences.length), ranges(sentences.start, sentences.length)]
+
+
+def pad_tokens(input_ids: Tensor, sentences: Sentences, lengths: Tensor, pad_token_id: int) -> tuple[Tensor, Tensor]:
+    """Some passages as a batch of the sentence encoder.
 
     Args:
         input_ids: (documents, tokens).
-        passages: all passages of the batch.
-        bucket: (passages of the bucket,), indices into `passages`.
+        sentences: those of the passages, in their order.
+        lengths: (passages,), tokens of each passage.
         pad_token_id: what fills up the shorter ones, at their end.
 
     Returns:
-        ids and attention mask (int64), both (passages of the bucket, longest passage).
+        ids and attention mask (int64), both (passages, longest passage).
     """
-    length = passages.length[bucket].unsqueeze(1)
-    offsets = torch.arange(int(length.max()), device=input_ids.device)
-    real = offsets < length
-    columns = torch.where(real, passages.start[bucket].unsqueeze(1) + offsets, 0)
-    ids = input_ids[passages.document[bucket].unsqueeze(1), columns]
-    return ids.masked_fill(~real, pad_token_id), real.long()
+    real = torch.arange(int(lengths.max()), device=input_ids.device) < lengths.unsqueeze(1)
+    ids = torch.full_like(real, pad_token_id, dtype=torch.long)
+    return ids.masked_scatter(real, tokens_of(input_ids, sentences)), real.long()
 
 
 class PackedTokens(NamedTuple):
@@ -174,22 +184,16 @@ class PackedTokens(NamedTuple):
     lengths: Tensor  # (passages,), int64
 
 
-def pack_tokens(input_ids: Tensor, passages: Passages, bucket: Tensor) -> PackedTokens:
-    """The tokens of some passages end to end.
+def pack_tokens(input_ids: Tensor, sentences: Sentences, lengths: Tensor) -> PackedTokens:
+    """Some passages end to end.
 
     Args:
         input_ids: (documents, tokens).
-        passages: all passages of the batch.
-        bucket: (passages of the bucket,), indices into `passages`.
-
-    >>> row = torch.tensor([[7, 1, 7], [7, 2, 3]])
-    >>> passages = join_sentences(find_sentences(row, torch.ones_like(row), start_token_id=7), passage_length=0)
-    >>> pack_tokens(row, passages, torch.tensor([2, 0])).input_ids
-    tensor([[7, 2, 3, 7, 1]])
+        sentences: those of the passages, in their order.
+        lengths: (passages,), tokens of each passage.
     """
-    lengths = passages.length[bucket]
-    ids = input_ids[passages.document[bucket].repeat_interleave(lengths), ranges(passages.start[bucket], lengths)]
-    return PackedTokens(ids.unsqueeze(0), ranges(torch.zeros_like(lengths), lengths).unsqueeze(0), lengths)
+    positions = ranges(torch.zeros_like(lengths), lengths)
+    return PackedTokens(tokens_of(input_ids, sentences).unsqueeze(0), positions.unsqueeze(0), lengths)
 
 
 def packed_attention_arguments(lengths: Tensor) -> dict[str, Any]:

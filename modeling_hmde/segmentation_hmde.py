@@ -66,19 +66,23 @@ def sentence_spans(text: str, language: str | None = None) -> Iterator[tuple[int
 def sentences_per_passage(lengths: Iterable[int], passage_length: int) -> list[int]:
     """How many consecutive sentences of a document go into each passage: as many as it has room for, one at least.
 
+    A passage has one start and one end token, whatever the number of its sentences.
+
     Args:
-        lengths: tokens of each sentence.
+        lengths: tokens of each sentence, start and end token included.
         passage_length: tokens of a passage of several sentences; 0 leaves each sentence by itself.
 
-    >>> sentences_per_passage([30, 20, 60, 10, 80], passage_length=60)
+    >>> sentences_per_passage([30, 20, 60, 10, 80], passage_length=48)
     [2, 1, 1, 1]
     """
     numbers: list[int] = []
-    tokens = passage_length + 1
+    room = passage_length - 2
+    tokens = room + 1
     for length in lengths:
-        tokens += length
-        if tokens > passage_length:
+        text = max(length - 2, 1)
+        tokens += text
+        if tokens > room:
             numbers.append(0)
-            tokens = length
+            tokens = text
         numbers[-1] += 1
     return numbers

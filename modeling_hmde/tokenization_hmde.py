@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -177,11 +177,14 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             starts = [column for column, token in enumerate(row) if token == self.start_token_id]
             if starts[:1] != [0]:
                 raise ValueError(f"row {place} does not begin with the start token {self.start_token_id}")
-            bounds = [*starts, len(row)]
-            lengths.append([end - begin for begin, end in pairwise(bounds)])
-            numbers = sentences_per_passage(lengths[-1], passage_length)
-            firsts = [bounds[number] for number in accumulate(numbers, initial=0)]
-            documents.append([row[begin:end] for begin, end in pairwise(firsts)])
+            sentences = [list(row[begin:end]) for begin, end in pairwise([*starts, len(row)])]
+            numbers = sentences_per_passage(map(len, sentences), passage_length)
+            together = [sentences[begin:end] for begin, end in pairwise(accumulate(numbers, initial=0))]
+            for read in together:  # between one start and one end token
+                read[1:] = [sentence[1:] for sentence in read[1:]]
+                read[:-1] = [sentence[:-1] for sentence in read[:-1]]
+            lengths.append([len(sentence) for read in together for sentence in read])
+            documents.append([[*chain(*read)] for read in together])
         longest = max(len(passage) for passages in documents for passage in passages)
         input_ids = np.full((len(documents), max(map(len, documents)), longest), self.pad_token_id)
         sentence_lengths = np.zeros((len(documents), max(map(len, lengths))), dtype=np.int64)
@@ -195,6 +198,11 @@ class HMDETokenizer(PreTrainedTokenizerFast):
     def start_token_id(self) -> int:
         """Id of the token that begins every sentence."""
         return self._prefix_ids[0]
+
+    @property
+    def num_special_tokens(self) -> tuple[int, int]:
+        """Those before and those behind the text of a sentence."""
+        return len(self._prefix_ids), len(self._suffix_ids)
 
     def _frame(self) -> tuple[list[int], list[int]]:
         """The ids that the sentence encoder's tokenizer puts before and after a text."""
@@ -243,7 +251,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             raise ValueError(f"{len(texts)} texts came with {len(languages)} languages; give one code, or one a text")
 
         limit = max_length if truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE else None
-        frame = len(self._prefix_ids) + len(self._suffix_ids)
+        frame = sum(self.num_special_tokens)
         if limit is not None and limit <= frame:
             raise ValueError(
                 f"max_length is {limit}, but a sentence takes {frame} special tokens; give at least {frame + 1}"
@@ -327,7 +335,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         )
         prompt = self.query_prompt if as_queries else self.sentence_prompt
         prompt_ids = self.backend_tokenizer.encode(prompt.strip(), add_special_tokens=False).ids if prompt else []
-        special = len(self._prefix_ids) + len(self._suffix_ids)
+        special = sum(self.num_special_tokens)
         if special + len(prompt_ids) >= self.max_sentence_length:
             raise ValueError(
                 f"max_sentence_length is {self.max_sentence_length}, which leaves no room for text beside {special} "
@@ -362,7 +370,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         self, ids: list[int], offsets: list[tuple[int, int]], begin: int, prompt_ids: list[int], once: bool
     ) -> list[Piece]:
         """One sentence's tokens as one piece, or as many as `max_sentence_length` asks for."""
-        room = self.max_sentence_length - len(self._prefix_ids) - len(self._suffix_ids) - len(prompt_ids)
+        room = self.max_sentence_length - sum(self.num_special_tokens) - len(prompt_ids)
         pieces = []
         for first in range(0, len(ids), room):
             placed = [(begin + a, begin + b) for a, b in offsets[first : first + room]]
@@ -373,7 +381,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         return pieces
 
     def _frame_piece(self, prompt_ids: list[int], ids: list[int], offsets: list[tuple[int, int]]) -> Piece:
-        before, after = len(self._prefix_ids), len(self._suffix_ids)
+        before, after = self.num_special_tokens
         return Piece(
             input_ids=[*self._prefix_ids, *prompt_ids, *ids, *self._suffix_ids],
             offsets=[(0, 0)] * (before + len(prompt_ids)) + offsets + [(0, 0)] * after,

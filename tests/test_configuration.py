@@ -84,7 +84,6 @@ def test_every_model_names_its_config_class(model_class: type) -> None:
         ("max_sentences", 0, "at least 1"),
         ("passage_length", -1, "at least 0"),
         ("passage_length", 127, "a sentence may have 128 tokens"),
-        ("passage_length", 513, "only 512 positions"),
         ("num_document_layers", 0, "at least 1"),
         ("num_document_attention_heads", 0, "at least 1"),
         ("num_document_attention_heads", 5, "does not divide the width 32"),
@@ -93,6 +92,7 @@ def test_every_model_names_its_config_class(model_class: type) -> None:
         ("document_layer_norm_eps", 0.0, "above 0"),
         ("document_dropout", 1.0, "below 1"),
         ("document_dropout", -0.1, "at least 0"),
+        ("document_residual", 1.0, "below 1"),
         ("document_norm", "none", "one of post, pre"),
         ("document_pooling", "cls", "one of mean, token_mean, mean_with_dbos, dbos"),
         ("temperature", 0.0, "above 0"),
@@ -144,11 +144,20 @@ def test_the_longest_sentence_leaves_room_for_the_position_offset_of_roberta() -
     assert HMDEConfig(sentence_config=sentence_config, max_sentence_length=512).max_sentence_length == 512
     with pytest.raises(ValueError, match="only 512 positions"):
         HMDEConfig(sentence_config=sentence_config, max_sentence_length=513)
+    with pytest.raises(ValueError, match="passage_length is 513, but the sentence encoder has only 512 positions"):
+        HMDEConfig(sentence_config=sentence_config, sentence_pooling="mean", passage_length=513)
 
 
-def test_sentences_that_are_read_together_have_no_pooler_of_their_own() -> None:
-    with pytest.raises(ValueError, match="passage_length is 256, but sentence_pooling is 'pooler'"):
-        HMDEConfig(sentence_config=SENTENCE_CONFIG, sentence_pooling="pooler", passage_length=256)
+@pytest.mark.parametrize("document_pooling", ["dbos", "mean_with_dbos"])
+def test_sentence_vectors_have_no_share_in_a_dbos_vector(document_pooling: str) -> None:
+    with pytest.raises(ValueError, match=f"document_residual is 0.5, but document_pooling is '{document_pooling}'"):
+        HMDEConfig(sentence_config=SENTENCE_CONFIG, document_pooling=document_pooling, document_residual=0.5)
+
+
+@pytest.mark.parametrize("sentence_pooling", ["pooler", "cls"])
+def test_sentences_that_are_read_together_have_no_start_token_of_their_own(sentence_pooling: str) -> None:
+    with pytest.raises(ValueError, match=f"passage_length is 256, but sentence_pooling is '{sentence_pooling}'"):
+        HMDEConfig(sentence_config=SENTENCE_CONFIG, sentence_pooling=sentence_pooling, passage_length=256)
 
 
 def test_a_model_that_is_no_text_encoder_is_refused() -> None:

@@ -230,15 +230,13 @@ def test_weighted_sentences_equal_the_mean_by_tokens_of_one_sentence_at_a_time(
 
 
 def test_passages_equal_the_mean_over_the_tokens_of_a_document_read_at_once(labse: Path) -> None:
-    """Of documents of at most 512 tokens, each sentence between a start and an end token and behind the prompt."""
+    """Of documents of at most 512 tokens, each sentence behind the prompt, all between one start and one end token."""
     documents = ["The cat sat on the mat. It was warm there!", "Le chat dort."]
     system = load_system(SystemRecipe("passages", str(labse), pooling="mean", **PROMPTS))
     encoder = AutoModel.from_pretrained(labse)
     expected = []
     for text in documents:
-        ids = [
-            token for begin, end in sentence_spans(text, "en") for token in ids_of(labse, f"passage: {text[begin:end]}")
-        ]
+        ids = ids_of(labse, " ".join(f"passage: {text[begin:end]}" for begin, end in sentence_spans(text, "en")))
         with torch.no_grad():
             mean = encoder(torch.tensor([ids])).last_hidden_state[0].mean(dim=0)
         expected.append((mean / mean.norm()).numpy())

@@ -15,7 +15,12 @@ pytest.importorskip("onnxscript", reason="onnxscript is not installed; it is in 
 export = pytest.importorskip("training.export")
 
 
-PASSAGES = {"max_sentence_length": 40, "passage_length": 40, "document_pooling": "token_mean"}
+PASSAGES = {
+    "sentence_pooling": "mean",
+    "max_sentence_length": 40,
+    "passage_length": 40,
+    "document_pooling": "token_mean",
+}
 
 
 @pytest.mark.parametrize(
@@ -23,7 +28,8 @@ PASSAGES = {"max_sentence_length": 40, "passage_length": 40, "document_pooling":
     [
         pytest.param({"sentence_pooling": "pooler"}, id="pooler"),
         pytest.param({"sentence_pooling": "mean", "document_norm": "pre"}, id="mean"),
-        pytest.param(PASSAGES, id="cls-passages"),
+        pytest.param({"sentence_pooling": "cls"}, id="cls"),
+        pytest.param(PASSAGES, id="passages"),
     ],
 )
 def test_onnx_runtime_embeds_documents_and_queries_as_pytorch_does(

@@ -42,18 +42,20 @@ def reference_sentence_vector(encoder: PreTrainedModel, ids: list[int], pooling:
 
 
 def reference_passage_vectors(
-    encoder: PreTrainedModel, sentences: list[list[int]], pooling: str, passage_length: int
-) -> list[Tensor]:
-    """The vectors of a document's sentences, read together as far as a passage goes."""
+    encoder: PreTrainedModel, sentences: list[list[int]], passage_length: int
+) -> list[tuple[Tensor, int]]:
+    """The vectors of a document's sentences, read together as far as a passage goes, and their numbers of tokens."""
     if not sentences:
         return []
-    number = 1
-    while number < len(sentences) and sum(map(len, sentences[: number + 1])) <= passage_length:
-        number += 1
-    states = encoder(torch.tensor([[*itertools.chain(*sentences[:number])]])).last_hidden_state[0]
-    parts = states.split([len(sentence) for sentence in sentences[:number]])
-    vectors = [part[0] if pooling == "cls" else part.mean(dim=0) for part in parts]
-    return vectors + reference_passage_vectors(encoder, sentences[number:], pooling, passage_length)
+    read = [sentences[0]]
+    for sentence in sentences[1:]:
+        joined = [*read[:-1], read[-1][:-1], sentence[1:]]  # one start and one end token
+        if sum(map(len, joined)) > passage_length:
+            break
+        read = joined
+    states = encoder(torch.tensor([[*itertools.chain(*read)]])).last_hidden_state[0]
+    vectors = [(part.mean(dim=0), len(part)) for part in states.split([*map(len, read)])]
+    return vectors + reference_passage_vectors(encoder, sentences[len(read) :], passage_length)
 
 
 def reference_attention(states: list[Tensor], weights: SimpleNamespace, layer: str, num_heads: int) -> list[Tensor]:
@@ -105,13 +107,19 @@ def reference_document_embedding(
             states = [norm(f"{layer}.feed_forward_norm", state + feed_forward(state)) for state in states]
         else:
             states = [state + feed_forward(norm(f"{layer}.feed_forward_norm", state)) for state in states]
-    pooled = {
-        "dbos": states[:1],
-        "mean": states[1:],
-        "token_mean": [state for state, length in zip(states[1:], lengths, strict=True) for _ in range(length)],
-        "mean_with_dbos": states,
-    }[config.document_pooling]
-    return sum(pooled) / len(pooled)
+    if config.document_pooling == "dbos":
+        return states[0]
+    if config.document_pooling == "mean_with_dbos":
+        return sum(states) / len(states)
+    counts = lengths if config.document_pooling == "token_mean" else [1] * len(lengths)
+    mean, residual = (
+        sum(count * state for count, state in zip(counts, of, strict=True)) / sum(counts)
+        for of in (states[1:], vectors)
+    )
+    if not config.document_residual:
+        return mean
+    share = config.document_residual
+    return share * residual / residual.norm() + (1 - share) * mean / mean.norm()
 
 
 def reference(folder: Path, model: HMDEForDocumentEmbedding) -> tuple[Tensor, PreTrainedModel, dict[str, Tensor]]:
@@ -125,12 +133,12 @@ def reference(folder: Path, model: HMDEForDocumentEmbedding) -> tuple[Tensor, Pr
     embeddings = []
     for document in DOCUMENTS:
         ids = [tokenizer(sentence)["input_ids"] for sentence in document]
+        lengths = [*map(len, ids)]
         if model.config.passage_length:
-            length, pooling = model.config.passage_length, model.config.sentence_pooling
-            vectors = reference_passage_vectors(encoder, ids, pooling, length)
+            vectors, lengths = zip(*reference_passage_vectors(encoder, ids, model.config.passage_length), strict=True)
         else:
             vectors = [reference_sentence_vector(encoder, tokens, model.config.sentence_pooling) for tokens in ids]
-        embeddings.append(reference_document_embedding(vectors, list(map(len, ids)), weights, model.config))
+        embeddings.append(reference_document_embedding([*vectors], [*lengths], weights, model.config))
     return torch.stack(embeddings), encoder, weights
 
 
@@ -174,6 +182,28 @@ def test_forward_equals_the_reference(
     torch.testing.assert_close(actual, expected, **EXACT)
 
 
+@pytest.mark.parametrize("document_norm", ["post", "pre"])
+@pytest.mark.parametrize("document_pooling", ["mean", "token_mean"])
+def test_a_share_of_the_sentence_vectors_goes_into_the_document_embedding(
+    document_pooling: str, document_norm: str, labse: Path, make_model: MakeModel
+) -> None:
+    options = {"document_pooling": document_pooling, "document_norm": document_norm, "document_positions": True}
+    model = make_model(labse, dtype=torch.float64, document_residual=0.3, **options)
+    expected, encoder, weights = reference(labse, model)
+    direction = torch.randn(expected.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    (expected * direction).sum().backward()
+    output = model(**tokenize(labse))
+    (output.pooler_output * direction).sum().backward()
+    torch.testing.assert_close(output.pooler_output, expected, **EXACT)
+    for name, parameter in model.hmde.sentence_encoder.named_parameters():
+        torch.testing.assert_close(parameter.grad, encoder.get_parameter(name).grad, **EXACT, msg=name)
+    for name, parameter in model.hmde.document_encoder.named_parameters():
+        torch.testing.assert_close(parameter.grad, weights[name].grad, **EXACT, msg=name)
+    counts = output.sentence_lengths if document_pooling == "token_mean" else output.sentence_lengths > 0
+    pooled = (output.last_hidden_state * counts.unsqueeze(-1)).sum(dim=1) / counts.sum(dim=1, keepdim=True)
+    torch.testing.assert_close(pooled, output.pooler_output, **EXACT)
+
+
 @pytest.mark.parametrize("sentence_pooling", ["cls", "mean"])
 def test_forward_equals_the_reference_on_an_encoder_with_rotary_positions(
     modernbert: Path, make_model: MakeModel, sentence_pooling: str
@@ -187,18 +217,23 @@ def test_forward_equals_the_reference_on_an_encoder_with_rotary_positions(
 
 @pytest.mark.parametrize("attn_implementation", ["packed", "sdpa"])
 @pytest.mark.parametrize("passage_length", [40, 60])
-@pytest.mark.parametrize("sentence_pooling", ["cls", "mean"])
+@pytest.mark.parametrize("document_pooling", ["mean", "token_mean"])
 @pytest.mark.parametrize("shape", ["labse", "xlmr", "modernbert"])
 def test_sentences_that_are_read_together_equal_the_reference(
     shape: str,
-    sentence_pooling: str,
+    document_pooling: str,
     passage_length: int,
     attn_implementation: str,
     request: pytest.FixtureRequest,
     make_model: MakeModel,
 ) -> None:
     folder = request.getfixturevalue(shape)
-    options = {"dtype": torch.float64, "sentence_pooling": sentence_pooling, "attn_implementation": attn_implementation}
+    options = {
+        "dtype": torch.float64,
+        "sentence_pooling": "mean",
+        "document_pooling": document_pooling,
+        "attn_implementation": attn_implementation,
+    }
     model = make_model(folder, max_sentence_length=40, passage_length=passage_length, **options)
     alone = make_model(folder, max_sentence_length=40, **options)
     expected, encoder, _ = reference(folder, model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import chain, pairwise
 from random import Random
+from typing import Any
 
 import pytest
 import torch
@@ -12,17 +13,19 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from modeling_hmde.packing_hmde import (
+    Sentences,
     bucket_by_length,
     find_sentences,
-    gather_tokens,
     join_sentences,
     pack_tokens,
     packed_attention,
     packed_attention_arguments,
+    pad_tokens,
+    ranges,
     scatter_sentences,
 )
 
-START, PAD = 7, 0
+START, END, PAD = 7, 8, 0
 SENTENCES = st.lists(st.integers(1, 6), max_size=5).map(lambda text: [START, *text])
 DOCUMENTS = st.lists(st.lists(SENTENCES, min_size=1, max_size=4), min_size=1, max_size=5)
 
@@ -48,64 +51,89 @@ def test_the_sentences_found_are_those_that_were_laid_end_to_end(
         assert ids[row, start : start + length].tolist() == tokens
 
 
-def passages_of(documents: list[list[list[int]]], passage_length: int) -> list[tuple[int, list[list[int]]]]:
-    """Each passage's document and sentences: a sentence joins the one before it where both fit."""
-    passages: list[tuple[int, list[list[int]]]] = []
-    for row, document in enumerate(documents):
-        passages.append((row, [document[0]]))
+def passages_of(documents: list[list[list[int]]], passage_length: int) -> list[list[list[int]]]:
+    """The sentences of each passage as they are read: a sentence joins those before it where all fit, and between two
+    sentences stands no end and no start token. Every sentence here has a start token, text and an end token."""
+    passages: list[list[list[int]]] = []
+    for document in documents:
+        passages.append([document[0]])
         for sentence in document[1:]:
-            if len([*chain(*passages[-1][1], sentence)]) <= passage_length:
-                passages[-1][1].append(sentence)
+            joined = [*passages[-1][:-1], passages[-1][-1][:-1], sentence[1:]]
+            if len([*chain(*joined)]) <= passage_length:
+                passages[-1] = joined
             else:
-                passages.append((row, [sentence]))
+                passages.append([sentence])
     return passages
 
 
-PASSAGE_LENGTHS = st.sampled_from([0, 6, 9, 14, 100])
+WHOLE_DOCUMENTS = st.lists(
+    st.lists(
+        st.lists(st.integers(1, 6), min_size=1, max_size=5).map(lambda text: [START, *text, END]),
+        min_size=1,
+        max_size=4,
+    ),
+    min_size=1,
+    max_size=5,
+)
+PASSAGE_LENGTHS = st.sampled_from([0, 7, 9, 14, 100])
 
 
-@given(DOCUMENTS, st.integers(0, 3), PASSAGE_LENGTHS)
+@given(WHOLE_DOCUMENTS, st.integers(0, 3), PASSAGE_LENGTHS)
 def test_a_passage_has_as_many_sentences_of_a_document_as_it_has_room_for(
     documents: list[list[list[int]]], left: int, passage_length: int
 ) -> None:
-    found = find_sentences(*batch(documents, left, right=1), START)
-    joined = join_sentences(found, passage_length)
+    ids, mask = batch(documents, left, right=1)
+    found = find_sentences(ids, mask, START)
+    read, joined = join_sentences(found, passage_length)
     expected = passages_of(documents, passage_length)
-    assert joined.document.tolist() == [row for row, _ in expected]
-    assert joined.length.tolist() == [sum(map(len, sentences)) for _, sentences in expected]
-    assert joined.num_sentences.tolist() == [len(sentences) for _, sentences in expected]
-    assert joined.start.tolist() == found.start[joined.first_sentence].tolist()
+    assert joined.length.tolist() == [sum(map(len, sentences)) for sentences in expected]
+    assert joined.num_sentences.tolist() == [len(sentences) for sentences in expected]
     ends = joined.first_sentence + joined.num_sentences
     assert ends.tolist() == [*joined.first_sentence.tolist()[1:], len(found.start)]
+    assert torch.equal(read.document, found.document)
+    assert torch.equal(read.position, found.position)
+    for row, start, length, tokens in zip(read.document, read.start, read.length, chain(*expected), strict=True):
+        assert ids[row, start : start + length].tolist() == tokens
 
 
-@given(DOCUMENTS, st.integers(0, 3), PASSAGE_LENGTHS, st.integers(6, 40))
-def test_gathered_tokens_are_the_passages_padded_at_their_end(
-    documents: list[list[list[int]]], left: int, passage_length: int, max_tokens: int
-) -> None:
+@given(DOCUMENTS, PASSAGE_LENGTHS)
+def test_a_sentence_without_text_keeps_a_token(documents: list[list[list[int]]], passage_length: int) -> None:
+    """Rows that no HMDETokenizer makes: their sentences have no end token, and some nothing but a start token."""
+    read, joined = join_sentences(find_sentences(*batch(documents, left=0, right=1), START), passage_length)
+    assert read.length.min() >= 1
+    assert joined.length[joined.num_sentences > 1].le(passage_length).all()
+
+
+def a_few(documents: list[list[list[int]]], left: int, passage_length: int, random: Random) -> Any:
+    """The ids of documents, and of some passages: the tokens, the sentences and the lengths."""
     ids, mask = batch(documents, left, right=2)
-    joined = join_sentences(find_sentences(ids, mask, START), passage_length)
-    passages = [[*chain(*sentences)] for _, sentences in passages_of(documents, passage_length)]
-    for bucket in bucket_by_length(joined.length, max_tokens):
-        tokens, real = gather_tokens(ids, joined, bucket, PAD)
-        longest = max(len(passages[place]) for place in bucket)
-        for row, attended, place in zip(tokens.tolist(), real.tolist(), bucket, strict=True):
-            missing = longest - len(passages[place])
-            assert row == passages[place] + [PAD] * missing
-            assert attended == [1] * len(passages[place]) + [0] * missing
+    sentences, joined = join_sentences(find_sentences(ids, mask, START), passage_length)
+    bucket = torch.tensor(random.sample(range(len(joined.length)), k=random.randint(1, len(joined.length))))
+    places = ranges(joined.first_sentence[bucket], joined.num_sentences[bucket])
+    passages = [[*chain(*parts)] for parts in passages_of(documents, passage_length)]
+    return ids, [passages[place] for place in bucket], Sentences(*(f[places] for f in sentences)), joined.length[bucket]
 
 
-@given(DOCUMENTS, st.integers(0, 3), PASSAGE_LENGTHS, st.randoms(use_true_random=False))
+@given(WHOLE_DOCUMENTS, st.integers(0, 3), PASSAGE_LENGTHS, st.randoms(use_true_random=False))
+def test_padded_tokens_are_the_passages_padded_at_their_end(
+    documents: list[list[list[int]]], left: int, passage_length: int, random: Random
+) -> None:
+    ids, passages, sentences, lengths = a_few(documents, left, passage_length, random)
+    tokens, real = pad_tokens(ids, sentences, lengths, PAD)
+    longest = max(map(len, passages))
+    assert tokens.tolist() == [passage + [PAD] * (longest - len(passage)) for passage in passages]
+    assert real.tolist() == [[1] * len(passage) + [0] * (longest - len(passage)) for passage in passages]
+
+
+@given(WHOLE_DOCUMENTS, st.integers(0, 3), PASSAGE_LENGTHS, st.randoms(use_true_random=False))
 def test_packed_tokens_are_the_passages_end_to_end_with_positions_that_begin_anew(
     documents: list[list[list[int]]], left: int, passage_length: int, random: Random
 ) -> None:
-    ids, mask = batch(documents, left, right=2)
-    passages = [[*chain(*sentences)] for _, sentences in passages_of(documents, passage_length)]
-    bucket = random.sample(range(len(passages)), k=random.randint(1, len(passages)))
-    packed = pack_tokens(ids, join_sentences(find_sentences(ids, mask, START), passage_length), torch.tensor(bucket))
-    assert packed.input_ids.tolist() == [[*chain(*(passages[place] for place in bucket))]]
-    assert packed.position_ids.tolist() == [[*chain(*(range(len(passages[place])) for place in bucket))]]
-    assert packed.lengths.tolist() == [len(passages[place]) for place in bucket]
+    ids, passages, sentences, lengths = a_few(documents, left, passage_length, random)
+    packed = pack_tokens(ids, sentences, lengths)
+    assert packed.input_ids.tolist() == [[*chain(*passages)]]
+    assert packed.position_ids.tolist() == [[*chain(*(range(len(passage)) for passage in passages))]]
+    assert packed.lengths.tolist() == [*map(len, passages)]
 
 
 def attention_one_by_one(query: Tensor, key: Tensor, value: Tensor, lengths: list[int], width: int | None) -> Tensor:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, ByT5Tokenizer, PreTrainedTokenizerFast
 
-from modeling_hmde import HMDETokenizer, tokenization_hmde
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer, tokenization_hmde
 
 SPECIAL_TOKENS = ["[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]", "<s>", "</s>", "<pad>", "<unk>", "<mask>"]
 FULL_WIDTH = [token.translate({place: place + 0xFEE0 for place in range(0x21, 0x7F)}) for token in SPECIAL_TOKENS]
@@ -505,6 +505,14 @@ def test_an_encoder_without_a_padding_token_is_refused(tmp_path: Path) -> None:
         HMDETokenizer.from_sentence_encoder(folder)
 
 
+def test_sentences_are_read_together_between_one_start_and_one_end_token_only(tmp_path: Path) -> None:
+    folder = save_plain_tokenizer(tmp_path, "[S] $A", pad_token="[P]", cls_token="[S]")
+    with pytest.raises(
+        ValueError, match=r"puts 1 special tokens before and 0 after a sentence; .* leave passage_length"
+    ):
+        HMDEForDocumentEmbedding.from_sentence_encoder(folder, passage_length=512)
+
+
 def test_a_tokenizer_written_in_python_is_refused(tmp_path: Path) -> None:
     ByT5Tokenizer().save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="is a ByT5Tokenizer, not backed by the tokenizers library"):
@@ -536,8 +544,11 @@ def test_rows_are_laid_out_by_passage_for_an_exported_model(
     found = tokenizer.by_passage(rows, passage_length)
     assert found["input_ids"].shape[:2] == (2, number_of_passages)
     first = rows[0].index(tokenizer.start_token_id, 1)
-    assert found["sentence_lengths"].tolist() == [[first, len(rows[0]) - first], [len(rows[1]), 0]]
-    for row, ids in zip(rows, found["input_ids"], strict=True):
+    left_out = 2 - number_of_passages  # of either sentence, where they are read as one text
+    lengths = [first - left_out, len(rows[0]) - first - left_out]
+    assert found["sentence_lengths"].tolist() == [lengths, [len(rows[1]), 0]]
+    read = rows[0][: first - left_out] + rows[0][first + left_out :]
+    for row, ids in zip([read, rows[1]], found["input_ids"], strict=True):
         assert ids[ids != tokenizer.pad_token_id].tolist() == row
     with pytest.raises(ValueError, match="row 1 does not begin with the start token"):
         tokenizer.by_passage([rows[0], rows[1][1:]])

@@ -49,25 +49,28 @@ class Exported(nn.Module):
         first[:, :, 0] = True
         mask = (real | first).flatten(0, 1).long()
         output = self.sentence_encoder(input_ids=input_ids.flatten(0, 1), attention_mask=mask)
-        if self.config.sentence_pooling == "pooler":  # a passage is then one sentence
-            vectors = output.pooler_output.unflatten(0, input_ids.shape[:2])
-        else:
-            states = output.last_hidden_state.unflatten(0, input_ids.shape[:2]).flatten(1, 2)
-            vectors = self.pool_sentences(states, input_ids.flatten(1), sentence_lengths)
+        if self.config.sentence_pooling == "mean":
+            states = output.last_hidden_state.unflatten(0, input_ids.shape[:2])
+            vectors = mean_of_sentences(states.flatten(1, 2), real.flatten(1), sentence_lengths)
+        else:  # a passage is then one sentence
+            pooled = (
+                output.pooler_output if self.config.sentence_pooling == "pooler" else output.last_hidden_state[:, 0]
+            )
+            vectors = pooled.unflatten(0, input_ids.shape[:2])
         vectors = vectors.masked_fill((sentence_lengths == 0).unsqueeze(-1), 0)
         _, documents = self.document_encoder(vectors, sentence_lengths)
         return documents, vectors
 
-    def pool_sentences(self, states: Tensor, input_ids: Tensor, sentence_lengths: Tensor) -> Tensor:
-        """States (documents, tokens, hidden) of ids (documents, tokens) -> (documents, sentences, hidden)."""
-        starts = input_ids == self.config.start_token_id
-        counted = starts if self.config.sentence_pooling == "cls" else input_ids != self.config.pad_token_id
-        sentence = (starts.long().cumsum(dim=1) - 1).clamp(min=0).unsqueeze(-1).expand_as(states)
-        sums = states.new_zeros(*sentence_lengths.shape, states.shape[-1])
-        sums = sums.scatter_add(1, sentence, states * counted.unsqueeze(-1))
-        if self.config.sentence_pooling == "cls":
-            return sums
-        return sums / sentence_lengths.clamp(min=1).unsqueeze(-1)
+
+def mean_of_sentences(states: Tensor, real: Tensor, sentence_lengths: Tensor) -> Tensor:
+    """States (documents, tokens, hidden), of which those that are `real` (documents, tokens) belong to sentences of
+    `sentence_lengths` (documents, sentences) tokens -> (documents, sentences, hidden)."""
+    place = real.long().cumsum(dim=1) - 1  # among the real tokens of the document
+    sentences_before = (place.unsqueeze(-1) >= sentence_lengths.cumsum(dim=1).unsqueeze(1)).sum(dim=-1)
+    sentence = sentences_before.clamp(max=sentence_lengths.shape[1] - 1).unsqueeze(-1).expand_as(states)
+    sums = states.new_zeros(*sentence_lengths.shape, states.shape[-1])
+    sums = sums.scatter_add(1, sentence, states * real.unsqueeze(-1))
+    return sums / sentence_lengths.clamp(min=1).unsqueeze(-1)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -81,7 +84,7 @@ def main(argv: list[str] | None = None) -> None:
 def export(model: HMDEForDocumentEmbedding, file: Path) -> None:
     """One file with the weights, any number of documents, passages, sentences and tokens."""
     input_ids = torch.full((2, 3, 5), model.config.start_token_id)
-    sentence_lengths = torch.ones(2, 15 if model.config.sentence_pooling != "pooler" else 3, dtype=torch.long)
+    sentence_lengths = torch.ones(2, 15 if model.config.sentence_pooling == "mean" else 3, dtype=torch.long)
     torch.onnx.export(
         Exported(model),
         (input_ids, sentence_lengths),

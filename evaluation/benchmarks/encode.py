@@ -42,8 +42,8 @@ from evaluation.report import Table, environment, write_report
 from evaluation.systems import Dtype, device
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.configuration_hmde import SentencePooling
-from modeling_hmde.packing_hmde import bucket_by_length, find_sentences
-from modeling_hmde.segmentation_hmde import sentence_spans, sentences_per_passage
+from modeling_hmde.packing_hmde import bucket_by_length
+from modeling_hmde.segmentation_hmde import sentence_spans
 
 Kind = Literal["short", "mixed", "long"]
 SystemName = Literal["hmde", "passages", "padded", "windows", "flat"]
@@ -322,21 +322,12 @@ def load_padded(recipe: EncodeBenchmarkRecipe) -> System:
     def encode(documents: Sequence[Document]) -> np.ndarray:
         vectors = []
         for first in range(0, len(documents), recipe.batch_size):
-            batch = tokenized_sentences(tokenizer, documents[first : first + recipe.batch_size])
-            num_sentences = max(len(sentences) for sentences in batch)
-            longest = max(len(sentence) for sentences in batch for sentence in sentences)
-            # Where a document has no sentence, a start token stands for one.
-            ids = torch.full((len(batch), num_sentences, longest), tokenizer.pad_token_id)
-            ids[:, :, 0] = tokenizer.start_token_id
-            for row, sentences in enumerate(batch):
-                for place, sentence in enumerate(sentences):
-                    ids[row, place, : len(sentence)] = torch.tensor(sentence)
+            batch = laid_out(tokenizer, documents[first : first + recipe.batch_size])
+            ids, lengths = (torch.from_numpy(part).to(model.device) for part in batch.values())
+            ids[:, :, 0] = tokenizer.start_token_id  # stands alone where a document has no sentence
             mask = (ids != tokenizer.pad_token_id).long()
-            ids, mask = ids.to(model.device), mask.to(model.device)
-            at_places = [sentence_vectors(ids[:, place], mask[:, place]) for place in range(num_sentences)]
-            numbers = torch.tensor([len(sentences) for sentences in batch], device=model.device)
-            is_sentence = torch.arange(num_sentences, device=model.device) < numbers.unsqueeze(1)
-            _, embeddings = document_encoder(torch.stack(at_places, dim=1), mask.sum(dim=-1) * is_sentence)
+            at_places = [sentence_vectors(ids[:, place], mask[:, place]) for place in range(ids.shape[1])]
+            _, embeddings = document_encoder(torch.stack(at_places, dim=1), lengths)
             vectors.append(nn.functional.normalize(embeddings.float(), dim=-1).cpu())
         return torch.cat(vectors).numpy()
 
@@ -409,15 +400,10 @@ def load_flat(recipe: EncodeBenchmarkRecipe) -> System:
     return System(encode, work)
 
 
-def tokenized_sentences(tokenizer: HMDETokenizer, documents: Sequence[Document]) -> list[list[list[int]]]:
-    """The ids of each sentence of each document."""
+def laid_out(tokenizer: HMDETokenizer, documents: Sequence[Document], passage_length: int = 0) -> dict[str, np.ndarray]:
+    """See `HMDETokenizer.by_passage`."""
     rows = tokenizer([document.text for document in documents], language=[document.language for document in documents])
-    sentences = []
-    for row in rows.input_ids:
-        ids = torch.tensor([row])
-        lengths = find_sentences(ids, torch.ones_like(ids), tokenizer.start_token_id).length
-        sentences.append([part.tolist() for part in ids[0].split(lengths.tolist())])
-    return sentences
+    return tokenizer.by_passage(rows.input_ids, passage_length)
 
 
 def lowest_cosine(systems: dict[str, System], documents: Sequence[Document]) -> float:
@@ -430,16 +416,11 @@ def lowest_cosine(systems: dict[str, System], documents: Sequence[Document]) -> 
 def hierarchical_work(
     model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, documents: Sequence[Document]
 ) -> tuple[int, float]:
-    lengths = [[len(sentence) for sentence in sentences] for sentences in tokenized_sentences(tokenizer, documents)]
-    tokens = sum(length for of_document in lengths for length in of_document)
-    states = [len(of_document) + 1 for of_document in lengths]
-    passages = [
-        sum(islice(rest, number))
-        for of_document in lengths
-        for rest in [iter(of_document)]
-        for number in sentences_per_passage(of_document, model.config.passage_length)
-    ]
-    return tokens, operations(model.hmde.sentence_encoder, passages) + operations(model.hmde.document_encoder, states)
+    inputs = laid_out(tokenizer, documents, model.config.passage_length)
+    tokens = (inputs["input_ids"] != tokenizer.pad_token_id).sum(axis=2).ravel().tolist()
+    states = (1 + (inputs["sentence_lengths"] > 0).sum(axis=1)).tolist()
+    work = operations(model.hmde.sentence_encoder, tokens) + operations(model.hmde.document_encoder, states)
+    return sum(tokens), work
 
 
 def operations(encoder: nn.Module, lengths: Sequence[int]) -> float:

@@ -51,7 +51,7 @@ class HMDEConfig(PreTrainedConfig):
             each sentence counted as often as it has tokens (`token_mean`), the mean over the sentences and the DBOS
             vector (`mean_with_dbos`), or the DBOS vector alone (`dbos`).
         document_residual: share that the sentence vectors, as they come from the sentence encoder, have in the document
-            embedding beside the contextualised ones; the mean of either is taken at length 1. It keeps what the
+            embedding beside the contextualised ones, whose mean is brought to the length of theirs. It keeps what the
             sentence encoder knows of texts that are unlike those of the training. 0, as in the paper, leaves it out.
         temperature: what cosine similarities are divided by in training (tau in equation 1).
         initializer_range: standard deviation of newly made weights.
@@ -165,8 +165,8 @@ class HMDEConfig(PreTrainedConfig):
                 raise ValueError(f"{field} is {getattr(self, field)}; it must be at least 0 and below 1")
         if self.document_residual and self.document_pooling not in ("mean", "token_mean"):
             raise ValueError(
-                f"document_residual is {self.document_residual}, but document_pooling is {self.document_pooling!r}, and "
-                "the DBOS vector is no sentence encoder's; use 'mean' or 'token_mean'"
+                f"document_residual is {self.document_residual}, but document_pooling is {self.document_pooling!r}, "
+                "and the DBOS vector is no sentence encoder's; use 'mean' or 'token_mean'"
             )
         if 0 < self.passage_length < self.max_sentence_length:
             raise ValueError(

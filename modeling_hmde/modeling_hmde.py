@@ -217,11 +217,10 @@ class DocumentEncoder(nn.Module):
         weights = (weights / weights.sum(dim=1, keepdim=True)).unsqueeze(-1)
         if self.config.document_residual:
             own = nn.functional.pad(sentence_embeddings.to(exact.dtype), (0, 0, 1, 0))
-            own, exact = (
-                vectors / (weights * vectors).sum(dim=1, keepdim=True).norm(dim=-1, keepdim=True)
-                for vectors in (own, exact)
+            length, length_of_own = (
+                (weights * vectors).sum(dim=1, keepdim=True).norm(dim=-1, keepdim=True) for vectors in (exact, own)
             )
-            exact = torch.lerp(exact, own, self.config.document_residual)
+            exact = torch.lerp(exact * (length_of_own / length), own, self.config.document_residual)
         documents = (weights * exact).sum(dim=1)
         return exact[:, 1:].to(states.dtype), documents.to(states.dtype)
 

@@ -59,6 +59,8 @@ width {{ config.hidden_size }}, {{ config.document_norm }}-norm |
 | longest document | {{ config.max_sentences }} sentences of {{ config.max_sentence_length }} tokens |
 | read together | {% if config.passage_length %}sentences of up to {{ config.passage_length }} tokens\
 {% else %}nothing, each sentence by itself{% endif %} |
+| document embedding | {{ config.document_pooling }}{% if config.document_residual %}, a share of \
+{{ config.document_residual }} for the vectors of the sentence encoder itself{% endif %} |
 {% if training %}
 {{ training }}
 {% endif %}

@@ -119,7 +119,7 @@ def reference_document_embedding(
     if not config.document_residual:
         return mean
     share = config.document_residual
-    return share * residual / residual.norm() + (1 - share) * mean / mean.norm()
+    return share * residual + (1 - share) * mean * residual.norm() / mean.norm()
 
 
 def reference(folder: Path, model: HMDEForDocumentEmbedding) -> tuple[Tensor, PreTrainedModel, dict[str, Tensor]]:

@@ -14,12 +14,14 @@ Scoring = Literal["contribution", "maximum"]
 
 @dataclass
 class DocumentSentences:
-    """The sentences of one document as the document encoder leaves them.
+    """The sentences of one document, and what each is to its embedding.
 
     Args:
         spans: where each begins and ends, in characters of the text as it was given. A sentence that is too long for
             one place of the document is as many sentences as it takes places; one without text is (0, 0).
-        vectors: (sentences, hidden), the contextualised sentence vectors, not normalised.
+        vectors: (sentences, hidden), what a query is compared with, not normalised: the contextualised sentence
+            vectors, or, of a model that reads sentences together, those of the sentence encoder for each by itself,
+            since there a contextualised vector says as much of the sentences around.
         parts: (sentences, hidden), what each adds to the document embedding of unit length. They add up to it with
             `document_pooling` "mean" or "token_mean", and to it less the DBOS vector's part with "mean_with_dbos". None
             with "dbos", where no part of the embedding belongs to a sentence.
@@ -87,7 +89,8 @@ def score_sentences(query: Tensor, document: DocumentSentences, scoring: Scoring
             scores add up to the cosine; with "mean_with_dbos" the DBOS vector's part is missing from the sum. Where all
             sentences weigh the same, a score is the dot product of the query and what the sentence adds to the document
             embedding; where they do not, that would put long sentences first. `maximum` is late interaction: a sentence
-            is scored by the cosine of the query and its vector, the document by its best sentence.
+            is scored by the cosine of the query and its vector, the document by its best sentence. It finds more surely
+            the sentence that answers.
 
     Raises:
         ValueError: contributions are asked of a model whose embedding is the DBOS vector, or there is no such scoring.

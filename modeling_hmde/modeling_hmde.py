@@ -392,8 +392,13 @@ class HMDEModel(HMDEPreTrainedModel):
             sentence_lengths=sentence_lengths,
         )
 
-    def encode_sentences(self, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Sentences, Tensor]:
-        """The sentences of a batch of documents, as they are read, and their vectors (sentences, hidden)."""
+    def encode_sentences(
+        self, input_ids: Tensor, attention_mask: Tensor | None, passage_length: int | None = None
+    ) -> tuple[Sentences, Tensor]:
+        """The sentences of a batch of documents, as they are read, and their vectors (sentences, hidden).
+
+        passage_length: the configuration's if not given.
+        """
         vocab_size = self.config.sentence_config.vocab_size
         outside = (input_ids < 0) | (input_ids >= vocab_size)
         if outside.any():
@@ -405,7 +410,8 @@ class HMDEModel(HMDEPreTrainedModel):
         if attention_mask is None:
             attention_mask = input_ids != self.config.pad_token_id
         sentences, passages = join_sentences(
-            find_sentences(input_ids, attention_mask, self.config.start_token_id), self.config.passage_length
+            find_sentences(input_ids, attention_mask, self.config.start_token_id),
+            self.config.passage_length if passage_length is None else passage_length,
         )
         budget = MAX_TOKENS_PER_BUCKET_ON_GPU if input_ids.is_cuda else MAX_TOKENS_PER_BUCKET
         buckets = bucket_by_length(passages.length, budget)
@@ -617,7 +623,7 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
         language: str | Sequence[str | None] | None = None,
         max_tokens_per_batch: int = 16_384,
     ) -> list[DocumentSentences]:
-        """The contextualised sentences of documents, for `score_sentences`; float32, on the CPU.
+        """The sentences of documents, for `score_sentences`; float32, on the CPU.
 
         Arguments and errors as in `encode_documents`.
         """
@@ -635,6 +641,10 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
                 output = self(**inputs.to(self.device))
                 pooling_weights = self.hmde.document_encoder.pooling_weights(output.sentence_lengths).float().cpu()
                 pooling_weights /= pooling_weights.sum(dim=1, keepdim=True)
+                compared = output.last_hidden_state
+                if self.config.passage_length:
+                    alone, vectors = self.hmde.encode_sentences(**inputs, passage_length=0)
+                    compared, _ = scatter_sentences(vectors, alone, len(batch))
                 for row, place in enumerate(batch.tolist()):
                     real = output.sentence_lengths[row] > 0
                     vectors = output.last_hidden_state[row][real].float().cpu()
@@ -648,7 +658,7 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
                             rows["offset_mapping"][place],
                             self.config.start_token_id,
                         ),
-                        vectors=vectors,
+                        vectors=compared[row][real].float().cpu(),
                         parts=None if self.config.document_pooling == "dbos" else parts,
                         weights=weights,
                         embedding=embedding / embedding.norm(),

@@ -45,6 +45,7 @@ def test_a_long_sentence_is_as_many_as_the_places_it_takes(
 
 @pytest.mark.parametrize("document_norm", ["post", "pre"])
 @pytest.mark.parametrize("document_pooling", ["mean", "token_mean"])
+@pytest.mark.parametrize("document_residual", [0.0, 0.3])
 def test_contributions_add_up_to_the_cosine_where_the_pooling_is_a_mean_over_sentences(
     labse: Path,
     tokenizer: HMDETokenizer,
@@ -52,8 +53,10 @@ def test_contributions_add_up_to_the_cosine_where_the_pooling_is_a_mean_over_sen
     documents: list[str],
     document_norm: str,
     document_pooling: str,
+    document_residual: float,
 ) -> None:
-    model = make_model(labse, document_norm=document_norm, document_pooling=document_pooling)
+    options = {"document_pooling": document_pooling, "document_residual": document_residual}
+    model = make_model(labse, document_norm=document_norm, **options)
     cosines = model.encode_documents(documents, tokenizer) @ model.encode_queries(["The cat"], tokenizer)[0]
     for explanation, cosine in zip(model.explain("The cat", documents, tokenizer), cosines):
         assert explanation.score == pytest.approx(cosine, abs=1e-6)
@@ -139,6 +142,16 @@ def test_pooling_by_the_dbos_vector_has_no_contributions_but_late_interaction(
         model.explain("The cat", [TEXT], tokenizer)
     (explanation,) = model.explain("The cat", [TEXT], tokenizer, scoring="maximum")
     assert len(explanation.sentences) == 3
+
+
+def test_a_sentence_that_is_read_with_others_is_compared_with_the_query_as_read_by_itself(
+    labse: Path, tokenizer: HMDETokenizer, make_model: Callable
+) -> None:
+    model = make_model(labse, sentence_pooling="mean", max_sentence_length=40, passage_length=40)
+    (explanation,) = model.explain("The cat", [TEXT], tokenizer, scoring="maximum")
+    cosines = model.encode_queries(SENTENCES, tokenizer) @ model.encode_queries(["The cat"], tokenizer)[0]
+    found = {TEXT[begin:end]: score for begin, end, score in explanation.sentences}
+    assert found == pytest.approx(dict(zip(SENTENCES, cosines)), abs=1e-5)
 
 
 def test_documents_keep_their_order_whatever_their_length_and_the_batches(

@@ -71,10 +71,11 @@ class HMDEOutput(ModelOutput):
     """What the document encoder makes of a batch of documents.
 
     Args:
-        last_hidden_state: (documents, sentences, hidden), the contextualised sentence vectors, zero at padding.
+        last_hidden_state: (documents, sentences, hidden), the contextualised sentence vectors, zero at padding. With
+            `document_residual`, the sentence encoder's vectors have their share in them.
         pooler_output: (documents, hidden), the document embeddings, not normalised.
         sentence_embeddings: (documents, sentences, hidden), the sentence encoder's vectors, zero at padding.
-        sentence_lengths: (documents, sentences), int64, the tokens of each sentence, 0 where there is none.
+        sentence_lengths: (documents, sentences), int64, the tokens read of each sentence, 0 where there is none.
     """
 
     last_hidden_state: Tensor | None = None
@@ -446,10 +447,7 @@ class HMDEModel(HMDEPreTrainedModel):
             position_ids=pack.position_ids + offset,
             **packed_attention_arguments(pack.lengths),
         )
-        states = output.last_hidden_state.squeeze(0)
-        if self.config.sentence_pooling == "pooler":
-            return self.sentence_encoder.pooler(states[lengths.cumsum(0) - lengths].unsqueeze(1))
-        return self._pool_sentences(states, lengths)
+        return self._pool_sentences(output.last_hidden_state.squeeze(0), lengths)
 
     def _encode_padded(self, ids: Tensor, mask: Tensor, lengths: Tensor) -> Tensor:
         """Passages (passages, tokens) -> the vectors of their sentences, which have `lengths` (sentences,) tokens."""
@@ -460,10 +458,11 @@ class HMDEModel(HMDEPreTrainedModel):
 
     def _pool_sentences(self, states: Tensor, lengths: Tensor) -> Tensor:
         """States (tokens, hidden) of sentences that lie end to end -> their vectors (sentences, hidden)."""
-        if self.config.sentence_pooling == "cls":
-            return states[lengths.cumsum(0) - lengths]
-        exact = states.to(torch.promote_types(states.dtype, torch.float32))
-        return torch.segment_reduce(exact, "mean", lengths=lengths).to(states.dtype)
+        if self.config.sentence_pooling == "mean":
+            exact = states.to(torch.promote_types(states.dtype, torch.float32))
+            return torch.segment_reduce(exact, "mean", lengths=lengths).to(states.dtype)
+        starts = states[lengths.cumsum(0) - lengths]
+        return self.sentence_encoder.pooler(starts.unsqueeze(1)) if self.config.sentence_pooling == "pooler" else starts
 
 
 @contextmanager

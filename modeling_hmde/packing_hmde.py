@@ -41,8 +41,8 @@ class Sentences(NamedTuple):
 
     document: Tensor  # row of the batch
     position: Tensor  # place among the document's sentences, from 0
-    start: Tensor  # column of the start token
-    length: Tensor  # tokens, start and end token included
+    start: Tensor  # column of the first token
+    length: Tensor  # tokens, start and end token included as far as they are read
 
 
 def find_sentences(input_ids: Tensor, attention_mask: Tensor, start_token_id: int) -> Sentences:

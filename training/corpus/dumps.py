@@ -29,7 +29,7 @@ from isal.igzip_lib import IsalError
 
 from training.folders import file_written_whole
 
-_BLOCK = 1 << 20  # bytes of SQL that are parsed at once; a longer line is read whole
+_BLOCK = 1 << 18  # bytes of SQL that are parsed at once; a longer line is read whole
 _CREATE = re.compile(rb"CREATE TABLE `\w+` \((.*?)\n\)[^\n]*;\n", re.DOTALL)
 _COLUMN = re.compile(rb"^\s*`(\w+)` (\w+)", re.MULTILINE)
 _INSERT = re.compile(rb"INSERT INTO `\w+` (?:\([^)]*\) )?VALUES\s*\(?")
@@ -70,7 +70,7 @@ def read_dump(path: str | Path, columns: list[str]) -> Iterator[pa.Table]:
             raise ValueError(f"{path} has no column {', '.join(missing)}; its columns are {', '.join(types)}")
         for block in _lines(stream, rest, path):
             parsed.append(pool.submit(_rows, block, types, columns, path))
-            if len(parsed) > workers:
+            if len(parsed) > 2 * workers:  # none waits while the table that is next is still parsed
                 yield parsed.popleft().result()
         for table in parsed:
             yield table.result()
@@ -98,15 +98,16 @@ def dump_to_parquet(
 
 def _lines(stream: BinaryIO, rest: bytes, path: Path) -> Iterator[bytearray]:
     """Whole lines, as many as a block holds."""
-    unread = bytearray()
+    unread, tail = bytearray(), b""
     for block in chain([rest], iter(lambda: _read(stream, path), b"")):
-        unread += block
-        end = unread.rstrip().rfind(b"\n") + 1  # the last line waits
+        end = block.rfind(b"\n") + 1
+        unread += memoryview(block)[:end]
         if end:
-            lines, unread = unread, unread[end:]
-            del lines[end:]
-            yield lines
-    if not unread.startswith(b"-- Dump completed"):
+            tail = (tail + unread[-100:])[-100:]
+            yield unread
+            unread = bytearray()
+        unread += memoryview(block)[end:]
+    if b"\n-- Dump completed" not in tail + unread:
         raise ValueError(f"{path} is truncated: it does not end with `-- Dump completed`; remove it and bring it again")
 
 

@@ -82,11 +82,12 @@ def main(argv: list[str] | None = None) -> None:
     for name, system_recipe in recipe.systems.items():
         system = load_hmde(system_recipe, recipe.dtype)
         for pair, (asked, paragraphs) in questions.items():
-            documents = system.model.encode_sentences(paragraphs, system.tokenizer, language=languages_of(pair)[1])
-            columns["chance"][pair] = chance(asked, documents)
             for scoring in get_args(Scoring):
-                scores = evaluate(system, asked, documents, scoring)
-                columns.setdefault(f"{name}, {scoring}", {})[pair] = scores
+                documents = system.model.encode_sentences(
+                    paragraphs, system.tokenizer, language=languages_of(pair)[1], scoring=scoring
+                )
+                columns["chance"][pair] = chance(asked, documents)
+                columns.setdefault(f"{name}, {scoring}", {})[pair] = evaluate(system, asked, documents)
     tables = [
         Table(
             f"{measure} on {Path(recipe.data).name}",
@@ -136,7 +137,7 @@ def _read_squad(path: Path) -> list[dict[str, Any]]:
 
 
 def evaluate(
-    system: HMDESystem, questions: Sequence[Question], documents: Sequence[DocumentSentences], scoring: Scoring
+    system: HMDESystem, questions: Sequence[Question], documents: Sequence[DocumentSentences]
 ) -> dict[str, float]:
     """The measures, and the number of `questions` that those of sentences are means over.
 
@@ -144,12 +145,11 @@ def evaluate(
         system: that encoded the documents.
         documents: the sentences of each paragraph. A paragraph of a single sentence leaves nothing to rank; questions
             to it count for `paragraph MRR` only.
-        scoring: what ranks the sentences and scores the paragraphs.
     """
     queries = torch.from_numpy(system.encode_queries([question.text for question in questions]))
     ranks, reciprocals = [], []
     for query, question in zip(queries, questions):
-        explanations = [score_sentences(query, document, scoring) for document in documents]
+        explanations = [score_sentences(query, document) for document in documents]
         found = explanations[question.paragraph]
         better = sum(explanation.score > found.score for explanation in explanations)
         reciprocals.append(1 / (1 + better))

@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
-import torch
 from torch import Tensor
 
 Scoring = Literal["contribution", "maximum"]
 
 
-@dataclass
-class DocumentSentences:
-    """The sentences of one document, and what each is to its embedding.
+class DocumentSentences(NamedTuple):
+    """The sentences of one document, each with a vector whose dot product with a query embedding is its score.
 
     Args:
         spans: where each begins and ends, in characters of the text as it was given. A sentence that is too long for
             one place of the document is as many sentences as it takes places; one without text is (0, 0).
-        vectors: (sentences, hidden), what a query is compared with, not normalised: the contextualised sentence
-            vectors, or, of a model that reads sentences together, those of the sentence encoder for each by itself,
-            since there a contextualised vector says as much of the sentences around.
-        parts: (sentences, hidden), what each adds to the document embedding of unit length. They add up to it with
-            `document_pooling` "mean" or "token_mean", and to it less the DBOS vector's part with "mean_with_dbos". None
-            with "dbos", where no part of the embedding belongs to a sentence.
-        weights: (sentences,), how much each counts in that mean; of any sum.
-        embedding: (hidden,), the document embedding, of unit length.
+        vectors: (sentences, hidden).
+        embedding: (hidden,), whose dot product with a query embedding is the document's score; None where that is the
+            score of its best sentence.
     """
 
     spans: list[tuple[int, int]]
     vectors: Tensor
-    parts: Tensor | None
-    weights: Tensor
-    embedding: Tensor
+    embedding: Tensor | None
 
 
 class SentenceScore(NamedTuple):
@@ -78,37 +68,30 @@ def sentence_places(
     return places
 
 
-def score_sentences(query: Tensor, document: DocumentSentences, scoring: Scoring = "contribution") -> Explanation:
-    """A document's score for a query and what each of its sentences has to do with it.
+def contributions(states: Tensor, weights: Tensor, embedding: Tensor) -> Tensor:
+    """What each sentence is to the document embedding: vectors (sentences, hidden) that add up to it, at unit length,
+    where it is a mean over sentences, and to it less the DBOS vector's part with "mean_with_dbos".
+
+    To weigh a sentence is not yet to put it first: of the sum each has an even share, and beside it, by its weight, how
+    far it lies from the mean. Where all weigh the same, this is what it adds to the embedding.
+
+    Args:
+        states: (sentences, hidden), contextualised sentence vectors.
+        weights: (sentences,), of each in the mean; the DBOS vector's is what they lack to 1.
+        embedding: (hidden,), of any length.
+    """
+    parts = weights.unsqueeze(1) * states / embedding.norm()
+    return parts - (weights / weights.sum()).unsqueeze(1) * parts.sum(dim=0) + parts.mean(dim=0)
+
+
+def score_sentences(query: Tensor, document: DocumentSentences) -> Explanation:
+    """A document's score for a query, and those of its sentences.
 
     Args:
         query: (hidden,), the query embedding, of unit length.
         document: of the same model.
-        scoring: `contribution` scores the document by cosine, and a sentence by an even share of it and by how far
-            the sentence lifts it above what it would be without. Where the embedding is a mean over sentences, these
-            scores add up to the cosine; with "mean_with_dbos" the DBOS vector's part is missing from the sum. Where all
-            sentences weigh the same, a score is the dot product of the query and what the sentence adds to the document
-            embedding; where they do not, that would put long sentences first. `maximum` is late interaction: a sentence
-            is scored by the cosine of the query and its vector, the document by its best sentence. It finds more surely
-            the sentence that answers.
-
-    Raises:
-        ValueError: contributions are asked of a model whose embedding is the DBOS vector, or there is no such scoring.
     """
-    if scoring not in get_args(Scoring):
-        raise ValueError(f"scoring is {scoring!r}; it must be one of {', '.join(get_args(Scoring))}")
-    if scoring == "contribution":
-        if document.parts is None:
-            raise ValueError(
-                "this model's document embedding is its DBOS vector (document_pooling='dbos'), to which sentences "
-                "contribute no part of their own; use scoring='maximum'"
-            )
-        contributions = document.parts @ query
-        shares = document.weights / document.weights.sum()
-        scores = contributions - shares * contributions.sum() + contributions.mean()
-        score = float(document.embedding @ query)
-    else:
-        scores = torch.nn.functional.normalize(document.vectors, dim=-1) @ query
-        score = float(scores.max())
+    scores = document.vectors @ query
+    score = scores.max() if document.embedding is None else document.embedding @ query
     sentences = [SentenceScore(begin, end, score) for (begin, end), score in zip(document.spans, scores.tolist())]
-    return Explanation(score, sorted(sentences, key=lambda sentence: sentence.score, reverse=True))
+    return Explanation(float(score), sorted(sentences, key=lambda sentence: sentence.score, reverse=True))

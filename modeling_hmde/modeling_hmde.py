@@ -10,12 +10,12 @@ Encoder", 2023, called "the paper" throughout.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import torch
 from huggingface_hub import CommitInfo, ModelCard
@@ -31,7 +31,14 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import ModelOutput, can_return_tuple
 from transformers.utils.logging import tqdm
 
-from .attribution_hmde import DocumentSentences, Explanation, Scoring, score_sentences, sentence_places
+from .attribution_hmde import (
+    DocumentSentences,
+    Explanation,
+    Scoring,
+    contributions,
+    score_sentences,
+    sentence_places,
+)
 from .configuration_hmde import POSITIONS_AFTER_PADDING, HMDEConfig
 from .packing_hmde import (
     PACKABLE_ENCODERS,
@@ -599,8 +606,10 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
         Args:
             query: one text, in any language.
             documents, tokenizer, language: as in `encode_documents`.
-            scoring: `contribution` divides the cosine among the sentences, `maximum` compares each with the query; see
-                `score_sentences`.
+            scoring: `contribution` scores the document by cosine and divides this among the sentences, so that their
+                scores add up to it where the embedding is a mean over sentences (see `contributions`). `maximum` is
+                late interaction: a sentence is scored by the cosine of the query and its vector, the document by its
+                best sentence. It finds more surely the sentence that answers.
 
         Returns:
             an explanation a document, in the order given: `score`, and `sentences` of `begin`, `end` (characters of
@@ -608,11 +617,11 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
 
         Raises:
             TypeError: `documents` is one string, or something in it is not a string.
-            ValueError: contributions are asked of a model that pools by its DBOS vector.
+            ValueError: contributions are asked of a model that pools by its DBOS vector, or there is no such scoring.
         """
+        sentences = self.encode_sentences(documents, tokenizer, language=language, scoring=scoring)
         (vector,) = self.encode_queries([query], tokenizer, return_tensors="pt").float().cpu()
-        sentences = self.encode_sentences(documents, tokenizer, language=language)
-        return [score_sentences(vector, document, scoring) for document in sentences]
+        return [score_sentences(vector, document) for document in sentences]
 
     def encode_sentences(
         self,
@@ -620,49 +629,61 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
         tokenizer: HMDETokenizer,
         *,
         language: str | Sequence[str | None] | None = None,
+        scoring: Scoring = "contribution",
         max_tokens_per_batch: int = 16_384,
     ) -> list[DocumentSentences]:
         """The sentences of documents, for `score_sentences`; float32, on the CPU.
 
-        Arguments and errors as in `encode_documents`.
+        Arguments and errors as in `explain` and `encode_documents`.
         """
         if isinstance(documents, str):
             raise TypeError("got one string; give a list of strings, [text] for a single one")
+        if scoring not in get_args(Scoring):
+            raise ValueError(f"scoring is {scoring!r}; it must be one of {', '.join(get_args(Scoring))}")
+        if scoring == "contribution" and self.config.document_pooling == "dbos":
+            raise ValueError(
+                "this model's document embedding is its DBOS vector (document_pooling='dbos'), to which sentences "
+                "contribute no part of their own; use scoring='maximum'"
+            )
         if not documents:
             return []
         rows = tokenizer(list(documents), language=language, return_offsets_mapping=True)
         found: list[Any] = [None] * len(documents)
         with evaluating(self):
             for batch in bucket_by_length(torch.tensor([len(ids) for ids in rows["input_ids"]]), max_tokens_per_batch):
-                inputs = tokenizer.pad(
-                    {"input_ids": [rows["input_ids"][place] for place in batch]}, return_tensors="pt"
-                )
-                output = self(**inputs.to(self.device))
-                pooling_weights = self.hmde.document_encoder.pooling_weights(output.sentence_lengths).float().cpu()
-                pooling_weights /= pooling_weights.sum(dim=1, keepdim=True)
-                compared = output.last_hidden_state
-                if self.config.passage_length:
-                    alone, vectors = self.hmde.encode_sentences(**inputs, passage_length=0)
-                    compared, _ = scatter_sentences(vectors, alone, len(batch))
-                for row, place in enumerate(batch.tolist()):
-                    real = output.sentence_lengths[row] > 0
-                    vectors = output.last_hidden_state[row][real].float().cpu()
-                    embedding = output.pooler_output[row].float().cpu()
-                    weights = pooling_weights[row, 1 : len(vectors) + 1]
-                    parts = weights.unsqueeze(1) * vectors / embedding.norm()
-                    found[place] = DocumentSentences(
-                        spans=sentence_places(
-                            documents[place],
-                            rows["input_ids"][place],
-                            rows["offset_mapping"][place],
-                            self.config.start_token_id,
-                        ),
-                        vectors=compared[row][real].float().cpu(),
-                        parts=None if self.config.document_pooling == "dbos" else parts,
-                        weights=weights,
-                        embedding=embedding / embedding.norm(),
-                    )
+                ids_of_batch = [rows["input_ids"][place] for place in batch]
+                inputs = tokenizer.pad({"input_ids": ids_of_batch}, return_tensors="pt").to(self.device)
+                compare = self._contributions if scoring == "contribution" else self._vectors_to_compare
+                for place, compared in zip(batch.tolist(), compare(inputs)):
+                    ids, offsets = rows["input_ids"][place], rows["offset_mapping"][place]
+                    spans = sentence_places(documents[place], ids, offsets, self.config.start_token_id)
+                    found[place] = DocumentSentences(spans, *compared)
         return found
+
+    def _contributions(self, inputs: Mapping[str, Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+        """What the sentences of each document contribute (sentences, hidden), and its embedding (hidden,)."""
+        output = self(**inputs)
+        weights = self.hmde.document_encoder.pooling_weights(output.sentence_lengths).float()
+        weights /= weights.sum(dim=1, keepdim=True)
+        numbers = (output.sentence_lengths > 0).sum(dim=1).tolist()
+        for number, states, shares, embedding in zip(
+            numbers, output.last_hidden_state.float(), weights[:, 1:], output.pooler_output.float()
+        ):
+            vectors = contributions(states[:number], shares[:number], embedding)
+            yield vectors.cpu(), nn.functional.normalize(embedding, dim=0).cpu()
+
+    def _vectors_to_compare(self, inputs: Mapping[str, Tensor]) -> Iterator[tuple[Tensor, None]]:
+        """What a query is compared with in each document, of unit length (sentences, hidden): contextualised sentence
+        vectors, or, where these say as much of the sentences read together with them, those of each read by itself."""
+        if self.config.passage_length:
+            sentences, vectors = self.hmde.encode_sentences(**inputs, passage_length=0)
+            of_documents = vectors.split(sentences.document.bincount().tolist())
+        else:
+            output = self(**inputs)
+            numbers = (output.sentence_lengths > 0).sum(dim=1).tolist()
+            of_documents = [states[:number] for number, states in zip(numbers, output.last_hidden_state)]
+        for vectors in of_documents:
+            yield nn.functional.normalize(vectors.float(), dim=-1).cpu(), None
 
     def _encode(
         self,

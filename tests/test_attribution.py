@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -152,6 +153,22 @@ def test_a_sentence_that_is_read_with_others_is_compared_with_the_query_as_read_
     cosines = model.encode_queries(SENTENCES, tokenizer) @ model.encode_queries(["The cat"], tokenizer)[0]
     found = {TEXT[begin:end]: score for begin, end, score in explanation.sentences}
     assert found == pytest.approx(dict(zip(SENTENCES, cosines)), abs=1e-5)
+
+
+@pytest.mark.parametrize("scoring", ["contribution", "maximum"])
+def test_a_document_is_read_once_for_either_scoring(
+    labse: Path, tokenizer: HMDETokenizer, make_model: Callable, scoring: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make_model(labse, sentence_pooling="mean", max_sentence_length=40, passage_length=40)
+    encode, calls = type(model.hmde).encode_sentences, []
+
+    def counted(*args: Any, **options: Any) -> Any:
+        calls.append(options)
+        return encode(*args, **options)
+
+    monkeypatch.setattr(type(model.hmde), "encode_sentences", counted)
+    model.encode_sentences([TEXT], tokenizer, scoring=scoring)
+    assert len(calls) == 1
 
 
 def test_documents_keep_their_order_whatever_their_length_and_the_batches(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -59,14 +59,20 @@ def test_the_answers_rank_is_that_of_the_sentence_in_which_it_begins() -> None:
     assert rank_of_answer(explanation, [90]) == float("inf")
 
 
-def document(*vectors: list[float]) -> DocumentSentences:
+def contributing(*vectors: list[float]) -> DocumentSentences:
     """Sentences of ten characters each, with mean pooling."""
     states = torch.tensor(vectors)
     mean = states.mean(dim=0)
-    spans = [(10 * place, 10 * place + 9) for place in range(len(vectors))]
-    return DocumentSentences(
-        spans, states, states / (len(states) * mean.norm()), torch.ones(len(states)), mean / mean.norm()
-    )
+    return DocumentSentences(spans_of(vectors), states / (len(states) * mean.norm()), mean / mean.norm())
+
+
+def compared(*vectors: list[float]) -> DocumentSentences:
+    """The same sentences, each compared by itself."""
+    return DocumentSentences(spans_of(vectors), torch.nn.functional.normalize(torch.tensor(vectors)), None)
+
+
+def spans_of(vectors: Sequence[list[float]]) -> list[tuple[int, int]]:
+    return [(10 * place, 10 * place + 9) for place in range(len(vectors))]
 
 
 class Queries:
@@ -77,15 +83,16 @@ class Queries:
 
 
 def test_measures_are_shares_of_questions_and_leave_out_paragraphs_of_one_sentence() -> None:
-    documents = [document([0.0, 1.0], [1.0, 0.0], [3.0, 0.5], [2.0, 0.1]), document([1.0, 0.2])]
+    vectors = [[[0.0, 1.0], [1.0, 0.0], [3.0, 0.5], [2.0, 0.1]], [[1.0, 0.2]]]
+    documents = [contributing(*of_document) for of_document in vectors]
     questions = [Question("up", 0, [0]), Question("right", 0, [12]), Question("right", 0, [1]), Question("up", 1, [0])]
-    by_contribution = evaluate(Queries(), questions, documents, "contribution")  # type: ignore[arg-type]
+    by_contribution = evaluate(Queries(), questions, documents)  # type: ignore[arg-type]
     # up: 1, .5, .1, 0 -> first; right: 3, 2, 1, 0 -> third and last. Paragraph 0 is behind 1 for `right`, before it
     # for `up`, so the ranks of the four questions' paragraphs are 1, 2, 2, 2.
     assert by_contribution == pytest.approx(
         {"answer first": 1 / 3, "answer in first three": 2 / 3, "paragraph MRR": 2.5 / 4, "questions": 3}
     )
-    by_maximum = evaluate(Queries(), questions, documents, "maximum")  # type: ignore[arg-type]
+    by_maximum = evaluate(Queries(), questions, [compared(*of_document) for of_document in vectors])  # type: ignore[arg-type]
     # right: the second sentence points that way entirely; its length does not count. Paragraph 0 has the best sentence
     # for both questions.
     assert by_maximum == pytest.approx(
@@ -94,7 +101,7 @@ def test_measures_are_shares_of_questions_and_leave_out_paragraphs_of_one_senten
     assert chance(questions, documents) == pytest.approx(
         {"answer first": 1 / 4, "answer in first three": 3 / 4, "paragraph MRR": 3 / 4, "questions": 3}
     )
-    assert chance([Question("up", 0, [0])], [document([0.0, 1.0], [1.0, 0.0])])["answer in first three"] == 1
+    assert chance([Question("up", 0, [0])], [compared([0.0, 1.0], [1.0, 0.0])])["answer in first three"] == 1
 
 
 def test_a_run_writes_a_table_a_measure(

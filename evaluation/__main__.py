@@ -46,7 +46,7 @@ from evaluation.report import Table, environment, show, write_json, write_whole
 from evaluation.retrieval import RetrievalTask, evaluate_task, to_trec
 from evaluation.significance import bootstrap_interval, paired_p_values
 from evaluation.systems import BM25, Dtype, SystemRecipe, check_systems, load_system
-from evaluation.vectors import fingerprint, fingerprint_of_folder, fingerprint_of_model
+from evaluation.vectors import fingerprint, fingerprint_of_code, fingerprint_of_folder, fingerprint_of_model
 
 # How sure a difference must be to be marked.
 SIGNIFICANCE_LEVEL = 0.05
@@ -199,7 +199,7 @@ def run_finetuned(
     data = fingerprint(asdict(task), fingerprint_of_folder(Path(task.data)))
     results = {}
     for classifier, models in task.finetuned.items():
-        makers = fingerprint(recipe.dtype, *map(fingerprint_of_model, models))
+        makers = fingerprint(recipe.dtype, fingerprint_of_code(), *map(fingerprint_of_model, models))
         compute = partial(evaluate_finetuned, models, task, labelled, recipe.dtype)
         path = result_file(recipe, f"{name}-finetuned", classifier)
         results[classifier] = once(path, fingerprint(makers, data), compute)
@@ -212,7 +212,8 @@ def result_file(recipe: EvaluationRecipe, task: str, system: str) -> Path:
 
 def fingerprint_of_system(system: SystemRecipe, dtype: Dtype) -> str:
     """Of all that the vectors of a system depend on."""
-    return fingerprint(asdict(system), dtype, fingerprint_of_model(system.model) if system.model else None)
+    model = fingerprint_of_model(system.model) if system.model else None
+    return fingerprint(asdict(system), dtype, model, fingerprint_of_code())
 
 
 def once(path: Path, name: str, compute: Callable[[], Result]) -> Result:

@@ -13,6 +13,7 @@ import faiss
 import numpy as np
 from transformers import AutoConfig
 
+import modeling_hmde
 from evaluation.readers import DocumentFile
 
 IndexKind = Literal["flat", "ivf", "hnsw"]
@@ -38,9 +39,14 @@ def fingerprint_of_model(model: str) -> str:
     return fingerprint(model, getattr(AutoConfig.from_pretrained(model), "_commit_hash", None))
 
 
-def fingerprint_of_folder(folder: Path) -> str:
+def fingerprint_of_code() -> str:
+    """Of the model's code: another version of it may read the same weights otherwise."""
+    return fingerprint_of_folder(Path(modeling_hmde.__file__).parent, "*.py")
+
+
+def fingerprint_of_folder(folder: Path, pattern: str = "*") -> str:
     """Of the names and contents of all files of a folder."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = sorted(path for path in folder.rglob(pattern) if path.is_file())
     return fingerprint(*((str(path.relative_to(folder)), _digest(path)) for path in files))
 
 

@@ -638,8 +638,8 @@ def test_spark_gives_the_same_triples(world, monkeypatch, tmp_path):
     for name, value in {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_SUBMIT_ARGS": SPARK}.items():
         monkeypatch.setenv(name, value)
     main(arguments(world, "duckdb", "--category_limit", "2"))
-    main(arguments(world, "spark", "--category_limit", "2", "--engine", "spark"))
-    assert bytes_of(world / "duckdb") == bytes_of(world / "spark")
+    main(arguments(world, "spark{1}[2]", "--category_limit", "2", "--engine", "spark"))
+    assert bytes_of(world / "duckdb") == bytes_of(world / "spark{1}[2]")
 
 
 def test_the_folder_is_pushed_to_the_hub_as_a_data_set(world, monkeypatch):

@@ -45,7 +45,7 @@ def test_document_embeddings_are_the_same_from_kept_vectors(corpus_folder, tripl
     torch.testing.assert_close(found, anew, rtol=1e-5, atol=1e-5)
 
 
-def test_they_are_computed_once_and_again_for_another_encoder_tokenizer_or_corpus(
+def test_they_are_computed_once_and_again_for_another_encoder_tokenizer_corpus_or_code(
     corpus_folder, triples, model, tokenizer, make_model, xlmr, tmp_path, monkeypatch
 ):
     first = sentence_vectors(tmp_path, Accelerator(cpu=True), model, tokenizer, triples.articles, "corpus")
@@ -57,7 +57,9 @@ def test_they_are_computed_once_and_again_for_another_encoder_tokenizer_or_corpu
     names.add(fingerprint(make_model(xlmr), tokenizer, "corpus"))
     monkeypatch.setattr(tokenizer, "max_sentences", 5)
     names.add(fingerprint(model, tokenizer, "corpus"))
-    assert len(names) == 4
+    monkeypatch.setattr("training.sentence_vectors.fingerprint_of_code", lambda: "another version")
+    names.add(fingerprint(model, tokenizer, "corpus"))
+    assert len(names) == 5
 
 
 def test_two_processes_share_the_work(corpus_folder, labse, tmp_path):

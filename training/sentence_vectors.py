@@ -19,6 +19,7 @@ from datasets import Dataset
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from evaluation.vectors import fingerprint_of_code
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.packing_hmde import bucket_by_length
 from training.articles import row_of
@@ -137,7 +138,7 @@ def encode_sentences(
 
 def fingerprint(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, corpus: str) -> str:
     """Of all that the sentence vectors depend on."""
-    digest = hashlib.sha256(corpus.encode())
+    digest = hashlib.sha256(f"{corpus} {fingerprint_of_code()}".encode())
     digest.update(
         f"{model.config.sentence_pooling} {model.config.passage_length} {tokenizer.backend_tokenizer.to_str()}".encode()
     )

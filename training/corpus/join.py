@@ -8,6 +8,7 @@ both give the same triples, whatever the number of threads or machines.
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -154,7 +155,9 @@ def _draw_with_spark(articles: list[Path], target: Path, category_limit: int, se
         raise ImportError("engine: spark needs PySpark and Java 17: pip install 'hmde[spark]'") from error
     spark = SparkSession.builder.appName("hmde-corpus").getOrCreate()
     try:
-        spark.read.parquet(*map(str, articles)).createOrReplaceTempView("article")
+        # Spark takes these signs in a path that it reads for a pattern.
+        paths = [re.sub(r"([\\*?\[\]{}])", r"\\\1", str(path)) for path in articles]
+        spark.read.parquet(*paths).createOrReplaceTempView("article")
         spark.sql(
             f"""
             CREATE OR REPLACE TEMPORARY FUNCTION draw(key STRING) RETURNS BIGINT

@@ -106,6 +106,9 @@ class LongformerSystem:
     tokenizer: PreTrainedTokenizerBase
     global_attention: bool = True
 
+    def __post_init__(self) -> None:
+        self.windows = list(self.model.config.attention_window)
+
     def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
         return self.encode_documents(queries, "")
 
@@ -113,9 +116,11 @@ class LongformerSystem:
     def encode_documents(self, documents: Sequence[str], language: str) -> np.ndarray:
         rows = self.tokenizer(list(documents), truncation=True)["input_ids"]
         vectors = np.empty((len(rows), self.model.config.hidden_size), dtype=np.float32)
-        window = max(self.model.config.attention_window)  # a Longformer pads every row to a multiple of it
-        lengths = -(-torch.tensor([len(row) for row in rows]) // window) * window
-        for batch in bucket_by_length(lengths, MAX_TOKENS_PER_BUCKET):
+        lengths = torch.tensor([len(row) for row in rows])
+        widest = max(self.windows)  # a Longformer pads every row to a multiple of its window
+        padded_lengths = torch.where(2 * lengths < widest, 2 * lengths, -(-lengths // widest) * widest)
+        for batch in bucket_by_length(padded_lengths, MAX_TOKENS_PER_BUCKET):
+            self._narrow_windows(int(lengths[batch].max()))
             padded = self.tokenizer.pad({"input_ids": [rows[place] for place in batch]}, return_tensors="pt")
             inputs = dict(padded.to(self.model.device))
             if self.global_attention:
@@ -123,6 +128,14 @@ class LongformerSystem:
                 inputs["global_attention_mask"][:, 0] = 1
             vectors[batch.numpy()] = self.model(**inputs).last_hidden_state[:, 0].float().cpu().numpy()
         return _to_unit_length(vectors)
+
+    def _narrow_windows(self, length: int) -> None:
+        """No window wider than texts of so many tokens can use: a token sees half of it on either side. The vectors are
+        the same, and a query costs no longer what a document costs."""
+        self.model.config.attention_window = [min(window, 2 * length) for window in self.windows]
+        encoder: Any = self.model.encoder
+        for layer, window in zip(encoder.layer, self.model.config.attention_window):
+            layer.attention.self.one_sided_attn_window_size = window // 2
 
 
 # Runs of characters of scripts that put no space between words.

@@ -300,7 +300,8 @@ def test_a_longformer_gives_the_first_token_of_one_document_at_a_time(
             first = model.longformer(**inputs, global_attention_mask=mask).last_hidden_state[0, 0]
         expected.append((first / first.norm()).numpy())
     assert system.encode_documents(texts, "en") == pytest.approx(np.stack(expected), abs=1e-5)
-    assert system.encode_queries(texts) == pytest.approx(np.stack(expected), abs=1e-5)
+    alone = [system.encode_queries([text]) for text in texts]  # short ones through narrower windows
+    assert np.concatenate(alone) == pytest.approx(np.stack(expected), abs=1e-5)
 
 
 def test_bm25_scores_are_those_of_its_formula() -> None:

@@ -120,8 +120,10 @@ class LongformerSystem:
         widest = max(self.windows)  # a Longformer pads every row to a multiple of its window
         padded_lengths = torch.where(2 * lengths < widest, 2 * lengths, -(-lengths // widest) * widest)
         for batch in bucket_by_length(padded_lengths, MAX_TOKENS_PER_BUCKET):
-            self._narrow_windows(int(lengths[batch].max()))
-            padded = self.tokenizer.pad({"input_ids": [rows[place] for place in batch]}, return_tensors="pt")
+            window = self._narrow_windows(int(lengths[batch].max()))
+            padded = self.tokenizer.pad(
+                {"input_ids": [rows[place] for place in batch]}, pad_to_multiple_of=window, return_tensors="pt"
+            )
             inputs = dict(padded.to(self.model.device))
             if self.global_attention:
                 inputs["global_attention_mask"] = torch.zeros_like(inputs["input_ids"])
@@ -129,13 +131,14 @@ class LongformerSystem:
             vectors[batch.numpy()] = self.model(**inputs).last_hidden_state[:, 0].float().cpu().numpy()
         return _to_unit_length(vectors)
 
-    def _narrow_windows(self, length: int) -> None:
-        """No window wider than texts of so many tokens can use: a token sees half of it on either side. The vectors are
-        the same, and a query costs no longer what a document costs."""
+    def _narrow_windows(self, length: int) -> int:
+        """Makes no window wider than texts of so many tokens can use, of which a token sees half on either side, and
+        returns the widest. The vectors are the same, and a query does not cost what a document costs."""
         self.model.config.attention_window = [min(window, 2 * length) for window in self.windows]
         encoder: Any = self.model.encoder
         for layer, window in zip(encoder.layer, self.model.config.attention_window):
             layer.attention.self.one_sided_attn_window_size = window // 2
+        return max(self.model.config.attention_window)
 
 
 # Runs of characters of scripts that put no space between words.

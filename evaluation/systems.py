@@ -117,12 +117,14 @@ class LongformerSystem:
         rows = self.tokenizer(list(documents), truncation=True)["input_ids"]
         vectors = np.empty((len(rows), self.model.config.hidden_size), dtype=np.float32)
         lengths = torch.tensor([len(row) for row in rows])
-        widest = max(self.windows)  # a Longformer pads every row to a multiple of its window
-        padded_lengths = torch.where(2 * lengths < widest, 2 * lengths, -(-lengths // widest) * widest)
+        widest = torch.tensor([max(self._windows_for(len(row))) for row in rows])
+        padded_lengths = -(-lengths // widest) * widest  # a Longformer's rows are multiples of its widest window
         for batch in bucket_by_length(padded_lengths, MAX_TOKENS_PER_BUCKET):
-            window = self._narrow_windows(int(lengths[batch].max()))
+            self._set_windows(self._windows_for(int(lengths[batch].max())))
             padded = self.tokenizer.pad(
-                {"input_ids": [rows[place] for place in batch]}, pad_to_multiple_of=window, return_tensors="pt"
+                {"input_ids": [rows[place] for place in batch]},
+                pad_to_multiple_of=max(self.model.config.attention_window),
+                return_tensors="pt",
             )
             inputs = dict(padded.to(self.model.device))
             if self.global_attention:
@@ -131,14 +133,18 @@ class LongformerSystem:
             vectors[batch.numpy()] = self.model(**inputs).last_hidden_state[:, 0].float().cpu().numpy()
         return _to_unit_length(vectors)
 
-    def _narrow_windows(self, length: int) -> int:
-        """Makes no window wider than texts of so many tokens can use, of which a token sees half on either side, and
-        returns the widest. The vectors are the same, and a query does not cost what a document costs."""
-        self.model.config.attention_window = [min(window, 2 * length) for window in self.windows]
+    def _windows_for(self, length: int) -> list[int]:
+        """The window of each layer, of which a token sees half on either side, none wider than a text of so many tokens
+        can use: the vectors are the same, and a query does not cost what a document costs. A row must be a multiple of
+        every layer's window, which powers of two see to where windows differ."""
+        all_of_it = 1 << (2 * length - 1).bit_length()
+        return [min(window, all_of_it) for window in self.windows]
+
+    def _set_windows(self, windows: list[int]) -> None:
+        self.model.config.attention_window = windows
         encoder: Any = self.model.encoder
-        for layer, window in zip(encoder.layer, self.model.config.attention_window):
+        for layer, window in zip(encoder.layer, windows):
             layer.attention.self.one_sided_attn_window_size = window // 2
-        return max(self.model.config.attention_window)
 
 
 # Runs of characters of scripts that put no space between words.

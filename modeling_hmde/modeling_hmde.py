@@ -648,12 +648,12 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
         if not documents:
             return []
         rows = tokenizer(list(documents), language=language, return_offsets_mapping=True)
+        compare = self._contributions if scoring == "contribution" else self._vectors_to_compare
         found: list[Any] = [None] * len(documents)
         with evaluating(self):
             for batch in bucket_by_length(torch.tensor([len(ids) for ids in rows["input_ids"]]), max_tokens_per_batch):
                 ids_of_batch = [rows["input_ids"][place] for place in batch]
                 inputs = tokenizer.pad({"input_ids": ids_of_batch}, return_tensors="pt").to(self.device)
-                compare = self._contributions if scoring == "contribution" else self._vectors_to_compare
                 for place, compared in zip(batch.tolist(), compare(inputs)):
                     ids, offsets = rows["input_ids"][place], rows["offset_mapping"][place]
                     spans = sentence_places(documents[place], ids, offsets, self.config.start_token_id)

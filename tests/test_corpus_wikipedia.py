@@ -146,6 +146,7 @@ def test_columns_come_from_the_dump_and_only_rows_that_are_kept_are_written(tmp_
         (lambda raw: gzip.compress(gzip.decompress(raw).split(b"UNLOCK")[0]), "does not end with"),
         (lambda raw: gzip.compress(b"<html>not found</html>"), "no CREATE TABLE"),
         (lambda raw: gzip.decompress(raw), "truncated or damaged"),
+        (lambda raw: raw + gzip.compress(b"INSERT INTO"), "does not end with `-- Dump completed`"),
         (lambda raw: gzip.compress(gzip.decompress(raw).replace(b"NULL)", b"NULL,1)", 1)), "is damaged"),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers import models as modules
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoTokenizer, LongformerForMaskedLM
 
 from evaluation.systems import BM25, HMDESystem, SystemRecipe, WindowTokenizer, check_systems, load_system
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
@@ -280,12 +280,15 @@ def test_a_model_of_sentence_transformers_keeps_its_dense_layer_and_prompts(
     assert own.encode_queries(["cat sat on the mat"]) == pytest.approx(own.encode_queries(["cat sat dog"]), abs=1e-6)
 
 
+@pytest.mark.parametrize("windows", [(16, 16), (8, 16)])
 @pytest.mark.parametrize("global_attention", [True, False])
 def test_a_longformer_gives_the_first_token_of_one_document_at_a_time(
-    tmp_path: Path, xlmr: Path, documents: list[str], global_attention: bool
+    tmp_path: Path, xlmr: Path, documents: list[str], global_attention: bool, windows: tuple[int, int]
 ) -> None:
     model, tokenizer = convert(str(xlmr), max_length=1000, attention_window=16)
+    model.config.attention_window = list(windows)
     model.save_pretrained(tmp_path)
+    model = LongformerForMaskedLM.from_pretrained(tmp_path).eval()
     tokenizer.save_pretrained(tmp_path)
     recipe = SystemRecipe("longformer", str(tmp_path), global_attention=global_attention)
     check_systems({"flat": recipe})

@@ -107,7 +107,7 @@ def _lines(stream: BinaryIO, rest: bytes, path: Path) -> Iterator[bytearray]:
             yield unread
             unread = bytearray()
         unread += memoryview(block)[end:]
-    if b"\n-- Dump completed" not in tail + unread:
+    if not (tail + unread).rstrip().rpartition(b"\n")[2].startswith(b"-- Dump completed"):
         raise ValueError(f"{path} is truncated: it does not end with `-- Dump completed`; remove it and bring it again")
 
 

@@ -75,11 +75,17 @@ def test_the_loss_falls_and_the_best_model_is_kept(corpus_folder, xlmr, tmp_path
     losses = [event.value for event in events.Scalars("document_loss")]
     assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
     scores = {event.step: event.value for event in events.Scalars("dev_mrr")}
-    best = max(scores, key=lambda step: scores[step])
+    best = max(scores, key=lambda step: (scores[step], step))
     tokenizer = HMDETokenizer.from_pretrained(tmp_path / "model")
     model = AutoModel.from_pretrained(tmp_path / "model")
     dev_set = DevSet(load_articles(corpus_folder), num_concepts=3, seed=42)
     assert dev_set.evaluate(model, tokenizer)["mrr"] == pytest.approx(scores[best], abs=1e-6)
+
+
+@pytest.mark.parametrize(("scores", "best"), [((0.5, 0.9, 0.7), 4), ((0.9, 0.9, 0.7), 4), ((1.0, 0.9, 1.0), 8)])
+def test_the_best_step_is_the_later_of_equals(scores, best):
+    history = {step: {"mrr": score} for step, score in zip((0, 4, 8), scores, strict=True)}
+    assert pretrain.Progress(step=8, history=history).best_step == best
 
 
 def test_a_frozen_sentence_encoder_keeps_its_weights_and_the_document_encoder_does_not(corpus_folder, labse, tmp_path):

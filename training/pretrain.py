@@ -198,7 +198,8 @@ class Progress:
 
     @property
     def best_step(self) -> int:
-        return max(self.history, key=lambda step: self.history[step]["mrr"])
+        """The later of equals: a pool so small that the start already finds all of it must not undo the training."""
+        return max(self.history, key=lambda step: (self.history[step]["mrr"], step))
 
     def state_dict(self) -> dict[str, Any]:
         return asdict(self)

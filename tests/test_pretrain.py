@@ -98,6 +98,37 @@ def test_a_frozen_sentence_encoder_keeps_its_weights_and_the_document_encoder_do
     assert after["model.hmde.document_encoder.layers.0.attention_norm.bias"].abs().max() > 0  # it started at 0
 
 
+def test_an_hmde_is_trained_on_from_where_it_stands(labse, tmp_path):
+    start = str(tmp_path / "start")
+    saved = HMDEForDocumentEmbedding.from_sentence_encoder(labse, num_document_attention_heads=4, max_sentences=7)
+    saved.save_pretrained(start)
+    HMDETokenizer.from_sentence_encoder(labse, max_sentences=7, query_prompt="query: ").save_pretrained(start)
+    changes = {"architecture": {"temperature": 0.5}, "freeze": "word_embeddings", "sentence_dropout": 0.0}
+    model, tokenizer = pretrain.build(pretrain.PretrainRecipe("corpus", "output", sentence_encoder=start, **changes))
+    for name, weight in saved.state_dict().items():
+        assert torch.equal(model.state_dict()[name], weight)
+    assert model.config.temperature == 0.5
+    assert tokenizer.max_sentences == model.config.max_sentences == 7
+    assert tokenizer.query_prompt == "query: "
+    fixed = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    assert fixed == {"hmde.sentence_encoder.embeddings.word_embeddings.weight"}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "message"),
+    [
+        ('{"num_document_layers": 3}', "does not fit the weights of"),
+        ('{"num_document_layers": 1}', "does not fit the weights of"),
+        ('{"document_intermediate_size": 64}', "does not fit the weights of"),
+        ('{"max_sentence": 4}', "no field max_sentence"),
+    ],
+)
+def test_an_hmde_keeps_its_architecture(corpus_folder, labse, tmp_path, architecture, message):
+    HMDEForDocumentEmbedding.from_sentence_encoder(labse, num_document_attention_heads=4).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        pretrain.main(options(corpus_folder, tmp_path, tmp_path / "model", architecture=architecture))
+
+
 def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(corpus_folder, labse, tmp_path, monkeypatch):
     """Interrupted in the middle of an epoch; with dropout, shuffling and drawn queries."""
     whole, halved = tmp_path / "whole", tmp_path / "halved"
@@ -159,6 +190,7 @@ def test_queries_are_the_anchors_title_or_one_of_its_sentences_and_change_with_t
     ("changes", "message"),
     [
         ({"corpus": "nowhere"}, "no triples.parquet"),
+        ({"sentence_encoder": "nowhere"}, "sentence_encoder: nowhere is no model folder"),
         ({"batch_size": 0}, "batch_size is 0"),
         ({"max_steps": 0}, "max_steps is 0"),
         ({"resume": "true"}, "no checkpoint to resume from"),

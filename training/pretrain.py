@@ -32,6 +32,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 from transformers import get_linear_schedule_with_warmup
 
+from evaluation.systems import model_type_of
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 from training.batches import Batches
 from training.cached_gradients import (
@@ -69,8 +70,8 @@ class PretrainRecipe:
     Args:
         corpus: folder that `python -m training.corpus` wrote.
         output: folder of the finished model, ready for the Hub. Checkpoints and logs go to `<output>-training`.
-        sentence_encoder: Hub name or folder of the encoder to start from.
-        architecture: fields of HMDEConfig that differ from its defaults, which are the paper's.
+        sentence_encoder: Hub name or folder of the encoder to start from; or of an HMDE, to train that one on.
+        architecture: fields of HMDEConfig that differ from its defaults, which are the paper's, or from that HMDE's.
         tokenizer: options of HMDETokenizer that differ from its defaults.
         sentence_dropout: dropout inside the sentence encoder; its own if not given. On CPUs, 0 makes training about
             twice as fast.
@@ -260,14 +261,13 @@ def check_folders(recipe: PretrainRecipe) -> None:
 
 
 def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokenizer]:
-    """The untrained HMDE and its tokenizer, which cuts documents as the configuration says."""
-    model = HMDEForDocumentEmbedding.from_sentence_encoder(recipe.sentence_encoder, **recipe.architecture)
-    tokenizer = HMDETokenizer.from_sentence_encoder(
-        recipe.sentence_encoder,
-        max_sentences=model.config.max_sentences,
-        max_sentence_length=model.config.max_sentence_length,
-        **recipe.tokenizer,
-    )
+    """The HMDE to train and its tokenizer, which cuts documents as the configuration says."""
+    start = recipe.sentence_encoder
+    trained = model_type_of("sentence_encoder", start) == HMDEConfig.model_type
+    model = (trained_hmde if trained else HMDEForDocumentEmbedding.from_sentence_encoder)(start, **recipe.architecture)
+    make_tokenizer = HMDETokenizer.from_pretrained if trained else HMDETokenizer.from_sentence_encoder
+    limits = {name: getattr(model.config, name) for name in ("max_sentences", "max_sentence_length")}
+    tokenizer = make_tokenizer(start, **limits, **recipe.tokenizer)
     sentence_dropout = 0.0 if recipe.freeze == "sentence_encoder" else recipe.sentence_dropout
     if sentence_dropout is not None:
         for module in model.hmde.sentence_encoder.modules():
@@ -282,6 +282,25 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
     if recipe.compile:
         model.hmde.sentence_encoder.compile(dynamic=True)
     return model, tokenizer
+
+
+def trained_hmde(start: str, **architecture: Any) -> HMDEForDocumentEmbedding:
+    """An HMDE to train on, with what the architecture changes of its configuration.
+
+    Raises:
+        ValueError: the architecture has an unknown field, or does not fit the weights.
+    """
+    config, unknown = HMDEConfig.from_pretrained(start, return_unused_kwargs=True, **architecture)
+    if unknown:
+        raise ValueError(f"HMDEConfig has no field {', '.join(unknown)}; see its documentation for those it has")
+    loaded: Any = HMDEForDocumentEmbedding.from_pretrained(
+        start, config=config, output_loading_info=True, ignore_mismatched_sizes=True
+    )
+    model, loading = loaded
+    if any(loading.values()):
+        found = "; ".join(f"{name}: {', '.join(map(str, keys))}" for name, keys in loading.items() if keys)
+        raise ValueError(f"the architecture does not fit the weights of {start}; leave its own as it is ({found})")
+    return model
 
 
 def train(

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, DistributedType, PartialState
+from safetensors.torch import load_file
 
 from tests.pretraining import in_processes, options, write_corpus
 from training import pretrain
@@ -19,6 +20,12 @@ def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 FSDP2 = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_AUTO_WRAP_POLICY": "NO_WRAP"}
+DEEPSPEED = {
+    "DS_ACCELERATOR": "cpu",
+    "ACCELERATE_USE_CPU": "false",
+    "ACCELERATE_USE_DEEPSPEED": "true",
+    "ACCELERATE_DEEPSPEED_ZERO_STAGE": "1",
+}
 EXACT = {
     "architecture": '{"num_document_attention_heads": 4, "document_dropout": 0.0, "max_sentences": 4}',
     "sentence_dropout": 0.0,  # each process draws its own
@@ -76,3 +83,24 @@ def test_two_processes_have_the_gradients_of_one(
         assert before.keys() == after.keys()
         for name, gradient in before.items():
             torch.testing.assert_close(after[name], gradient, rtol=1e-3, atol=1e-5)
+
+
+def test_deepspeed_trains_as_ddp(corpus_folder, labse, tmp_path, monkeypatch):
+    """Optimizer states shared out over two processes, with accumulation and chunks."""
+    pytest.importorskip("deepspeed", reason="pip install deepspeed")
+    changes = EXACT | {"max_steps": 3, "save_steps": 3, "max_tokens_per_chunk": 100, "batch_size": 2}
+
+    def weights(name: str, **environment: str) -> dict[str, torch.Tensor]:
+        arguments = options(corpus_folder, labse, tmp_path / name, **changes)
+        assert in_processes(2, lambda _: pretrain.main(arguments), **environment) == [0, 0]
+        return load_file(tmp_path / name / "model.safetensors")
+
+    start = pretrain.HMDEForDocumentEmbedding.from_sentence_encoder(labse, num_document_attention_heads=4).state_dict()
+    expected = weights("ddp")
+    # Accelerate knows it on GPUs only.
+    monkeypatch.setattr(PartialState, "_prepare_backend", lambda *_: ("gloo", DistributedType.NO))
+    found = weights("deepspeed", **DEEPSPEED)
+    assert (tmp_path / "deepspeed-training" / "checkpoints" / "step-00000003" / "latest").exists()  # a file of its own
+    moved = sum(((weight - start[name]) ** 2).sum() for name, weight in expected.items())
+    apart = sum(((weight - expected[name]) ** 2).sum() for name, weight in found.items())
+    assert apart < 1e-6 * moved

@@ -240,6 +240,11 @@ def main(argv: list[str] | None = None) -> None:
         project_config=ProjectConfiguration(logging_dir=str(training_folder(recipe) / "logs")),
         kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)],  # the buffers are constants
     )
+    if accelerator.state.deepspeed_plugin is not None:  # which would read them off data loaders and its own file
+        accelerator.state.deepspeed_plugin.deepspeed_config |= {
+            "train_micro_batch_size_per_gpu": recipe.batch_size,
+            "gradient_clipping": recipe.max_grad_norm,
+        }
     set_seed(recipe.seed)
     triples = Triples(
         recipe.corpus, "train", both_sides=recipe.symmetric, query_source=recipe.query_source, seed=recipe.seed

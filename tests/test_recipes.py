@@ -1,0 +1,55 @@
+"""Every recipe of configuration/ fills the dataclass of the command that it is for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonargparse import auto_cli
+
+from evaluation.__main__ import EvaluationRecipe
+from evaluation.attribution import AttributionRecipe
+from modeling_hmde import HMDEConfig
+from training.benchmarks.choices import ChoicesBenchmark
+from training.corpus.build import CorpusRecipe
+from training.finetune import FinetuneRecipe
+from training.longformer import LongformerRecipe
+from training.pretrain import PretrainRecipe
+
+CONFIGURATION = Path(__file__).resolve().parents[1] / "configuration"
+RECIPES = {
+    "benchmarks": ChoicesBenchmark,
+    "corpora": CorpusRecipe,
+    "evaluate": EvaluationRecipe,
+    "finetune": FinetuneRecipe,
+    "longformer": LongformerRecipe,
+    "pretrain": PretrainRecipe,
+}
+FILES = sorted(path for folder in RECIPES for path in (CONFIGURATION / folder).glob("*.yaml"))
+NO_RECIPE = {"published.yaml"}  # numbers of the papers
+
+
+def fill(recipe: type, path: Path, *options: str) -> Any:
+    return auto_cli(recipe, args=["--config", str(path), *options], as_positional=False)
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.name not in NO_RECIPE], ids=lambda path: path.stem)
+def test_a_recipe_is_what_its_command_reads(path: Path) -> None:
+    recipe = AttributionRecipe if path.stem == "xquad-attribution" else RECIPES[path.parent.name]
+    assert isinstance(fill(recipe, path), recipe)
+
+
+@pytest.mark.parametrize("path", sorted((CONFIGURATION / "pretrain").glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_pretraining_recipe_names_an_architecture_that_there_is(path: Path) -> None:
+    HMDEConfig(**fill(PretrainRecipe, path).architecture)
+
+
+def test_each_choice_changes_what_the_recipe_has() -> None:
+    benchmark = fill(ChoicesBenchmark, CONFIGURATION / "benchmarks" / "choices.yaml")
+    for choice in benchmark.choices.values():
+        options = [
+            part for name, value in choice.items() for part in (f"--{name}", yaml.safe_dump(value).split("\n")[0])
+        ]
+        fill(PretrainRecipe, CONFIGURATION / "pretrain" / "e5-small.yaml", *options)

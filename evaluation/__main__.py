@@ -44,9 +44,9 @@ from evaluation.published import Published, comparison, read_published
 from evaluation.readers import RetrievalSet
 from evaluation.report import Table, environment, show, write_json, write_whole
 from evaluation.retrieval import RetrievalTask, evaluate_task, to_trec
+from evaluation.saved_models import fingerprint, fingerprint_of_code, fingerprint_of_folder, fingerprint_of_model
 from evaluation.significance import bootstrap_interval, paired_p_values
 from evaluation.systems import BM25, Dtype, SystemRecipe, check_systems, load_system
-from evaluation.vectors import fingerprint, fingerprint_of_code, fingerprint_of_folder, fingerprint_of_model
 
 # How sure a difference must be to be marked.
 SIGNIFICANCE_LEVEL = 0.05

@@ -34,8 +34,9 @@ from transformers import (
 
 from evaluation.readers import check_language, read_labelled_texts
 from evaluation.report import Scores, averages
-from evaluation.systems import Dtype, System, device, model_type_of
-from evaluation.vectors import cached_vectors, fingerprint
+from evaluation.saved_models import fingerprint, model_type_of
+from evaluation.systems import Dtype, System, device
+from evaluation.vectors import cached_vectors
 from modeling_hmde import HMDETokenizer
 from modeling_hmde.modeling_hmde import MAX_TOKENS_PER_BUCKET
 from modeling_hmde.packing_hmde import bucket_by_length

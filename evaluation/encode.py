@@ -25,7 +25,8 @@ from datasets import load_dataset
 from jsonargparse import auto_cli
 
 from evaluation.report import write_whole
-from evaluation.systems import Dtype, model_type_of
+from evaluation.saved_models import model_type_of
+from evaluation.systems import Dtype
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 
 BUILDERS = {".parquet": "parquet", ".jsonl": "json", ".json": "json"}

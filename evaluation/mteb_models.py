@@ -18,8 +18,8 @@ from mteb.models.abs_encoder import AbsEncoder
 from mteb.models.model_meta import ScoringFunction
 from mteb.types import PromptType
 
+from evaluation.saved_models import fingerprint_of_model
 from evaluation.systems import BM25, Dtype, HMDESystem, SystemRecipe, check_system, load_system
-from evaluation.vectors import fingerprint_of_model
 
 
 class SystemForMTEB(AbsEncoder):

@@ -22,8 +22,9 @@ from ir_measures import AP, RR, P, R, nDCG
 
 from evaluation.readers import POOL, RetrievalSet, SoughtBy, languages_of, read_retrieval_set
 from evaluation.report import averages
+from evaluation.saved_models import fingerprint
 from evaluation.systems import BM25, Run, System
-from evaluation.vectors import IndexKind, cached_vectors, fingerprint, search
+from evaluation.vectors import IndexKind, cached_vectors, search
 
 # Each the mean over the queries. AP divides by all relevant documents of the collection, retrieved or not.
 MEASURES = {"MAP": AP, "nDCG@10": nDCG @ 10, "MRR": RR, "Recall@100": R @ 100, "P@1": P @ 1}

@@ -19,8 +19,9 @@ import numpy as np
 import Stemmer
 import torch
 from sentence_transformers import SentenceTransformer
-from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from evaluation.saved_models import model_type_of
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.configuration_hmde import SentencePooling
 from modeling_hmde.modeling_hmde import MAX_TOKENS_PER_BUCKET
@@ -315,18 +316,6 @@ def check_system(name: str, system: SystemRecipe) -> None:
                 f"system {name} is of kind {system.kind}, but {system.model} holds a model of type {model_type}; the "
                 f"kind is {kind} for a model of that type and only then"
             )
-
-
-def model_type_of(name: str, model: str) -> str:
-    """The type of a saved model, such as hmde or bert.
-
-    Raises:
-        ValueError: there is no such model.
-    """
-    try:
-        return AutoConfig.from_pretrained(model).model_type
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{name}: {model} is no model folder and no name on the Hub that opens: {error}") from error
 
 
 def load_system(recipe: SystemRecipe, dtype: Dtype = "float32") -> System | BM25:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
@@ -11,51 +10,15 @@ from typing import Any, Literal
 
 import faiss
 import numpy as np
-from transformers import AutoConfig
 
-import modeling_hmde
 from evaluation.readers import DocumentFile
+from evaluation.saved_models import digest, fingerprint
 
 IndexKind = Literal["flat", "ivf", "hnsw"]
 Encode = Callable[[list[str]], np.ndarray]
 
 # Documents whose texts are in memory at once.
 DOCUMENTS_AT_ONCE = 4096
-
-
-def fingerprint(*parts: object) -> str:
-    """A name for what a result depends on: the same for the same parts, another for others.
-
-    >>> fingerprint("a", 1) == fingerprint("a", 1) != fingerprint("a1")
-    True
-    """
-    return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def fingerprint_of_model(model: str) -> str:
-    """Of all files of a folder, or of the commit that a Hub name stands for."""
-    if Path(model).is_dir():
-        return fingerprint_of_folder(Path(model))
-    return fingerprint(model, getattr(AutoConfig.from_pretrained(model), "_commit_hash", None))
-
-
-def fingerprint_of_code() -> str:
-    """Of the model's code: another version of it may read the same weights otherwise."""
-    return fingerprint_of_folder(Path(modeling_hmde.__file__).parent, "*.py")
-
-
-def fingerprint_of_folder(folder: Path, pattern: str = "*") -> str:
-    """Of the names and contents of all files of a folder."""
-    files = sorted(path for path in folder.rglob(pattern) if path.is_file())
-    return fingerprint(*((str(path.relative_to(folder)), _digest(path)) for path in files))
-
-
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(2**20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def cached_vectors(
@@ -105,7 +68,7 @@ def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
 
 def _fingerprint_of_documents(documents: Mapping[str, str]) -> str:
     if isinstance(documents, DocumentFile):
-        return fingerprint(_digest(documents.path))
+        return fingerprint(digest(documents.path))
     return fingerprint(*documents.items())
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from evaluation import vectors as module
 from evaluation.readers import DocumentFile
-from evaluation.vectors import cached_vectors, fingerprint, fingerprint_of_folder, fingerprint_of_model, search
+from evaluation.saved_models import fingerprint, fingerprint_of_folder, fingerprint_of_model
+from evaluation.vectors import cached_vectors, search
 
 
 def written(path: Path, count: int) -> Path:

@@ -83,3 +83,28 @@ def test_imports_run_down(folder: str) -> None:
     assert files
     for file in files:
         assert not packages(file) & (above | {"tests"}), file
+
+
+def packages_in_all(file: Path, seen: set[Path]) -> set[str]:
+    """The packages that a file of the repository imports, and the files of the repository that it imports."""
+    found = set()
+    for node in imports(file):
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+        folder = file.parent if isinstance(node, ast.ImportFrom) and node.level else REPOSITORY
+        for module in modules:
+            path = folder.joinpath(*module.split("."))
+            own = next((path for path in (path.with_suffix(".py"), path / "__init__.py") if path.exists()), None)
+            if own is None:
+                found.add(module.split(".")[0])
+            elif own not in seen:
+                seen.add(own)
+                found |= packages_in_all(own, seen)
+    return found
+
+
+@pytest.mark.parametrize("command", ["training/pretrain.py", "training/corpus/__main__.py"])
+def test_training_needs_the_packages_of_its_extra_and_no_others(command: str) -> None:
+    """Those, and what they bring themselves."""
+    extra = {"accelerate", "datasets", "duckdb", "isal", "jsonargparse", "pyarrow", "safetensors", "tqdm", "yaml"}
+    optional = {"pyspark"}
+    assert packages_in_all(REPOSITORY / command, set()) <= LIBRARIES | extra | optional | sys.stdlib_module_names

@@ -38,7 +38,7 @@ from transformers.trainer_utils import PredictionOutput
 from evaluation.classification import MEASURES, LabelledTexts, accuracy_and_f1, check_labels, token_ids
 from evaluation.readers import read_labelled_texts
 from evaluation.report import Scores, averages, environment
-from evaluation.systems import model_type_of
+from evaluation.saved_models import model_type_of
 from training.folders import written_whole
 from training.model_card import base_model_of
 

@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 from transformers import get_linear_schedule_with_warmup
 
-from evaluation.systems import model_type_of
+from evaluation.saved_models import model_type_of
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 from training.batches import Batches
 from training.cached_gradients import (
@@ -269,7 +269,8 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
     """The HMDE to train and its tokenizer, which cuts documents as the configuration says."""
     start = recipe.sentence_encoder
     trained = model_type_of("sentence_encoder", start) == HMDEConfig.model_type
-    model = (trained_hmde if trained else HMDEForDocumentEmbedding.from_sentence_encoder)(start, **recipe.architecture)
+    make_model = trained_hmde if trained else HMDEForDocumentEmbedding.from_sentence_encoder
+    model = make_model(start, **recipe.architecture, dtype=torch.float32)
     make_tokenizer = HMDETokenizer.from_pretrained if trained else HMDETokenizer.from_sentence_encoder
     limits = {name: getattr(model.config, name) for name in ("max_sentences", "max_sentence_length")}
     tokenizer = make_tokenizer(start, **limits, **recipe.tokenizer)
@@ -289,7 +290,7 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
     return model, tokenizer
 
 
-def trained_hmde(start: str, **architecture: Any) -> HMDEForDocumentEmbedding:
+def trained_hmde(start: str, dtype: torch.dtype, **architecture: Any) -> HMDEForDocumentEmbedding:
     """An HMDE to train on, with what the architecture changes of its configuration.
 
     Raises:
@@ -299,7 +300,7 @@ def trained_hmde(start: str, **architecture: Any) -> HMDEForDocumentEmbedding:
     if unknown:
         raise ValueError(f"HMDEConfig has no field {', '.join(unknown)}; see its documentation for those it has")
     loaded: Any = HMDEForDocumentEmbedding.from_pretrained(
-        start, config=config, output_loading_info=True, ignore_mismatched_sizes=True
+        start, config=config, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True
     )
     model, loading = loaded
     if any(loading.values()):

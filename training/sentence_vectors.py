@@ -19,7 +19,7 @@ from datasets import Dataset
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from evaluation.vectors import fingerprint_of_code
+from evaluation.saved_models import fingerprint_of_code
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.packing_hmde import bucket_by_length
 from training.articles import row_of

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from jsonargparse import auto_cli
 
 from evaluation.__main__ import EvaluationRecipe
 from evaluation.attribution import AttributionRecipe
 from modeling_hmde import HMDEConfig
-from training.benchmarks.choices import ChoicesBenchmark
+from training.benchmarks.choices import ChoicesBenchmark, on_command_line
 from training.corpus.build import CorpusRecipe
 from training.finetune import FinetuneRecipe
 from training.longformer import LongformerRecipe
@@ -49,7 +48,4 @@ def test_a_pretraining_recipe_names_an_architecture_that_there_is(path: Path) ->
 def test_each_choice_changes_what_the_recipe_has() -> None:
     benchmark = fill(ChoicesBenchmark, CONFIGURATION / "benchmarks" / "choices.yaml")
     for choice in benchmark.choices.values():
-        options = [
-            part for name, value in choice.items() for part in (f"--{name}", yaml.safe_dump(value).split("\n")[0])
-        ]
-        fill(PretrainRecipe, CONFIGURATION / "pretrain" / "e5-small.yaml", *options)
+        fill(PretrainRecipe, CONFIGURATION / "pretrain" / "e5-small.yaml", *on_command_line(choice))

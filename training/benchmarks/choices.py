@@ -126,15 +126,23 @@ def trained(
 ) -> tuple[HMDEForDocumentEmbedding, HMDETokenizer]:
     """The model after the last step of a run, trained where it is not there yet."""
     if not folder.exists():
-        given = {"corpus": benchmark.corpus, "sentence_encoder": benchmark.sentence_encoder, "output": folder} | options
-        texts = {name: value if isinstance(value, str | Path) else json.dumps(value) for name, value in given.items()}
-        command = [part for name, text in texts.items() for part in (f"--{name}", str(text))]
-        subprocess.run([sys.executable, PRETRAIN, "--config", benchmark.recipe, *command], check=True)
+        given = {"corpus": benchmark.corpus, "sentence_encoder": benchmark.sentence_encoder, "output": str(folder)}
+        arguments = on_command_line(given | options)
+        subprocess.run([sys.executable, PRETRAIN, "--config", benchmark.recipe, *arguments], check=True)
     model = HMDEForDocumentEmbedding.from_pretrained(folder, dtype=benchmark.dtype)
     last = checkpoints(Path(f"{folder}-training") / "checkpoints")[-1]
     weights = load_file(last / "model.safetensors")
     model.load_state_dict({name.removeprefix("model."): weight for name, weight in weights.items() if "." in name})
     return model, HMDETokenizer.from_pretrained(folder)
+
+
+def on_command_line(options: dict[str, Any]) -> list[str]:
+    """
+    >>> on_command_line({"freeze": "nothing", "max_steps": 16})
+    ['--freeze', 'nothing', '--max_steps', '16']
+    """
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in options.items()}
+    return [part for name, text in texts.items() for part in (f"--{name}", text)]
 
 
 def scores_of(system: System, benchmark: ChoicesBenchmark, sets: dict[str, RetrievalSet]) -> dict[str, float]:

@@ -20,6 +20,7 @@ import Stemmer
 import torch
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.logging import tqdm
 
 from evaluation.saved_models import model_type_of
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
@@ -95,32 +96,43 @@ class SentenceTransformersSystem:
 
 @dataclass
 class LongformerSystem:
-    """The first token's vector of a flat model that reads long documents (mLongformer; paper, section 3.3).
+    """A flat model that reads long documents (mLongformer; paper, section 3.3).
 
     Args:
         model: a Longformer, on its device, in its dtype.
         tokenizer: whose model_max_length is the longest document.
         global_attention: whether the first token sees the whole document, or a window only, as in the paper's code.
+        pooling: `cls`, the first token's vector (paper), or `mean`, of all tokens.
+        query_prompt, document_prompt: put before each text.
+        show_progress_bar: over texts.
     """
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     global_attention: bool = True
+    pooling: SentencePooling = "cls"
+    query_prompt: str = ""
+    document_prompt: str = ""
+    show_progress_bar: bool = False
 
     def __post_init__(self) -> None:
         self.windows = list(self.model.config.attention_window)
 
     def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
-        return self.encode_documents(queries, "")
+        return self._encode([self.query_prompt + query for query in queries])
+
+    def encode_documents(self, documents: Sequence[str], language: str) -> np.ndarray:
+        return self._encode([self.document_prompt + document for document in documents])
 
     @torch.inference_mode()
-    def encode_documents(self, documents: Sequence[str], language: str) -> np.ndarray:
-        rows = self.tokenizer(list(documents), truncation=True)["input_ids"]
+    def _encode(self, texts: list[str]) -> np.ndarray:
+        rows = self.tokenizer(texts, truncation=True)["input_ids"]
         vectors = np.empty((len(rows), self.model.config.hidden_size), dtype=np.float32)
         lengths = torch.tensor([len(row) for row in rows])
         widest = torch.tensor([max(self._windows_for(len(row))) for row in rows])
         padded_lengths = -(-lengths // widest) * widest  # a Longformer's rows are multiples of its widest window
-        for batch in bucket_by_length(padded_lengths, MAX_TOKENS_PER_BUCKET):
+        batches = bucket_by_length(padded_lengths, MAX_TOKENS_PER_BUCKET)
+        for batch in tqdm(batches, disable=not self.show_progress_bar, unit="batch"):
             self._set_windows(self._windows_for(int(lengths[batch].max())))
             padded = self.tokenizer.pad(
                 {"input_ids": [rows[place] for place in batch]},
@@ -131,7 +143,10 @@ class LongformerSystem:
             if self.global_attention:
                 inputs["global_attention_mask"] = torch.zeros_like(inputs["input_ids"])
                 inputs["global_attention_mask"][:, 0] = 1
-            vectors[batch.numpy()] = self.model(**inputs).last_hidden_state[:, 0].float().cpu().numpy()
+            states = self.model(**inputs).last_hidden_state.float()
+            real = inputs["attention_mask"].unsqueeze(-1)
+            pooled = states[:, 0] if self.pooling == "cls" else (states * real).sum(dim=1) / real.sum(dim=1)
+            vectors[batch.numpy()] = pooled.cpu().numpy()
         return _to_unit_length(vectors)
 
     def _windows_for(self, length: int) -> list[int]:
@@ -216,7 +231,8 @@ class SystemRecipe:
             model of that library as it says itself; `longformer`, one that training/longformer.py wrote; `bm25`, which
             is left out where query and documents differ in language.
         model: folder or Hub name, of an HMDE or of the encoder. Left out for `bm25`.
-        pooling: how the sentence encoder's vector is read from it: cls, mean or pooler. Others know their own.
+        pooling: how the sentence encoder's vector is read from it: cls, mean or pooler; of `longformer` cls, as in the
+            paper, unless it says mean. Others know their own.
         query_prompt: put before each query, such as e5's "query: ". An HMDE knows its own.
         document_prompt: put before each piece of a document, such as e5's "passage: ". An HMDE knows its own.
         max_length: tokens of a piece, start token, end token and prompt included: for `first` 512 if not given, for
@@ -282,7 +298,7 @@ def check_systems(systems: dict[str, SystemRecipe]) -> None:
 
     Raises:
         ValueError: there is none; a name cannot name a file; a model cannot be found or is not what its kind says; a
-            pooling is missing; or an HMDE is given what it knows itself.
+            pooling is missing or has no weights; or an HMDE is given what it knows itself.
     """
     if not systems:
         raise ValueError("systems is empty; name at least one")
@@ -302,6 +318,8 @@ def check_system(name: str, system: SystemRecipe) -> None:
         return
     if system.kind in PIECES and system.pooling is None:
         raise ValueError(f"system {name} has no pooling; say how its encoder was trained: cls, mean or pooler")
+    if system.kind == "longformer" and system.pooling == "pooler":
+        raise ValueError(f"system {name} is a Longformer, whose pooler was never trained; its pooling is cls or mean")
     if system.kind == "hmde" and any((system.pooling, system.query_prompt, system.document_prompt, system.max_length)):
         raise ValueError(
             f"system {name} is an HMDE, whose folder says its pooling, prompts and max_length; leave them out, or "
@@ -339,7 +357,15 @@ def load_system(recipe: SystemRecipe, dtype: Dtype = "float32") -> System | BM25
         return SentenceTransformersSystem(sentence_transformer, recipe.query_prompt, recipe.document_prompt)
     if recipe.kind == "longformer":
         longformer = AutoModel.from_pretrained(recipe.model, dtype=dtype, add_pooling_layer=False).to(device())
-        return LongformerSystem(longformer, AutoTokenizer.from_pretrained(recipe.model), recipe.global_attention)
+        return LongformerSystem(
+            longformer,
+            AutoTokenizer.from_pretrained(recipe.model),
+            recipe.global_attention,
+            recipe.pooling or "cls",
+            recipe.query_prompt,
+            recipe.document_prompt,
+            show_progress_bar=sys.stderr.isatty(),
+        )
     return load_hmde(recipe, dtype)
 
 

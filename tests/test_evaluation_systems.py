@@ -16,6 +16,7 @@ from transformers import AutoModel, AutoTokenizer, LongformerForMaskedLM
 
 from evaluation.systems import BM25, HMDESystem, SystemRecipe, WindowTokenizer, check_systems, load_system
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from modeling_hmde.configuration_hmde import SentencePooling
 from modeling_hmde.segmentation_hmde import sentence_spans
 from training.longformer import convert
 
@@ -201,6 +202,7 @@ def test_what_is_wrong_with_a_system_is_found_before_any_is_loaded(
         "no-hmde": (SystemRecipe("hmde", str(labse)), "no-hmde is of kind hmde, but .* a model of type bert"),
         "an-hmde": (SystemRecipe("first", str(hmde), pooling="cls"), "an-hmde is of kind first, but .* of type hmde"),
         "no-longformer": (SystemRecipe("longformer", str(labse)), "the kind is longformer for a model of that type"),
+        "untrained": (SystemRecipe("longformer", str(labse), pooling="pooler"), "whose pooler was never trained"),
         "no-model": (SystemRecipe("longformer"), "no-model is of kind longformer; only bm25 has no model"),
         "words": (SystemRecipe("bm25", str(labse)), "words is of kind bm25; only bm25 has no model"),
         "absent": (SystemRecipe("hmde", str(tmp_path / "absent")), "absent is no model folder"),
@@ -282,29 +284,45 @@ def test_a_model_of_sentence_transformers_keeps_its_dense_layer_and_prompts(
 
 @pytest.mark.parametrize("windows", [(16, 16), (8, 16)])
 @pytest.mark.parametrize("global_attention", [True, False])
-def test_a_longformer_gives_the_first_token_of_one_document_at_a_time(
-    tmp_path: Path, xlmr: Path, documents: list[str], global_attention: bool, windows: tuple[int, int]
+@pytest.mark.parametrize("pooling", [None, "cls", "mean"])
+def test_a_longformer_reads_one_document_at_a_time(
+    tmp_path: Path,
+    xlmr: Path,
+    documents: list[str],
+    global_attention: bool,
+    windows: tuple[int, int],
+    pooling: SentencePooling | None,
 ) -> None:
     model, tokenizer = convert(str(xlmr), max_length=1000, attention_window=16)
     model.config.attention_window = list(windows)
     model.save_pretrained(tmp_path)
     model = LongformerForMaskedLM.from_pretrained(tmp_path).eval()
     tokenizer.save_pretrained(tmp_path)
-    recipe = SystemRecipe("longformer", str(tmp_path), global_attention=global_attention)
+    recipe = SystemRecipe(
+        "longformer",
+        str(tmp_path),
+        pooling=pooling,
+        query_prompt="cat ",
+        document_prompt="dog sat ",
+        global_attention=global_attention,
+    )
     check_systems({"flat": recipe})
     system = load_system(recipe)
     texts = [*documents, "", "the cat sat " * 500]
-    expected = []
-    for text in texts:
+
+    def expected(text: str) -> np.ndarray:
         inputs = tokenizer(text, truncation=True, return_tensors="pt")
         mask = torch.zeros_like(inputs["input_ids"])
         mask[0, 0] = int(global_attention)
         with torch.no_grad():
-            first = model.longformer(**inputs, global_attention_mask=mask).last_hidden_state[0, 0]
-        expected.append((first / first.norm()).numpy())
-    assert system.encode_documents(texts, "en") == pytest.approx(np.stack(expected), abs=1e-5)
+            (states,) = model.longformer(**inputs, global_attention_mask=mask).last_hidden_state
+        pooled = states.mean(dim=0) if pooling == "mean" else states[0]
+        return (pooled / pooled.norm()).numpy()
+
+    of_documents = np.stack([expected("dog sat " + text) for text in texts])
+    assert system.encode_documents(texts, "en") == pytest.approx(of_documents, abs=1e-5)
     alone = [system.encode_queries([text]) for text in texts]  # short ones through narrower windows
-    assert np.concatenate(alone) == pytest.approx(np.stack(expected), abs=1e-5)
+    assert np.concatenate(alone) == pytest.approx(np.stack([expected("cat " + text) for text in texts]), abs=1e-5)
 
 
 def test_bm25_scores_are_those_of_its_formula() -> None:

@@ -8,7 +8,7 @@ A retrieval set is a folder. Its ids are shared by all languages, so any query l
     qrels.<split>.tsv         query_id TAB 0 TAB doc_id TAB grade; qrels.tsv where there is one split only
 
 A document that has the same id in two languages is one document in both. Where documents are sought by documents, or by
-late sentences, `docs` is all that is needed.
+late sentences, `docs` is all that is needed, and with a split its qrels, which tell the documents that are its own.
 
 Titles are not read: in some sets they are the queries. A classification set is a folder of `<language>.<part>.tsv` in
 MLDoc's format, label TAB text; several labels of a text have "|" between them. All files are UTF-8; a byte order mark
@@ -175,7 +175,8 @@ def read_retrieval_set(
         folder: see the module's description.
         pairs: `<query language>-<document language>`; the document language `all` is the pool of the document languages
             of all other pairs.
-        split: of the qrels; None for qrels.tsv.
+        split: of the qrels; None for qrels.tsv. Where documents or late sentences are the queries, those of the
+            documents that are relevant in the split; None for all.
         sought_by: see RetrievalSet.
 
     Raises:
@@ -195,6 +196,7 @@ def read_retrieval_set(
         language: DocumentFile(folder / "docs" / f"{language}.jsonl") for language in document_languages
     }
     unknown = {}
+    qrels_file = folder / (f"qrels.{split}.tsv" if split else "qrels.tsv")
     if sought_by in ("documents", "late_sentences"):
         sources = {
             language: documents.get(language) or DocumentFile(folder / "docs" / f"{language}.jsonl")
@@ -204,9 +206,15 @@ def read_retrieval_set(
             language: dict(source.items()) if sought_by == "documents" else late_sentences(source, language)
             for language, source in sources.items()
         }
+        if split:
+            grades = [*read_qrels(qrels_file).values()]
+            of_split = {doc_id for graded in grades for doc_id, grade in graded.items() if grade > 0}
+            queries = {
+                language: {doc_id: text for doc_id, text in found.items() if doc_id in of_split}
+                for language, found in queries.items()
+            }
         qrels = {query_id: {query_id: 1} for texts in queries.values() for query_id in texts}
     else:
-        qrels_file = folder / (f"qrels.{split}.tsv" if split else "qrels.tsv")
         qrels = read_qrels(qrels_file)
         texts = {language: read_queries(folder / "queries" / f"{language}.tsv") for language in query_languages}
         queries = {
@@ -227,7 +235,8 @@ def read_retrieval_set(
                 f"{query_language}-{document_language}"
                 if sought_by in ("queries", "sentences")
                 else f"{folder / 'docs'} has no document in both {query_language} and {document_language} that gives a "
-                f"query of {sought_by}; check that its ids agree, or leave out the pair"
+                f"query of {sought_by}{f' and is in {qrels_file.name}' if split else ''}; check that its ids agree, or "
+                "leave out the pair"
             )
     return retrieval_set
 

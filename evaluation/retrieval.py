@@ -39,7 +39,8 @@ class RetrievalTask:
         pairs: `<query language>-<document language>`, such as en-de. `en-all` seeks in the pool of the document
             languages of all other pairs, and tells how many of the first ten are in the query's own language.
         format: of `data`; evaluation/readers.py describes hmde, evaluation/formats.py the others.
-        split: of the qrels, qrels.<split>.tsv; without one, qrels.tsv.
+        split: of the qrels, qrels.<split>.tsv, whose queries or, where documents give the queries, relevant documents
+            are asked; without one, qrels.tsv and all documents.
         sought_by: what the queries are: `queries`; `sentences`, and then the documents are sentences too; whole
             `documents` (mate retrieval); or `late_sentences`, from the last third of long documents. The last two
             seek the document of the same id in another language.

@@ -186,6 +186,17 @@ def test_a_document_is_a_query_for_itself_in_other_languages(folder: Path) -> No
     assert found.doc_ids("all") == ["de.d1", "de.d3", "en.d1", "en.d2"]
 
 
+def test_of_a_split_the_documents_that_are_relevant_there_are_queries(folder: Path) -> None:
+    found = read_retrieval_set(folder, ["en-de", "de-en"], split="dev", sought_by="documents")
+    assert found.queries == {"en": {"d1": "one"}, "de": {"d1": "eins"}}
+    assert found.documents["en"].keys() == {"d1", "d2"}
+    written(folder / "qrels.dev.tsv", "q4\t0\td1\t0\nq4\t0\td2\t1\n")
+    with pytest.raises(ValueError, match=r"a query of documents and is in qrels\.dev\.tsv"):
+        read_retrieval_set(folder, ["en-de"], split="dev", sought_by="documents")
+    with pytest.raises(ValueError, match=r"qrels\.train\.tsv"):
+        read_retrieval_set(folder, ["en-de"], split="train", sought_by="late_sentences")
+
+
 def test_in_the_pool_a_query_seeks_its_documents_in_all_languages(folder: Path) -> None:
     found = read_retrieval_set(folder, ["en-de", "en-en", "en-all"], split="test")
     assert found.judgements("en", "all") == {

@@ -39,7 +39,7 @@ from evaluation.classification import (
     labels_of,
 )
 from evaluation.formats import prepare
-from evaluation.plots import plot_averages, plot_rows, plot_vectors
+from evaluation.plots import colours, plot_averages, plot_rows, plot_vectors
 from evaluation.published import Published, comparison, read_published
 from evaluation.readers import RetrievalSet
 from evaluation.report import Table, environment, show, write_json, write_whole
@@ -230,6 +230,7 @@ def once(path: Path, name: str, compute: Callable[[], Result]) -> Result:
 def plot(recipe: EvaluationRecipe, results: Results, measures: dict[str, str]) -> list[Path]:
     """All plots that the results allow, those of vectors as they were made with the results."""
     folder = Path(recipe.output) / "plots"
+    colour_of = colours(system for systems in results.values() for system in systems)  # the same in all plots
     paths = []
     averages = {
         f"{name}, {measures[name]}": {
@@ -240,13 +241,14 @@ def plot(recipe: EvaluationRecipe, results: Results, measures: dict[str, str]) -
         for name, systems in results.items()
     }
     if any(averages.values()):
-        paths.append(plot_averages({name: found for name, found in averages.items() if found}, folder / "averages.png"))
+        found_averages = {name: found for name, found in averages.items() if found}
+        paths.append(plot_averages(found_averages, colour_of, folder / "averages.png"))
     for name, systems in results.items():
         rows = {
             system: {row: scores[measures[name]] for row, scores in result["rows"].items()}
             for system, result in systems.items()
         }
-        paths.append(plot_rows(f"{measures[name]} on {name}", rows, folder / f"{name}.png"))
+        paths.append(plot_rows(f"{measures[name]} on {name}", rows, colour_of, folder / f"{name}.png"))
     vectors = (plot_of_vectors(recipe, name, system) for name in recipe.classification for system in recipe.systems)
     return paths + [path for path in vectors if path.exists()]
 

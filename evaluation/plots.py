@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -15,16 +15,18 @@ from evaluation.classification import LabelledTexts
 # Documents of a language in a plot of vectors.
 POINTS_PER_LANGUAGE = 200
 
+Colour = tuple[float, ...]
 
-def plot_averages(averages: dict[str, dict[str, float]], path: Path) -> Path:
+
+def plot_averages(averages: dict[str, dict[str, float]], colour_of: Mapping[str, Colour], path: Path) -> Path:
     """The average of each system on each task, a panel a task (the form of the paper's figure 2).
 
     Args:
         averages: by task, then by system.
+        colour_of: each system.
         path: of the image.
     """
-    systems = list(dict.fromkeys(system for scores in averages.values() for system in scores))
-    colour_of = dict(zip(systems, colours(len(systems))))
+    systems = {system for scores in averages.values() for system in scores}
     figure = Figure(figsize=(4.5 * len(averages), 1 + 0.3 * len(systems)), layout="constrained")
     for axes, (task, scores) in zip(figure.subplots(1, len(averages), squeeze=False)[0], averages.items()):
         bars = axes.barh(list(scores), list(scores.values()), color=[colour_of[system] for system in scores])
@@ -35,20 +37,22 @@ def plot_averages(averages: dict[str, dict[str, float]], path: Path) -> Path:
     return save(figure, path)
 
 
-def plot_rows(title: str, scores: dict[str, dict[str, float]], path: Path) -> Path:
+def plot_rows(title: str, scores: dict[str, dict[str, float]], colour_of: Mapping[str, Colour], path: Path) -> Path:
     """The scores of each system by row, such as a pair of languages, a dot each.
 
     Args:
         title: of the plot.
         scores: by system, then by row.
+        colour_of: each system.
         path: of the image.
     """
     rows = list(dict.fromkeys(row for found in scores.values() for row in found))
     figure = Figure(figsize=(max(6.0, 0.3 * len(rows)), 4), layout="constrained")
     axes = figure.subplots()
     axes.grid(axis="x", color="0.9")
-    for (system, found), colour in zip(scores.items(), colours(len(scores))):
-        axes.plot([found.get(row, np.nan) for row in rows], "o", markersize=5, label=system, color=colour, alpha=0.8)
+    for system, found in scores.items():
+        values = [found.get(row, np.nan) for row in rows]
+        axes.plot(values, "o", markersize=5, label=system, color=colour_of[system], alpha=0.8)
     axes.set_xticks(np.arange(len(rows)), rows, rotation=90 if len(rows) > 12 else 0)
     axes.set_ylim(bottom=0)
     axes.set_title(title)
@@ -76,8 +80,7 @@ def plot_vectors(
     figure = Figure(figsize=(10, 5), layout="constrained")
     figure.suptitle(title)
     for axes, name, kinds in zip(figure.subplots(1, 2), ("language", "topic"), (languages, topics)):
-        names = sorted(set(kinds))
-        for kind, colour in zip(names, colours(len(names))):
+        for kind, colour in colours(sorted(set(kinds))).items():
             of_kind = places[[one == kind for one in kinds]]
             axes.scatter(*of_kind.T, s=8, label=kind, color=colour)
         axes.set(title=f"by {name}", xticks=[], yticks=[])
@@ -85,10 +88,18 @@ def plot_vectors(
     return save(figure, path)
 
 
-def colours(count: int) -> list[tuple[float, ...]]:
-    """That can be told apart, as many as asked for."""
+def colours(names: Iterable[str]) -> dict[str, Colour]:
+    """A colour for each name, such that they can be told apart.
+
+    >>> len(set(colours(["first", "windows", "hmde"]).values()))
+    3
+    """
+    distinct = list(dict.fromkeys(names))
     few, many = mpl.colormaps["tab10"], mpl.colormaps["turbo"]
-    return [few(place) if count <= 10 else many((place + 0.5) / count) for place in range(count)]
+    return {
+        name: few(place) if len(distinct) <= 10 else many((place + 0.5) / len(distinct))
+        for place, name in enumerate(distinct)
+    }
 
 
 def save(figure: Figure, path: Path) -> Path:

@@ -143,9 +143,12 @@ class LongformerSystem:
             if self.global_attention:
                 inputs["global_attention_mask"] = torch.zeros_like(inputs["input_ids"])
                 inputs["global_attention_mask"][:, 0] = 1
-            states = self.model(**inputs).last_hidden_state.float()
-            real = inputs["attention_mask"].unsqueeze(-1)
-            pooled = states[:, 0] if self.pooling == "cls" else (states * real).sum(dim=1) / real.sum(dim=1)
+            states = self.model(**inputs).last_hidden_state
+            if self.pooling == "cls":
+                pooled = states[:, 0].float()
+            else:
+                real = inputs["attention_mask"].unsqueeze(-1)
+                pooled = (states.float() * real).sum(dim=1) / real.sum(dim=1)
             vectors[batch.numpy()] = pooled.cpu().numpy()
         return _to_unit_length(vectors)
 

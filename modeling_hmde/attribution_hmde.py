@@ -1,4 +1,4 @@
-"""Which sentences of a document answer to a query: pure functions on token offsets and vectors, no parameters."""
+"""Which sentences of a document match a query: pure functions on token offsets and vectors, no parameters."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class DocumentSentences(NamedTuple):
     """The sentences of one document, each with a vector whose dot product with a query embedding is its score.
 
     Args:
-        spans: where each begins and ends, in characters of the text as it was given. A sentence that is too long for
-            one place of the document is as many sentences as it takes places; one without text is (0, 0).
+        spans: begin and end of each sentence, in characters of the text as it was given. A sentence longer than
+            `max_sentence_length` is split, and each part counts as a sentence. A sentence without text is (0, 0).
         vectors: (sentences, hidden).
-        embedding: (hidden,), whose dot product with a query embedding is the document's score; None where that is the
-            score of its best sentence.
+        embedding: (hidden,), whose dot product with a query embedding is the document's score. None: the score of
+            the document is that of its best sentence.
     """
 
     spans: list[tuple[int, int]]
@@ -27,7 +27,7 @@ class DocumentSentences(NamedTuple):
 
 
 class SentenceScore(NamedTuple):
-    """A sentence `text[begin:end]` and what it has to do with a query."""
+    """A sentence, `text[begin:end]`, and its score for a query."""
 
     begin: int
     end: int
@@ -41,17 +41,17 @@ class Explanation(NamedTuple):
     sentences: list[SentenceScore]
 
 
-def sentence_places(
+def spans_of_sentences(
     text: str, input_ids: Sequence[int], offsets: Sequence[tuple[int, int]], start_token_id: int
 ) -> list[tuple[int, int]]:
-    """Where each sentence of a row of tokens begins and ends in the text, white space around it left out.
+    """Begin and end of each sentence of a row of tokens, in characters of the text, without white space around it.
 
     Args:
         text: the document.
         input_ids: (tokens,), of the document, each sentence beginning with the start token.
-        offsets: (tokens,), characters of each token in the text; none for tokens that stand for no text.
+        offsets: (tokens,), begin and end of each token in the text; (0, 0) for tokens that stand for no text.
 
-    >>> sentence_places("Yes. It is.", [2, 5, 2, 8, 9], [(0, 0), (0, 4), (0, 0), (4, 7), (7, 11)], start_token_id=2)
+    >>> spans_of_sentences("Yes. It is.", [2, 5, 2, 8, 9], [(0, 0), (0, 4), (0, 0), (4, 7), (7, 11)], start_token_id=2)
     [(0, 4), (5, 11)]
     """
     sentences: list[list[tuple[int, int]]] = []
@@ -60,24 +60,27 @@ def sentence_places(
             sentences.append([])
         elif begin < end:
             sentences[-1].append((begin, end))
-    places = []
+    spans = []
     for tokens in sentences:
         begin, end = (tokens[0][0], tokens[-1][1]) if tokens else (0, 0)
-        # Tokens of XLM-R's kind hold the space before their word.
-        places.append((begin + len(text[begin:end]) - len(text[begin:end].lstrip()), end))
-    return places
+        # The first token of XLM-R's kind includes the space before its word.
+        spans.append((begin + len(text[begin:end]) - len(text[begin:end].lstrip()), end))
+    return spans
 
 
 def contributions(states: Tensor, weights: Tensor, embedding: Tensor) -> Tensor:
-    """What each sentence is to the document embedding: vectors (sentences, hidden) that add up to it, at unit length,
-    where it is a mean over sentences, and to it less the DBOS vector's part with "mean_with_dbos".
+    """The contribution of each sentence to the document embedding, a vector (sentences, hidden).
 
-    To weigh a sentence is not yet to put it first: of the sum each has an even share, and beside it, by its weight, how
-    far it lies from the mean. Where all weigh the same, this is what it adds to the embedding.
+    Where the embedding is a mean over sentences, the contributions add up to it, at unit length. With "mean_with_dbos",
+    they add up to it without the DBOS vector's part.
+
+    The weighted state of a sentence alone would favour long sentences under "token_mean": a large weight gives a large
+    dot product with every query. So the sum is shared evenly, and a sentence adds to its share, by its weight, only its
+    difference from the mean. With equal weights this equals the weighted state.
 
     Args:
         states: (sentences, hidden), contextualised sentence vectors.
-        weights: (sentences,), of each in the mean; the DBOS vector's is what they lack to 1.
+        weights: (sentences,), of each sentence in the mean. What is missing to 1 is the weight of the DBOS vector.
         embedding: (hidden,), of any length.
     """
     parts = weights.unsqueeze(1) * states / embedding.norm()

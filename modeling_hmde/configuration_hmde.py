@@ -1,64 +1,97 @@
 """The configuration of an HMDE: a sentence encoder below, a shallow document encoder above."""
 
-from __future__ import annotations
+# No `from __future__ import annotations` here: it turns annotations into text, and @strict does not check text.
 
-from typing import Any, ClassVar, Literal, get_args
+from collections.abc import Iterable
+from difflib import get_close_matches
+from types import NoneType
+from typing import Any, ClassVar, Literal
 
 import transformers
 
 try:
     from transformers import AutoConfig, PreTrainedConfig
     from transformers.configuration_utils import SubConfigSpec
+    from transformers.utils.type_validators import activation_fn_key, interval
 except ImportError as error:
     raise ImportError(
         f"HMDE needs transformers 5.20 or newer, and this is {transformers.__version__}: pip install -U transformers"
     ) from error
-from transformers.utils import is_torch_available
+from huggingface_hub.dataclasses import StrictDataclassFieldValidationError, strict
+from transformers.utils import logging
+
+logger = logging.get_logger(__name__)
 
 SentencePooling = Literal["cls", "mean", "pooler"]
-DocumentPooling = Literal["mean", "token_mean", "mean_with_dbos", "dbos"]
-DocumentNorm = Literal["post", "pre"]
 
 # Sentence encoders whose first position is `pad_token_id + 1`, so that XLM-R's 514 positions serve 512 tokens.
 POSITIONS_AFTER_PADDING = ("camembert", "mpnet", "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl")
 
+# Arguments of PreTrainedConfig that are not among its fields.
+ARGUMENTS_OF_EVERY_CONFIG = {
+    "attn_implementation",
+    "auto_map",
+    "experts_implementation",
+    "per_layer_config",
+    "quantization_config",
+    "tie_word_embeddings",
+    "tokenizer_class",
+}
 
+
+def with_builtin_errors(config_class: Any) -> Any:
+    """A @strict class that refuses a wrong value with a TypeError or ValueError, not with the library's own error."""
+    assign = config_class.__setattr__
+
+    def __setattr__(self: Any, name: str, value: Any) -> None:
+        try:
+            assign(self, name, value)
+        except StrictDataclassFieldValidationError as error:
+            kind: Any = type(error.__cause__)
+            raise kind(f"{name} is {value!r}. {error.__cause__}") from None
+
+    config_class.__setattr__ = __setattr__
+    return config_class
+
+
+@with_builtin_errors
+@strict
 class HMDEConfig(PreTrainedConfig):
-    r"""Everything that decides what an HMDE computes. The defaults are the paper's (section 2.1 and appendix A.1).
+    """Everything that decides what an HMDE computes. The defaults are the paper's (section 2.1 and appendix A.1).
 
     Args:
-        sentence_config: configuration of the sentence encoder (the paper's lower transformer): a configuration, its
-            dictionary, or nothing for a BERT of LaBSE's size.
-        start_token_id: id of the token that begins every sentence, by which the model finds the sentences of a
-            document. LaBSE's `[CLS]` is 101.
+        sentence_config: configuration of the sentence encoder (the paper's lower transformer): a configuration or its
+            dictionary. None: a BERT of LaBSE's size.
+        start_token_id: id of the token that begins every sentence. The model finds the sentences of a document by it.
+            LaBSE's `[CLS]` is 101.
         pad_token_id: id that fills up rows; where it stands, `attention_mask` is 0.
         sentence_pooling: the vector of a sentence: the last hidden state of the start token (`cls`), the mean over
-            its tokens (`mean`), or the sentence encoder's own pooler (`pooler`).
-        max_sentence_length: tokens of a sentence, start and end token included.
-        max_sentences: sentences of a document.
-        passage_length: tokens up to which the sentence encoder reads consecutive sentences of a document together, as
-            one text, so that a sentence's vector, the mean over its tokens, knows its neighbours; 0 reads each sentence
-            by itself, as the paper does.
+            its tokens (`mean`), or the output of the sentence encoder's own pooler (`pooler`).
+        max_sentence_length: most tokens of a sentence, start and end token included.
+        max_sentences: most sentences of a document.
+        passage_length: consecutive sentences of a document are read by the sentence encoder as one text while they have
+            at most this many tokens together. The vector of a sentence, the mean over its tokens, then also depends on
+            its neighbours. 0: each sentence is read by itself, as in the paper.
         num_document_layers, num_document_attention_heads, document_intermediate_size, document_hidden_act,
             document_layer_norm_eps, document_dropout: sizes of the document encoder (the paper's upper transformer).
             Its width is the sentence encoder's.
         document_norm: `post` normalises after each residual sum, as the paper does. `pre` normalises before each
-            sublayer and starts every sublayer's output projection at zero, so that an untrained document encoder
-            is the identity and the document embedding starts as the mean of the sentence vectors.
+            sublayer, and the output projection of every sublayer starts at zero. An untrained document encoder is then
+            the identity, and the document embedding starts as the mean of the sentence vectors.
         document_positions: add a learned position to each sentence vector. With `document_norm="post"`, LayerNorm
             and dropout follow, as in BERT's embeddings.
-        document_pooling: the document embedding: the mean over the contextualised sentences (`mean`), the same with
-            each sentence counted as often as it has tokens (`token_mean`), the mean over the sentences and the DBOS
-            vector (`mean_with_dbos`), or the DBOS vector alone (`dbos`).
-        document_residual: share that the sentence vectors, as they come from the sentence encoder, have in the document
-            embedding beside the contextualised ones, whose mean is brought to the length of theirs. It keeps what the
-            sentence encoder knows of texts that are unlike those of the training. 0, as in the paper, leaves it out.
-        temperature: what cosine similarities are divided by in training (tau in equation 1).
-        initializer_range: standard deviation of newly made weights.
-        hidden_size: width of the document embedding; always the sentence encoder's, so there is no need to give it.
+        document_pooling: the document embedding: the mean over the contextualised sentence vectors (`mean`), the same
+            mean weighted by the number of tokens (`token_mean`), the mean over the sentences and the DBOS vector
+            (`mean_with_dbos`), or the DBOS vector alone (`dbos`).
+        document_residual: weight, from 0 to below 1, of the sentence encoder's own vectors in the document embedding.
+            The contextualised vectors, scaled to the same length, have the rest. It keeps what the sentence encoder
+            knows about texts unlike the training data. 0: none, as in the paper.
+        temperature: cosine similarities are divided by it in training (tau in equation 1).
+        initializer_range: standard deviation of new weights.
+        hidden_size: width of the document embedding. It is the sentence encoder's; there is no need to give it.
 
     Raises:
-        ValueError, TypeError: a value is impossible. The message names the field, its value and the rule.
+        ValueError, TypeError: a value is impossible, or a field unknown. The message names field, value and rule.
     """
 
     model_type = "hmde"
@@ -66,103 +99,79 @@ class HMDEConfig(PreTrainedConfig):
         "sentence_config": SubConfigSpec(config_class=AutoConfig, model_type="bert")
     }
 
-    sentence_config: Any = None  # once made: a PreTrainedConfig
-    start_token_id: int = 101
-    pad_token_id: int = 0
-    sentence_pooling: str = "cls"
-    max_sentence_length: int = 128
-    max_sentences: int = 32
-    passage_length: int = 0
-    num_document_layers: int = 2
-    num_document_attention_heads: int = 8
-    document_intermediate_size: int = 2048
-    document_hidden_act: str = "gelu"
-    document_layer_norm_eps: float = 1e-12
-    document_dropout: float = 0.1
-    document_norm: str = "post"
+    sentence_config: Any = None  # a PreTrainedConfig, after __init__
+    start_token_id: int = interval(min=0)(default=101)
+    pad_token_id: int = interval(min=0)(default=0)
+    sentence_pooling: SentencePooling = "cls"
+    max_sentence_length: int = interval(min=3)(default=128)  # a start token, one token of text, an end token
+    max_sentences: int = interval(min=1)(default=32)
+    passage_length: int = interval(min=0)(default=0)
+    num_document_layers: int = interval(min=1)(default=2)
+    num_document_attention_heads: int = interval(min=1)(default=8)
+    document_intermediate_size: int = interval(min=1)(default=2048)
+    document_hidden_act: str = activation_fn_key(default="gelu")
+    document_layer_norm_eps: int | float = interval(min=0, exclude_min=True)(default=1e-12)
+    document_dropout: int | float = interval(min=0, max=1, exclude_max=True)(default=0.1)
+    document_norm: Literal["post", "pre"] = "post"
     document_positions: bool = False
-    document_pooling: str = "mean"
-    document_residual: float = 0.0
-    temperature: float = 0.05
-    initializer_range: float = 0.02
+    document_pooling: Literal["mean", "token_mean", "mean_with_dbos", "dbos"] = "mean"
+    document_residual: int | float = interval(min=0, max=1, exclude_max=True)(default=0.0)
+    temperature: int | float = interval(min=0, exclude_min=True)(default=0.05)
+    initializer_range: int | float = interval(min=0, exclude_min=True)(default=0.02)
     hidden_size: int = 0
 
-    def __post_init__(self, **kwargs: Any) -> None:
+    def __post_init__(self, _from_file: bool = False, **kwargs: Any) -> None:
+        if not _from_file:
+            self.refuse_unknown_fields(kwargs)
+        if not isinstance(given := self.sentence_config, (PreTrainedConfig, dict, NoneType)):
+            raise TypeError(f"sentence_config is {given!r}; it must be a configuration or a dictionary")
         super().__post_init__(**kwargs)
-        self._check_types()
-        self._check_choices()
-        self._check_ranges()
+        self._check_combinations()
         self._check_against_sentence_encoder()
         self.hidden_size = self.sentence_config.hidden_size
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        """The configuration that a file holds, with `kwargs` in place of its own values.
+
+        Fields of the file that HMDE does not know are kept: another version of transformers may have written them.
+
+        Raises:
+            ValueError, TypeError: a value is impossible, or the name of an argument is a misspelt field.
+        """
+        if not kwargs.get("return_unused_kwargs"):
+            cls.refuse_unknown_fields(name for name, similar in cls.unknown_fields(kwargs).items() if similar)
+        for name, similar in cls.unknown_fields(config_dict).items():
+            if similar:
+                logger.warning(f"the configuration file has a field {name}, which is not used; is it {similar[0]}?")
+        # To be checked together with the file's fields. A dictionary for sentence_config is merged by transformers.
+        own = {name: kwargs.pop(name) for name in {*kwargs} & {*HMDEConfig.__annotations__} - {"sentence_config"}}
+        return super().from_dict(config_dict | own | {"_from_file": True}, **kwargs)
+
+    @classmethod
+    def from_json_file(cls, json_file: Any) -> Any:
+        return cls.from_pretrained(json_file)
+
+    @classmethod
+    def unknown_fields(cls, names: Iterable[str]) -> dict[str, list[str]]:
+        """Those of the names that are no field, each with the fields whose names are similar."""
+        known = {name for name in dir(cls) if not callable(getattr(cls, name))} | ARGUMENTS_OF_EVERY_CONFIG
+        # Names that begin with "_" are transformers' own.
+        unknown = (name for name in names if name not in known and not name.startswith("_"))
+        return {name: get_close_matches(name, cls.__dataclass_fields__, cutoff=0.8) for name in unknown}
+
+    @classmethod
+    def refuse_unknown_fields(cls, names: Iterable[str]) -> None:
+        """Raises: ValueError: one of the names is no field."""
+        for name, similar in cls.unknown_fields(names).items():
+            advice = f"did you mean {' or '.join(similar)}?" if similar else "help(HMDEConfig) describes those it has"
+            raise ValueError(f"HMDEConfig has no field {name}; {advice}")
 
     def get_text_config(self, *args: Any, **kwargs: Any) -> PreTrainedConfig:
         """The sentence encoder's, whose vocabulary `resize_token_embeddings` changes."""
         return self.sentence_config
 
-    def _check_types(self) -> None:
-        integers = (
-            "start_token_id",
-            "pad_token_id",
-            "max_sentence_length",
-            "max_sentences",
-            "passage_length",
-            "num_document_layers",
-            "num_document_attention_heads",
-            "document_intermediate_size",
-        )
-        for field in integers:
-            value = getattr(self, field)
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise TypeError(f"{field} is {value!r}; it must be an int")
-        numbers = (
-            "document_layer_norm_eps",
-            "document_dropout",
-            "document_residual",
-            "temperature",
-            "initializer_range",
-        )
-        for field in numbers:
-            value = getattr(self, field)
-            if not isinstance(value, (int, float)) or isinstance(value, bool):
-                raise TypeError(f"{field} is {value!r}; it must be a number")
-        if not isinstance(self.document_positions, bool):
-            raise TypeError(f"document_positions is {self.document_positions!r}; it must be true or false")
-
-    def _check_choices(self) -> None:
-        choices: dict[str, tuple[str, ...]] = {
-            "sentence_pooling": get_args(SentencePooling),
-            "document_pooling": get_args(DocumentPooling),
-            "document_norm": get_args(DocumentNorm),
-        }
-        if is_torch_available():  # AutoTokenizer reads configurations, also where ONNX Runtime does the computing
-            from transformers.activations import ACT2FN
-
-            choices["document_hidden_act"] = tuple(ACT2FN)
-        for field, allowed in choices.items():
-            value = getattr(self, field)
-            if value not in allowed:
-                raise ValueError(f"{field} is {value!r}; it must be one of {', '.join(allowed)}")
-
-    def _check_ranges(self) -> None:
-        lowest = {
-            "start_token_id": 0,
-            "pad_token_id": 0,
-            "max_sentence_length": 3,  # a start token, one token of text, an end token
-            "max_sentences": 1,
-            "passage_length": 0,
-            "num_document_layers": 1,
-            "num_document_attention_heads": 1,
-            "document_intermediate_size": 1,
-        }
-        for field, least in lowest.items():
-            if getattr(self, field) < least:
-                raise ValueError(f"{field} is {getattr(self, field)}; it must be at least {least}")
-        for field in ("document_layer_norm_eps", "temperature", "initializer_range"):
-            if not getattr(self, field) > 0:
-                raise ValueError(f"{field} is {getattr(self, field)}; it must be above 0")
-        for field in ("document_dropout", "document_residual"):
-            if not 0 <= getattr(self, field) < 1:
-                raise ValueError(f"{field} is {getattr(self, field)}; it must be at least 0 and below 1")
+    def _check_combinations(self) -> None:
         if self.document_residual and self.document_pooling not in ("mean", "token_mean"):
             raise ValueError(
                 f"document_residual is {self.document_residual}, but document_pooling is {self.document_pooling!r}, "

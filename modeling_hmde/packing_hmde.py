@@ -1,8 +1,8 @@
-"""Between rows of documents and batches of sentences: pure functions on tensors, no parameters.
+"""From rows of documents to batches of sentences and back: pure functions on tensors, no parameters.
 
-Only real tokens reach the sentence encoder. It reads passages: single sentences, or consecutive ones together. The
-passages of all documents of a batch are sorted by length and encoded in buckets of like length; the vectors of their
-sentences are put back at their places in the documents.
+The sentence encoder reads passages: single sentences, or consecutive ones together. The passages of all documents of a
+batch are sorted by length and encoded in buckets of similar length. Then the vectors of their sentences are put back
+into the order of the documents.
 
 A bucket is packed: its passages lie end to end in one row without padding, and the attention, registered with
 transformers under the name `packed`, keeps them apart. An encoder that cannot be packed gets a padded batch.
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import scaled_dot_product_attention as sdpa
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import logging
 
@@ -28,30 +28,33 @@ except ImportError:  # before torch 2.10
 
 logger = logging.get_logger(__name__)
 
-# Attention that computes sequences laid end to end: ours, and that of the flash-attn package through transformers.
+# Attention scores that one thread computes at once: one MiB in bfloat16, which the second-level cache of a core holds.
+SCORES_AT_ONCE = 2**19
+
+# Attention that computes sequences lying end to end: ours, and that of the flash-attn package through transformers.
 PACKED_ATTENTION = ("packed", "flash_attention_2", "flash_attention_3")
 
-# Sentence encoders that take position_ids and inputs_embeds and hand what the attention needs down to it. Others may
-# take the same arguments and ignore them, so each is named.
+# Sentence encoders that take position_ids and inputs_embeds, and pass the attention's arguments down to it. Each one is
+# listed, because others may accept the same arguments and ignore them.
 PACKABLE_ENCODERS = ("bert", "camembert", "modernbert", "roberta", "xlm-roberta")
 
 
 class Sentences(NamedTuple):
-    """Where the sentences of a batch stand, in reading order. Each field: (sentences,), int64."""
+    """The sentences of a batch, in reading order. Each field: (sentences,), int64."""
 
     document: Tensor  # row of the batch
-    position: Tensor  # place among the document's sentences, from 0
+    position: Tensor  # index among the document's sentences
     start: Tensor  # column of the first token
-    length: Tensor  # tokens, start and end token included as far as they are read
+    length: Tensor  # tokens that are read; start and end token count if they are
 
 
 def find_sentences(input_ids: Tensor, attention_mask: Tensor, start_token_id: int) -> Sentences:
-    """The sentences of each document, found by their start tokens.
+    """The sentences of each document, recognised by their start tokens.
 
     Args:
         input_ids: (documents, tokens).
         attention_mask: (documents, tokens), nonzero where a token is real. The real tokens of a row are contiguous.
-        start_token_id: the id that begins every sentence and stands nowhere else.
+        start_token_id: the id that begins every sentence and occurs nowhere else.
 
     Raises:
         ValueError: a row has no real token, or its first real token is not the start token.
@@ -73,11 +76,31 @@ def find_sentences(input_ids: Tensor, attention_mask: Tensor, start_token_id: in
         )
     document, start = starts.nonzero(as_tuple=True)
     position = starts.cumsum(dim=1)[document, start] - 1
-    # A sentence reaches to the next start token of its row, the last one to the row's last real token.
+    # A sentence ends at the next start token of its row, the last one after the row's last real token.
     end = first_real.squeeze(1)[document] + real.sum(dim=1)[document]
     same_document = document[1:] == document[:-1]
     end[:-1] = torch.where(same_document, start[1:], end[:-1])
     return Sentences(document, position, start, end - start)
+
+
+def sentence_of_tokens(input_ids: Tensor, real: Tensor, start_token_id: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The sentences of each row, found without shapes or checks that depend on the tokens, so that it can be exported.
+
+    Args:
+        input_ids, real: (documents, tokens), real is False for padding.
+
+    Returns:
+        for each token (documents, tokens) the index of its sentence in the document, its index in the sentence, and
+        whether it begins one. At padding they mean nothing, but are in range.
+
+    >>> row = torch.tensor([[7, 1, 7, 2, 2, 0]])
+    >>> sentence_of_tokens(row, row != 0, start_token_id=7)[:2]
+    (tensor([[0, 0, 1, 1, 1, 1]]), tensor([[0, 1, 0, 1, 2, 0]]))
+    """
+    starts = (input_ids == start_token_id) & real
+    columns = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
+    begin = torch.where(starts, columns, 0).cummax(dim=1).values
+    return (starts.cumsum(dim=1) - 1).clamp(min=0), (columns - begin) * real, starts
 
 
 class Passages(NamedTuple):
@@ -89,27 +112,26 @@ class Passages(NamedTuple):
 
 
 def join_sentences(sentences: Sentences, passage_length: int) -> tuple[Sentences, Passages]:
-    """The passages of a batch (see `sentences_per_passage`), and its sentences as they are read there.
+    """The sentences of a batch as they are read in passages, and the passages (see `sentences_per_passage`).
 
-    Within a passage no sentence has a start or end token: a sentence encoder has not seen these amid a text, and makes
-    less of it where they stand. Only a sentence that has nothing else keeps one of them.
+    Start and end tokens within a passage are left out, because the sentence encoder was not trained with them amid a
+    text. A sentence of start and end token alone keeps one of them.
 
     Args:
         sentences: all sentences of the batch.
-        passage_length: tokens of a passage of several sentences; 0 leaves each sentence by itself.
+        passage_length: most tokens of a passage of several sentences; 0 makes each sentence a passage.
 
     >>> row = torch.tensor([[7, 1, 8, 7, 2, 8, 7, 3, 8]])
-    >>> found = find_sentences(row, torch.ones_like(row), start_token_id=7)
-    >>> sentences, passages = join_sentences(found, passage_length=4)
+    >>> sentences, passages = join_sentences(find_sentences(row, torch.ones_like(row), start_token_id=7), 4)
     >>> sentences.length, passages.length
     (tensor([2, 2, 3]), tensor([4, 3]))
     """
     lengths = iter(sentences.length.tolist())
     sentences_of_documents = sentences.document.unique_consecutive(return_counts=True)[1].tolist()
-    numbers = [sentences_per_passage(islice(lengths, number), passage_length) for number in sentences_of_documents]
-    number = torch.tensor([*chain(*numbers)], device=sentences.length.device)
-    end = number.cumsum(0)
-    first = end - number
+    counts = [sentences_per_passage(islice(lengths, count), passage_length) for count in sentences_of_documents]
+    num_sentences = torch.tensor([*chain(*counts)], device=sentences.length.device)
+    end = num_sentences.cumsum(0)
+    first = end - num_sentences
     is_first, is_last = (torch.zeros_like(sentences.start, dtype=torch.bool) for _ in range(2))
     is_first[first], is_last[end - 1] = True, True
     without_start = (~is_first & (sentences.length > 1)).long()
@@ -117,28 +139,29 @@ def join_sentences(sentences: Sentences, passage_length: int) -> tuple[Sentences
     length = length - (~is_last & (length > 1)).long()
     tokens_before = nn.functional.pad(length.cumsum(0), (1, 0))
     read = sentences._replace(start=sentences.start + without_start, length=length)
-    return read, Passages(first, number, tokens_before[end] - tokens_before[first])
+    return read, Passages(first, num_sentences, tokens_before[end] - tokens_before[first])
 
 
-def ranges(first: Tensor, number: Tensor) -> Tensor:
-    """
+def ranges(first: Tensor, count: Tensor) -> Tensor:
+    """Ranges of `count` integers from `first` on, end to end.
+
     >>> ranges(torch.tensor([5, 0]), torch.tensor([2, 3]))
     tensor([5, 6, 0, 1, 2])
     """
-    before = number.cumsum(0) - number
-    return (first - before).repeat_interleave(number) + torch.arange(int(number.sum()), device=first.device)
+    before = count.cumsum(0) - count
+    return (first - before).repeat_interleave(count) + torch.arange(int(count.sum()), device=first.device)
 
 
 def bucket_by_length(lengths: Tensor, max_tokens: int) -> list[Tensor]:
-    """Groups of sequences of like length, each of at most `max_tokens` tokens with its padding.
+    """Groups of sequences of similar length, each of at most `max_tokens` tokens with padding.
 
     Args:
         lengths: (sequences,), tokens of each sequence.
-        max_tokens: a sequence that is longer by itself gets a bucket of its own.
+        max_tokens: a sequence that is longer than this gets a bucket of its own.
 
     Returns:
-        indices into `lengths`, (sequences of the bucket,) each, longest sequences first, so that a run that does not
-        fit the memory fails at its first bucket.
+        indices into `lengths`, (sequences of the bucket,) each. The longest sequences come first, so that a run that
+        does not fit into memory fails at once.
 
     >>> bucket_by_length(torch.tensor([2, 9, 3, 8]), max_tokens=18)
     [tensor([1, 3]), tensor([2, 0])]
@@ -166,7 +189,7 @@ def pad_tokens(input_ids: Tensor, sentences: Sentences, lengths: Tensor, pad_tok
         input_ids: (documents, tokens).
         sentences: those of the passages, in their order.
         lengths: (passages,), tokens of each passage.
-        pad_token_id: what fills up the shorter ones, at their end.
+        pad_token_id: fills up the shorter passages, at their end.
 
     Returns:
         ids and attention mask (int64), both (passages, longest passage).
@@ -197,8 +220,8 @@ def pack_tokens(input_ids: Tensor, sentences: Sentences, lengths: Tensor) -> Pac
 
 
 def packed_attention_arguments(lengths: Tensor) -> dict[str, Any]:
-    """What a packed attention has to know of the sequences (lengths: (sequences,)), by the names of transformers'
-    flash attention."""
+    """The arguments that tell a packed attention where sequences of `lengths` (sequences,) begin and end, by the names
+    that transformers' flash attention uses."""
     bounds = nn.functional.pad(lengths.cumsum(0), (1, 0)).int()
     longest = int(lengths.max())
     return {"cu_seq_lens_q": bounds, "cu_seq_lens_k": bounds, "max_length_q": longest, "max_length_k": longest}
@@ -209,7 +232,7 @@ def packed_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attention_mask: None,
+    attention_mask: Tensor | None,
     *,
     cu_seq_lens_q: Tensor | None = None,
     max_length_q: int | None = None,
@@ -220,22 +243,27 @@ def packed_attention(
 ) -> tuple[Tensor, None]:
     """Attention within each of the sequences that lie end to end in one row.
 
-    On a GPU in half precision, core PyTorch's variable-length flash attention, which has no dropout; else one call of
-    scaled dot product attention for each run of sequences of one length, so sort them by length.
+    On a GPU in half precision it is core PyTorch's variable-length flash attention, which has no dropout. Elsewhere it
+    is one call for each run of sequences of equal length, so they should be sorted: of scaled dot product attention, or
+    in bfloat16 on a processor of matrix products (see `attention_by_products`).
 
     Args:
-        module, attention_mask: of transformers' attention interface, not needed.
+        module: part of transformers' attention interface, not used.
+        attention_mask: (rows, 1, tokens or 1, tokens), in place of `cu_seq_lens_q` for rows that are exported.
         query, key, value: (1, heads, tokens, head width).
-        cu_seq_lens_q: (sequences + 1,), int32, where each sequence begins, and the number of tokens.
+        cu_seq_lens_q: (sequences + 1,), int32, the index of each sequence's first token, then the count of all tokens.
         max_length_q: tokens of the longest sequence.
-        sliding_window: a token attends to those fewer than so many tokens away.
+        sliding_window: a token attends to those fewer than this many tokens away. None: to all of its sequence.
 
     Returns:
         (1, tokens, heads, head width), and no weights.
 
     Raises:
-        ValueError: it is not told where the sequences begin, as when the sentence encoder is called by itself.
+        ValueError: `cu_seq_lens_q` is missing, as when somebody else than HMDE calls the sentence encoder.
     """
+    if attention_mask is not None:
+        rows = sdpa(query, key, value, attention_mask, dropout_p=dropout, scale=scaling)
+        return rows.transpose(1, 2), None
     if cu_seq_lens_q is None or max_length_q is None:
         raise ValueError(
             "packed attention needs cu_seq_lens_q and max_length_q, which HMDE gives it; to call the sentence encoder "
@@ -254,15 +282,45 @@ def packed_attention(
 
     lengths, counts = torch.unique_consecutive(cu_seq_lens_q.diff(), return_counts=True)
     runs = list(zip(counts.tolist(), lengths.tolist()))
-    # `split`, whose backward is one concatenation; slices would each fill a gradient of all tokens.
+    # The backward of `split` is one concatenation; each slice would have a gradient of the size of all tokens.
     sizes = [count * length for count, length in runs]
     attended_runs = []
+    attend = attention_by_products if query.device.type == "cpu" and query.dtype == torch.bfloat16 else sdpa
     for run, *parts in zip(runs, *(states.squeeze(0).split(sizes, dim=1) for states in (query, key, value))):
         queries, keys, values = (states.unflatten(1, run).transpose(0, 1) for states in parts)
         mask = _band(run[1], sliding_window, query.device)
-        attended = scaled_dot_product_attention(queries, keys, values, attn_mask=mask, dropout_p=dropout, scale=scaling)
+        attended = attend(queries, keys, values, attn_mask=mask, dropout_p=dropout, scale=scaling)
         attended_runs.append(attended.transpose(1, 2).flatten(0, 1))
     return torch.cat(attended_runs).unsqueeze(0), None
+
+
+def attention_by_products(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, dropout_p: float, scale: float | None
+) -> Tensor:
+    """What scaled dot product attention computes, by batched matrix products with a softmax between them.
+
+    A processor that multiplies bfloat16 in hardware does so in its matrix products (oneDNN), but not in PyTorch's
+    attention, whose backward pass is slower still. Some heads are taken at once, whose scores fit the caches.
+
+    Args:
+        query, key, value: (sequences, heads, tokens, head width).
+        attn_mask: (tokens, tokens), True where a token attends to another. None: everywhere.
+        dropout_p: share of the weights that is dropped.
+        scale: what products are multiplied by; 1 over the root of the head width if not given.
+
+    Returns:
+        the shape of `value`.
+    """
+    tokens, head_width = query.shape[-2:]
+    scale = head_width**-0.5 if scale is None else scale
+    heads_at_once = max(1, SCORES_AT_ONCE * torch.get_num_threads() // tokens**2)
+    attended = []
+    for queries, keys, values in zip(*(states.flatten(0, 1).split(heads_at_once) for states in (query, key, value))):
+        scores = torch.baddbmm(queries.new_zeros(()), queries, keys.transpose(1, 2), beta=0, alpha=scale)
+        if attn_mask is not None:
+            scores = scores.masked_fill(~attn_mask, -torch.inf)
+        attended.append(nn.functional.dropout(scores.softmax(dim=-1), dropout_p) @ values)
+    return torch.cat(attended).view(value.shape)
 
 
 def has_variable_length_kernel(states: Tensor) -> bool:
@@ -273,27 +331,27 @@ def _band(length: int, width: int | None, device: torch.device) -> Tensor | None
     """(length, length), True where two tokens are fewer than `width` tokens apart; None where all are."""
     if width is None or length <= width:
         return None
-    places = torch.arange(length, device=device)
-    return (places - places.unsqueeze(1)).abs() < width
+    positions = torch.arange(length, device=device)
+    return (positions - positions.unsqueeze(1)).abs() < width
 
 
 ALL_ATTENTION_FUNCTIONS.register("packed", packed_attention)
 
 
 def scatter_sentences(vectors: Tensor, sentences: Sentences, num_documents: int) -> tuple[Tensor, Tensor]:
-    """Sentence vectors at their places in the documents.
+    """Sentence vectors, a row for each document.
 
     Args:
         vectors: (sentences, hidden).
-        sentences: their places.
+        sentences: the document and position of each vector.
         num_documents: rows of the batch.
 
     Returns:
         (documents, most sentences, hidden), zero where there is no sentence, and the tokens of each sentence
         (documents, most sentences), int64, 0 where there is none.
 
-    >>> places = find_sentences(torch.tensor([[7, 7], [7, 1]]), torch.ones(2, 2), start_token_id=7)
-    >>> scatter_sentences(torch.tensor([[1.0], [2.0], [3.0]]), places, num_documents=2)[0].squeeze(-1)
+    >>> sentences = find_sentences(torch.tensor([[7, 7], [7, 1]]), torch.ones(2, 2), start_token_id=7)
+    >>> scatter_sentences(torch.tensor([[1.0], [2.0], [3.0]]), sentences, num_documents=2)[0].squeeze(-1)
     tensor([[1., 2.],
             [3., 0.]])
     """

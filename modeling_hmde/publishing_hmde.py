@@ -1,4 +1,4 @@
-"""The model card, and uploading a model with it. Knows configurations and folders, no weights."""
+"""The model card, and the upload of a model with it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ CARD = """\
 # {{ name }}
 
 A hierarchical multilingual document encoder (HMDE): a multilingual sentence encoder below, a shallow transformer over
-its sentence vectors above, trained so that documents on one subject lie side by side whatever their languages. Method:
-Galoğlu, Litschko and Glavaš, *A General-Purpose Multilingual Document Encoder*, 2023.
+its sentence vectors above, trained so that documents on one subject get similar vectors whatever their languages.
+Method: Galoğlu, Litschko and Glavaš, *A General-Purpose Multilingual Document Encoder*, 2023.
 
 ## Use
 
@@ -46,6 +46,10 @@ queries = model.encode_query(["long documents"])
 similarities = model.similarity(queries, documents)
 ```
 
+There, `model.encode` reads all texts as documents, also with `prompt_name="query"`. A document's language, which helps
+to find its sentences, comes with it: `{"text": "Ja.", "language": "de"}`. `pipeline("feature-extraction")` of
+transformers gives vectors of sentences; for those of documents call `encode_documents`.
+
 Needs `sentencex` beside these libraries. The code in this folder runs on your machine: pin it with
 `revision="<commit>"`. Prompts are part of the tokenizer; give it plain texts.
 
@@ -57,25 +61,25 @@ Needs `sentencex` beside these libraries. The code in this folder runs on your m
 | document encoder | {{ config.num_document_layers }} layers, {{ config.num_document_attention_heads }} heads, \
 width {{ config.hidden_size }}, {{ config.document_norm }}-norm |
 | longest document | {{ config.max_sentences }} sentences of {{ config.max_sentence_length }} tokens |
-| read together | {% if config.passage_length %}sentences of up to {{ config.passage_length }} tokens\
-{% else %}nothing, each sentence by itself{% endif %} |
-| document embedding | {{ config.document_pooling }}{% if config.document_residual %}, a share of \
-{{ config.document_residual }} for the vectors of the sentence encoder itself{% endif %} |
+| sentences read as one text | {% if config.passage_length %}up to {{ config.passage_length }} tokens\
+{% else %}none, each is read by itself{% endif %} |
+| document embedding | {{ config.document_pooling }}{% if config.document_residual %}, with a weight \
+of {{ config.document_residual }} for the sentence encoder's own vectors{% endif %} |
 {% if training %}
 {{ training }}
 {% endif %}
 ## Limits and bias
 
-The model serves the languages of its sentence encoder, and is weaker in languages and scripts of which that encoder has
-seen little. What a document says after the longest length above is not read. It encodes texts apart from each other: a
-cross-encoder that reads two together compares them better, and far more slowly.
+The model works for the languages of its sentence encoder. It is weaker in languages and scripts that were rare in that
+encoder's training data. Text beyond the longest document above is not read. Documents and queries are encoded apart
+from each other: a cross-encoder, which reads both together, compares them better, and far more slowly.
 
 It has not been tested whether the model's representations reflect negative societal biases and stereotypes, such as
 sexism or racism. As its sentence encoder was trained on text from the web, it would not be surprising. Techniques for
 debiasing pretrained language models can be applied to it as they are (ethical considerations of the paper).
 """
 
-# What is true of every HMDE.
+# Metadata of every HMDE.
 METADATA: dict[str, Any] = {
     "library_name": "transformers",
     "pipeline_tag": "feature-extraction",
@@ -91,8 +95,8 @@ def model_card(
     Args:
         name: of the model, as it is shown and loaded.
         config: the model's.
-        data: metadata. None: what is true of every HMDE.
-        sentence_encoder: where it came from; its architecture if not known.
+        data: metadata. None: that of every HMDE.
+        sentence_encoder: its name. Empty: its architecture is shown instead.
         training: Markdown on corpus, recipe and results. Empty if not known.
     """
     data = data or ModelCardData(**METADATA, model_name=name)

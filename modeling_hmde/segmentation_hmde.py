@@ -1,4 +1,4 @@
-"""Where the sentences of a text stand, and which are read together. Knows texts and lengths, no tokens."""
+"""Splitting a text into sentences, and grouping sentences into passages."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ try:
 except ImportError as error:  # inside `try`, so that loading from the Hub reaches this message
     raise ImportError("HMDE finds the sentences of a document with sentencex: pip install sentencex") from error
 
-# A line break ends a sentence; sentencex alone would read on past a single one.
+# A line break ends a sentence; sentencex would read on past a single one.
 _LINE = re.compile(r"[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
-# sentencex takes a full stop before a digit for a decimal point, also an ideographic one, which never is.
+# sentencex takes a full stop before a digit for a decimal point. An ideographic full stop never is one.
 _GLUED = re.compile(r"(?<=[。！？])(?=\d)")
-# Characters of a line that are split at once. No sentence is that long; a file without line breaks may be, and the time
-# that sentencex takes grows with the square of the number of unpaired quotation marks.
+# Characters of a line that are split at once. No sentence is that long, but a line may be, and the time that sentencex
+# takes grows with the square of the count of unpaired quotation marks.
 _WINDOW = 10_000
 _INVISIBLE = ("Cc", "Cf", "Zs")  # control and format characters, of which zero-width ones, and spaces
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
@@ -32,11 +32,9 @@ def replace_surrogates(text: str) -> str:
 
 
 def sentence_spans(text: str, language: str | None = None) -> Iterator[tuple[int, int]]:
-    """Where each sentence of a text begins and ends, in characters, white space around it left out.
+    """Begin and end of each sentence of a text, in characters, without white space around it.
 
-    A sentence has something to see: a line of zero-width characters alone is none.
-
-    Sentences are found lazily: reading the first 32 of a long text does not split the rest of it.
+    A line of zero-width characters alone is no sentence. The text is split only as far as the iterator is read.
 
     Args:
         text: free of surrogates (see `replace_surrogates`).
@@ -47,7 +45,7 @@ def sentence_spans(text: str, language: str | None = None) -> Iterator[tuple[int
     >>> [text[a:b] for text in ["它很大。2004年来了。"] for a, b in sentence_spans(text, "zh")]
     ['它很大。', '2004年来了。']
     """
-    rules = re.split(r"[-_]", language)[0].lower() if language else "en"
+    rules = replace_surrogates(re.split(r"[-_]", language)[0].lower()) if language else "en"
     for line in _LINE.finditer(text):
         begin = line.start()
         while begin < line.end():
@@ -64,25 +62,25 @@ def sentence_spans(text: str, language: str | None = None) -> Iterator[tuple[int
 
 
 def sentences_per_passage(lengths: Iterable[int], passage_length: int) -> list[int]:
-    """How many consecutive sentences of a document go into each passage: as many as it has room for, one at least.
+    """How many consecutive sentences of a document go into each passage: as many as fit, at least one.
 
-    A passage has one start and one end token, whatever the number of its sentences.
+    A passage has one start and one end token, however many sentences it has.
 
     Args:
         lengths: tokens of each sentence, start and end token included.
-        passage_length: tokens of a passage of several sentences; 0 leaves each sentence by itself.
+        passage_length: most tokens of a passage of several sentences; 0 makes each sentence a passage.
 
     >>> sentences_per_passage([30, 20, 60, 10, 80], passage_length=48)
     [2, 1, 1, 1]
     """
-    numbers: list[int] = []
+    counts: list[int] = []
     room = passage_length - 2
     tokens = room + 1
     for length in lengths:
         text = max(length - 2, 1)
         tokens += text
         if tokens > room:
-            numbers.append(0)
+            counts.append(0)
             tokens = text
-        numbers[-1] += 1
-    return numbers
+        counts[-1] += 1
+    return counts

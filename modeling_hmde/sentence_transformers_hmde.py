@@ -1,12 +1,14 @@
-"""HMDE as the one module of a SentenceTransformer, which reads a model folder by its `modules.json`.
+"""HMDE as the only module of a SentenceTransformer.
 
-Knows sentence-transformers' protocol for modules and does not import it: this file ships with every model.
+This file is saved with every model. It follows sentence-transformers' protocol for modules and does not import it, so
+that library need not be installed.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 CONFIG = {
     "model_type": "SentenceTransformer",
-    "prompts": {"query": "", "document": ""},  # the tokenizer puts its own before queries and sentences
+    "prompts": {"query": "", "document": ""},  # the tokenizer adds the model's prompts
     "default_prompt_name": None,
     "similarity_fn_name": "cosine",
 }
@@ -27,7 +29,7 @@ MODULES = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers_hm
 def write_sentence_transformers_files(folder: Path) -> None:
     """The files by which `SentenceTransformer(folder, trust_remote_code=True)` finds the module below.
 
-    A configuration that is there already is kept: sentence-transformers writes its own before it saves the module.
+    An existing configuration is kept: sentence-transformers writes its own before it saves the module.
     """
     config = folder / "config_sentence_transformers.json"
     if not config.exists():
@@ -35,11 +37,22 @@ def write_sentence_transformers_files(folder: Path) -> None:
     (folder / "modules.json").write_text(json.dumps(MODULES, indent=2) + "\n", encoding="utf-8")
 
 
-class HMDESentenceTransformersModule(nn.Module):
-    """Texts in, `sentence_embedding` out: that of a document, or of a query where `task` is "query".
+class Features(dict):
+    """What `forward` returns, with a clear error for what an HMDE does not compute."""
 
-    `encode_document` and `encode_query` set the task; `encode` reads documents. Training reads a column as queries
-    where `router_mapping` says so: `SentenceTransformerTrainingArguments(router_mapping={"anchor": "query"})`.
+    def __missing__(self, name: str) -> None:
+        raise ValueError(
+            f"HMDE gives a 'sentence_embedding' for each text, and no {name!r}; for the vectors of a document's "
+            "sentences use output.last_hidden_state of AutoModel"
+        )
+
+
+class HMDESentenceTransformersModule(nn.Module):
+    """Texts in, `sentence_embedding` out: that of a query if `task` is "query", else that of a document.
+
+    `encode_query` and `encode_document` set the task. `encode` reads all texts as documents, also with
+    `prompt_name="query"`; `encode(texts, task="query")` reads them as queries. Training reads those columns as queries
+    that `router_mapping` names: `SentenceTransformerTrainingArguments(router_mapping={"anchor": "query"})`.
 
     Args:
         model: an `HMDEForDocumentEmbedding`.
@@ -100,41 +113,63 @@ class HMDESentenceTransformersModule(nn.Module):
 
     def preprocess(
         self,
-        inputs: list[str],
+        inputs: list[str | dict[str, str]],
         prompt: str | None = None,
         task: str | None = None,
         language: str | None = None,
         max_length: int | None = None,
+        processing_kwargs: dict[str, dict[str, Any]] | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
         """The tokenizer's `input_ids` and `attention_mask`, (texts, tokens), and the task, which `forward` needs.
 
         Args:
+            inputs: texts, or dictionaries of a text and its language: `{"text": "Ja.", "language": "de"}`.
             prompt: put before each text, in addition to the tokenizer's own prompts.
             task: "query" for queries; all else are documents.
-            language: code of all texts, for the sentence splitter's rules.
-            max_length: tokens of a text; `max_seq_length` if not given.
+            language: code of all texts that do not come with their own, for the sentence splitter's rules.
+            max_length: most tokens of a text. None: `max_seq_length`.
+            processing_kwargs: options of the tokenizer for this call, under "text" or "common".
+
+        Raises:
+            ValueError: an input is neither, `language` is no single code, or `processing_kwargs` has other parts.
         """
-        texts = [prompt + text for text in inputs] if prompt else list(inputs)
+        others = sorted({*(processing_kwargs or {})} - {"common", "text"})
+        if others:
+            raise ValueError(f"processing_kwargs has {', '.join(others)}; HMDE reads 'text' and 'common' only")
+        options: dict[str, Any] = {"language": language, "max_length": max_length, "padding": True, "truncation": True}
+        for part in ("common", "text"):
+            options |= (processing_kwargs or {}).get(part, {})
+        language = options.pop("language")
+        if not isinstance(language, (str, NoneType)):
+            raise ValueError(
+                f"language is {language!r}, but sentence-transformers sorts the texts by length, and a list would give "
+                'them the wrong languages; give each text its own: [{"text": "Ja.", "language": "de"}, ...]'
+            )
+        read = [self._text_and_language(given, language) for given in inputs]
         features = self.tokenizer(
-            texts,
+            [(prompt or "") + text for text, _ in read],
+            language=[code for _, code in read],
             as_queries=task == "query",
-            language=language,
-            padding=True,
-            truncation=True,
-            max_length=max_length,
-            return_tensors="pt",
+            **{"return_tensors": "pt"} | options,
         )
         return {**features, "task": task}
+
+    @staticmethod
+    def _text_and_language(given: Any, language: str | None) -> tuple[str, str | None]:
+        fields = {"text": given} if isinstance(given, str) else given
+        if not isinstance(fields, dict) or "text" not in fields or not {*fields} <= {"text", "language"}:
+            raise ValueError(f'an input is {given!r:.80}; give a string or {{"text": ..., "language": ...}}')
+        return fields["text"], fields.get("language", language)
 
     def forward(
         self, features: dict[str, Any], task: str | None = None, language: str | None = None
     ) -> dict[str, Tensor]:
-        """Adds `sentence_embedding`, (texts, hidden). The language has done its part in `preprocess`."""
+        """Adds `sentence_embedding`, (texts, hidden). `preprocess` has used the language already."""
         tokens = {name: features[name] for name in ("input_ids", "attention_mask")}
         if (task or features.get("task")) == "query":
-            return features | {"sentence_embedding": self.model.embed_queries(**tokens)}
-        return features | {"sentence_embedding": self.model(**tokens).pooler_output}
+            return Features(features, sentence_embedding=self.model.embed_queries(**tokens))
+        return Features(features, sentence_embedding=self.model(**tokens).pooler_output)
 
     @property
     def max_seq_length(self) -> int:

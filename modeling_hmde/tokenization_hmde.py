@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from inspect import signature
 from itertools import accumulate, chain, pairwise
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from huggingface_hub import CommitInfo
@@ -23,64 +25,116 @@ from .segmentation_hmde import replace_surrogates, sentence_spans, sentences_per
 
 logger = logging.get_logger(__name__)
 
-# Of a text that is not split into sentences, no more is tokenised than so many characters for each token that is kept:
-# far more than tokens have in any language, and far less than a file of many megabytes.
+# A text that is not split into sentences is cut before it is tokenised, to this many characters for each token that it
+# may have. Tokens are far shorter in every language, so nothing is lost, and no text of megabytes is tokenised whole.
 MAX_CHARACTERS_PER_TOKEN = 64
 
 Segmentation = Literal["sentences", "chunks"]
 LongSentences = Literal["split", "cut"]
 
 
+class Tokens(NamedTuple):
+    """The tokens of a sentence: of each its id, its word and its first and last character."""
+
+    ids: list[int]
+    words: list[int | None]
+    offsets: list[tuple[int, int]]
+
+
 @dataclass
 class Piece:
-    """The tokens of one sentence, start and end token included, or of several laid end to end."""
+    """The tokens of one sentence, start and end token included, or of several sentences end to end."""
 
     input_ids: list[int]
     offsets: list[tuple[int, int]]  # characters in the document; (0, 0) for tokens that stand for no text
     special: list[int]  # 1 for a start or end token
-    num_text_tokens: int  # those of the text itself, neither special nor of the prompt
+    words: list[int | None]  # index of the token's word in the row
+    num_text_tokens: int  # without special tokens and those of the prompt
     num_sentences: int = 1
-    num_cut_tokens: int = 0  # of a sentence that has lost its end
+    num_cut_tokens: int = 0  # that a sentence lost at its end
 
     def extend(self, other: Piece) -> None:
         self.input_ids += other.input_ids
         self.offsets += other.offsets
         self.special += other.special
+        num_words = 1 + max((word for word in self.words if word is not None), default=-1)
+        self.words += [None if word is None else num_words + word for word in other.words]
         self.num_text_tokens += other.num_text_tokens
         self.num_sentences += other.num_sentences
 
     def shortened(self, num_tokens: int, num_suffix: int) -> Piece:
-        """The piece cut to `num_tokens`, its last `num_suffix` tokens kept at the end."""
+        """The piece cut to `num_tokens`; its last `num_suffix` tokens, the end tokens, stay."""
         kept = [*range(num_tokens - num_suffix), *range(len(self.input_ids) - num_suffix, len(self.input_ids))]
-        ids, offsets, special = (
-            [part[place] for place in kept] for part in (self.input_ids, self.offsets, self.special)
-        )
-        return Piece(ids, offsets, special, max(0, self.num_text_tokens - len(self.input_ids) + num_tokens))
+        lists: Any = (self.input_ids, self.offsets, self.special, self.words)
+        ids, offsets, special, words = ([values[index] for index in kept] for values in lists)
+        return Piece(ids, offsets, special, words, max(0, self.num_text_tokens - len(self.input_ids) + num_tokens))
+
+
+@dataclass
+class RowEncoding:
+    """What `BatchEncoding` asks of a row for `tokens()`, `word_ids()`, `char_to_token()` and the like.
+
+    It stands for a `tokenizers.Encoding`, which cannot be joined from those of sentences of one text. Each list has an
+    entry for each token of the row. All sentences of a row are sequence 0.
+    """
+
+    tokens: Any  # list[str]
+    offsets: list[tuple[int, int]]
+    word_ids: list[int | None]
+    sequence_ids: list[int | None]
+    n_sequences: int = 1
+
+    def char_to_token(self, char: int, sequence: int = 0) -> int | None:
+        return next((index for index, (begin, end) in enumerate(self.offsets) if begin <= char < end), None)
+
+    def token_to_chars(self, token: int) -> tuple[int, int] | None:
+        return self.offsets[token] if self.sequence_ids[token] is not None else None
+
+    def token_to_word(self, token: int) -> int | None:
+        return self.word_ids[token]
+
+    def token_to_sequence(self, token: int) -> int | None:
+        return self.sequence_ids[token]
+
+    def word_to_tokens(self, word: int, sequence: int = 0) -> tuple[int, int] | None:
+        indices = [index for index, other in enumerate(self.word_ids) if other == word]
+        return (indices[0], indices[-1] + 1) if indices else None
+
+    def word_to_chars(self, word: int, sequence: int = 0) -> tuple[int, int] | None:
+        tokens = self.word_to_tokens(word)
+        return (self.offsets[tokens[0]][0], self.offsets[tokens[1] - 1][1]) if tokens else None
+
+    def char_to_word(self, char: int, sequence: int = 0) -> int | None:
+        token = self.char_to_token(char)
+        return None if token is None else self.word_ids[token]
 
 
 class HMDETokenizer(PreTrainedTokenizerFast):
-    """Any sentence encoder's tokenizer, applied to documents. One class serves fast and slow names alike.
+    """A sentence encoder's tokenizer, applied to documents.
 
-    Splits a text into sentences, cuts it at `max_sentences`, and lays the sentences end to end, each with the
-    sentence encoder's own start and end tokens. Text never becomes a special token: "[CLS]" or "<s>" in a document
-    stays text, so nobody can forge a sentence boundary.
+    It splits a text into sentences, keeps `max_sentences` of them, and puts them end to end, each with the sentence
+    encoder's own start and end tokens. "[CLS]" or "<s>" in a text stays text and never becomes a special token, so no
+    text can fake the start of a sentence. An empty or white-space document is one empty sentence.
 
-    Beyond what every tokenizer takes, a call takes `language`, a code for all texts or one a text, which picks the
-    sentence splitter's rules; and `as_queries=True`, which makes each text one sentence, for the sentence encoder.
-    `truncation` and `max_length` limit the whole row; the last sentence kept still ends with its end token.
-    `return_truncated=True` adds `num_truncated_sentences` and `num_truncated_tokens`, what each text lost to any limit:
-    places in the row that its sentences would have taken, and tokens of its own. It reads each text to its end.
-    An empty or white-space document is one empty sentence.
+    A call takes what every tokenizer takes, and
+        language: ISO 639-1 code for all texts, or one for each; it selects the sentence splitter's rules.
+        as_queries: each text is one sentence, for the sentence encoder.
+        truncation, max_length: limit the whole row; the last sentence that is kept still ends with its end token.
+        add_special_tokens: False reads the whole text as one sequence of tokens, without sentences, limits and prompts,
+            as `tokenize` does. So do `truncation=False` and a `max_length` above `model_max_length` together, with the
+            start and end token around the text. This is what text splitters ask for.
+        return_truncated: adds `num_truncated_sentences` and `num_truncated_tokens`, what each text lost to any of the
+            limits. Each text is then read to its end, which takes longer.
 
     Args:
-        max_sentences: sentences of a document that are kept.
-        max_sentence_length: tokens of a sentence, start and end token included.
-        segmentation: `sentences`, or `chunks` of `max_sentence_length` tokens whatever the sentences (the paper's
+        max_sentences: most sentences of a document.
+        max_sentence_length: most tokens of a sentence, start and end token included.
+        segmentation: `sentences`, or `chunks` of `max_sentence_length` tokens, which ignore sentences (the paper's
             table 4).
-        long_sentences: a sentence that is too long goes on in the next row position (`split`), so that no text is
-            lost where a language is not split (Thai), or loses its end (`cut`), as in the paper.
-        sentence_prompt: put before each sentence of a document, such as e5's "passage: ".
-        query_prompt: put before each query, such as e5's "query: ".
+        long_sentences: a sentence that is too long becomes several (`split`), so that no text is lost in languages that
+            the splitter does not split, such as Thai; or it loses its end (`cut`), as in the paper.
+        sentence_prompt: stands before each sentence of a document, such as e5's "passage: ".
+        query_prompt: stands before each query, such as e5's "query: ".
     """
 
     def __init__(
@@ -109,7 +163,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         self.sentence_prompt = sentence_prompt
         self.query_prompt = query_prompt
         kwargs["model_max_length"] = max_sentences * max_sentence_length
-        kwargs["split_special_tokens"] = True  # text is text: never match a special token in it
+        kwargs["split_special_tokens"] = True  # never read a special token in a text
         super().__init__(
             *args,
             max_sentences=max_sentences,
@@ -125,20 +179,20 @@ class HMDETokenizer(PreTrainedTokenizerFast):
 
     @classmethod
     def convert_to_native_format(cls, trust_remote_code: bool = False, **kwargs: Any) -> dict[str, Any]:
-        # tokenizer.json is complete; without this, a class with an __init__ of its own has its backend rebuilt.
+        # tokenizer.json is complete; transformers would rebuild the backend of a class that has its own __init__.
         return kwargs
 
     @classmethod
     def from_sentence_encoder(cls, name_or_path: str, **options: Any) -> HMDETokenizer:
-        """The tokenizer of a pretrained sentence encoder, made to read documents.
+        """The tokenizer for documents, from that of a pretrained sentence encoder.
 
         Args:
             name_or_path: a Hub name or a folder.
             options: arguments of this class.
 
         Raises:
-            ValueError: the encoder's tokenizer marks no start of a sentence, has no padding token, or is not of the
-                `tokenizers` library.
+            ValueError: the encoder's tokenizer puts no start token before a text, has no padding token, or is not
+                backed by the `tokenizers` library.
         """
         base = AutoTokenizer.from_pretrained(name_or_path)
         if not base.is_fast:
@@ -159,10 +213,10 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         return upload(self, repo_id, card=None, **options)
 
     def by_passage(self, rows: Sequence[Sequence[int]], passage_length: int = 0) -> dict[str, np.ndarray]:
-        """Rows of `input_ids` without padding as an exported model takes them, by what is read together.
+        """The inputs of an exported model: rows of `input_ids` cut into passages.
 
         Args:
-            rows: one a document.
+            rows: one for each document, without padding.
             passage_length: the model's (see HMDEConfig).
 
         Returns:
@@ -173,25 +227,25 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             ValueError: a row does not begin with the start token.
         """
         documents, lengths = [], []
-        for place, row in enumerate(rows):
+        for index, row in enumerate(rows):
             starts = [column for column, token in enumerate(row) if token == self.start_token_id]
             if starts[:1] != [0]:
-                raise ValueError(f"row {place} does not begin with the start token {self.start_token_id}")
+                raise ValueError(f"row {index} does not begin with the start token {self.start_token_id}")
             sentences = [list(row[begin:end]) for begin, end in pairwise([*starts, len(row)])]
-            numbers = sentences_per_passage(map(len, sentences), passage_length)
-            together = [sentences[begin:end] for begin, end in pairwise(accumulate(numbers, initial=0))]
-            for read in together:  # between one start and one end token
-                read[1:] = [sentence[1:] for sentence in read[1:]]
-                read[:-1] = [sentence[:-1] for sentence in read[:-1]]
-            lengths.append([len(sentence) for read in together for sentence in read])
-            documents.append([[*chain(*read)] for read in together])
-        longest = max(len(passage) for passages in documents for passage in passages)
+            counts = sentences_per_passage(map(len, sentences), passage_length)
+            passages = [sentences[begin:end] for begin, end in pairwise(accumulate(counts, initial=0))]
+            for passage in passages:  # has one start and one end token, as in `join_sentences`
+                passage[1:] = [sentence[1:] for sentence in passage[1:]]
+                passage[:-1] = [sentence[:-1] for sentence in passage[:-1]]
+            lengths.append([len(sentence) for passage in passages for sentence in passage])
+            documents.append([[*chain(*passage)] for passage in passages])
+        longest = max(len(ids) for rows_of_document in documents for ids in rows_of_document)
         input_ids = np.full((len(documents), max(map(len, documents)), longest), self.pad_token_id)
         sentence_lengths = np.zeros((len(documents), max(map(len, lengths))), dtype=np.int64)
-        for document, passages in enumerate(documents):
+        for document, rows_of_document in enumerate(documents):
             sentence_lengths[document, : len(lengths[document])] = lengths[document]
-            for position, passage in enumerate(passages):
-                input_ids[document, position, : len(passage)] = passage
+            for position, ids in enumerate(rows_of_document):
+                input_ids[document, position, : len(ids)] = ids
         return {"input_ids": input_ids, "sentence_lengths": sentence_lengths}
 
     @property
@@ -201,13 +255,13 @@ class HMDETokenizer(PreTrainedTokenizerFast):
 
     @property
     def num_special_tokens(self) -> tuple[int, int]:
-        """Those before and those behind the text of a sentence."""
+        """How many stand before and after the text of a sentence."""
         return len(self._prefix_ids), len(self._suffix_ids)
 
     def _frame(self) -> tuple[list[int], list[int]]:
         """The ids that the sentence encoder's tokenizer puts before and after a text."""
         encoding = self.backend_tokenizer.encode("a", add_special_tokens=True)
-        text = [place for place, special in enumerate(encoding.special_tokens_mask) if not special]
+        text = [index for index, special in enumerate(encoding.special_tokens_mask) if not special]
         if not text or text[0] == 0:
             raise ValueError(
                 f"the tokenizer {self.name_or_path or type(self).__name__} puts no start token before a sentence; HMDE "
@@ -243,14 +297,31 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         return_truncated: bool = False,
         **kwargs: Any,
     ) -> BatchEncoding:
-        self._refuse(text_pair, add_special_tokens, kwargs)
+        self._refuse(text_pair, kwargs)
         texts = list(text) if isinstance(text, Sequence) and not isinstance(text, (str, bytes)) else [text]
         texts = _check_texts(texts)
+        untruncated = truncation_strategy == TruncationStrategy.DO_NOT_TRUNCATE
+        if not add_special_tokens or (untruncated and (max_length or 0) > self.model_max_length):
+            return super()._encode_plus(
+                texts[0] if isinstance(text, str) else texts,
+                add_special_tokens=add_special_tokens,
+                padding_strategy=padding_strategy,
+                truncation_strategy=truncation_strategy,
+                max_length=max_length,
+                pad_to_multiple_of=pad_to_multiple_of,
+                padding_side=padding_side,
+                return_tensors=return_tensors,
+                return_attention_mask=return_attention_mask,
+                return_special_tokens_mask=return_special_tokens_mask,
+                return_offsets_mapping=return_offsets_mapping,
+                return_length=return_length,
+                **{**kwargs, "split_special_tokens": True},
+            )
         languages = [language] * len(texts) if language is None or isinstance(language, str) else list(language)
         if len(languages) != len(texts):
             raise ValueError(f"{len(texts)} texts came with {len(languages)} languages; give one code, or one a text")
 
-        limit = max_length if truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE else None
+        limit = None if untruncated else max_length
         frame = sum(self.num_special_tokens)
         if limit is not None and limit <= frame:
             raise ValueError(
@@ -275,7 +346,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             batch["length"] = [len(row.input_ids) for row in rows]
 
         alone = isinstance(text, str) and return_tensors is None
-        return self.pad(
+        padded = self.pad(
             {key: values[0] if alone else values for key, values in batch.items()},
             padding=padding_strategy,
             max_length=max_length,
@@ -284,9 +355,28 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             return_attention_mask=return_attention_mask,
             return_tensors=return_tensors,
         )
+        on_the_left = (padding_side or self.padding_side) == "left"
+        padded_rows = [padded["input_ids"]] if alone else padded["input_ids"]
+        encodings: Any = [self._encoding(row, len(ids), on_the_left) for row, ids in zip(rows, padded_rows)]
+        return BatchEncoding(padded.data, encoding=encodings)
+
+    def _encoding(self, row: Piece, length: int, on_the_left: bool) -> RowEncoding:
+        """The row padded to `length` tokens."""
+        missing = length - len(row.input_ids)
+        before, after = (missing, 0) if on_the_left else (0, missing)
+
+        def pad(values: list, value: Any) -> list:
+            return [value] * before + values + [value] * after
+
+        return RowEncoding(
+            self.convert_ids_to_tokens(pad(row.input_ids, self.pad_token_id)),
+            pad(row.offsets, (0, 0)),
+            pad(row.words, None),
+            pad([None if special else 0 for special in row.special], None),
+        )
 
     def _pad(self, encoded_inputs: Any, *args: Any, **kwargs: Any) -> dict:
-        # As the backend of a fast tokenizer does; the base class leaves offsets as short as they are.
+        # The base class does not pad offsets; the backend of a fast tokenizer does.
         padded = super()._pad(encoded_inputs, *args, **kwargs)
         if "offset_mapping" in padded:
             offsets = padded["offset_mapping"]
@@ -295,11 +385,13 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             padded["offset_mapping"] = padding + offsets if left else offsets + padding
         return padded
 
-    def _refuse(self, text_pair: Any, add_special_tokens: bool, others: dict[str, Any]) -> None:
+    def _refuse(self, text_pair: Any, others: dict[str, Any]) -> None:
         if text_pair is not None:
             raise ValueError("HMDE reads one document at a time; join the texts instead of giving a text_pair")
-        if not add_special_tokens:
-            raise ValueError("add_special_tokens=False would leave no start tokens, by which HMDE finds the sentences")
+        options = {*signature(self._encode_plus).parameters, *signature(super()._encode_plus).parameters}
+        for name in {*others} - options:  # of which transformers may add new ones, so misspelt ones only are refused
+            if similar := get_close_matches(name, options | {"truncation", "padding"}, cutoff=0.8):
+                raise ValueError(f"the tokenizer has no option {name}; did you mean {similar[0]}?")
         for name in ("is_split_into_words", "return_overflowing_tokens"):
             if others.get(name):
                 raise ValueError(f"{name}=True is not supported; give each document as one string")
@@ -323,13 +415,17 @@ class HMDETokenizer(PreTrainedTokenizerFast):
     def _pieces(
         self, texts: list[str], languages: list[str | None], as_queries: bool, to_the_end: bool
     ) -> list[list[Piece]]:
-        """The sentences of each text, tokenised in one call of the backend: at least one, and at least one more than is
-        kept if there are more; all of them if asked to read to the end."""
-        self.backend_tokenizer.encode_special_tokens = True  # a pickled or copied backend forgets it
+        """The sentences of each text, at least one.
+
+        If a text has more sentences than are kept, one more comes along to show it, or all of them with `to_the_end`.
+        """
+        self.backend_tokenizer.encode_special_tokens = True  # lost when the backend is copied or pickled
+        self.backend_tokenizer.no_truncation()  # may be left from a call without special tokens
+        self.backend_tokenizer.no_padding()
         spans = [self._spans(text, language, as_queries, to_the_end) for text, language in zip(texts, languages)]
         encodings = iter(
             self.backend_tokenizer.encode_batch(
-                [text[begin:end] for text, found in zip(texts, spans) for begin, end in found],
+                [text[begin:end] for text, of_text in zip(texts, spans) for begin, end in of_text],
                 add_special_tokens=False,
             )
         )
@@ -343,13 +439,14 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             )
         once = as_queries or (self.segmentation == "sentences" and self.long_sentences == "cut")
         documents = []
-        for found in spans:
+        for of_text in spans:
             pieces: list[Piece] = []
-            for begin, _ in found:
+            for begin, _ in of_text:
                 encoding = next(encodings)
-                pieces.extend(self._frame_tokens(encoding.ids, encoding.offsets, begin, prompt_ids, once))
-            # Text that leaves no token behind (control characters, say) is like no text: one empty sentence.
-            documents.append(pieces or [self._frame_piece(prompt_ids, [], [])])
+                tokens = Tokens(encoding.ids, encoding.word_ids, encoding.offsets)  # each read copies the whole list
+                pieces.extend(self._frame_tokens(tokens, begin, prompt_ids, once))
+            # A text without tokens, such as control characters, is one empty sentence, like an empty text.
+            documents.append(pieces or [self._frame_piece(prompt_ids, Tokens([], [], []), slice(0), 0)])
         return documents
 
     def _spans(self, text: str, language: str | None, as_query: bool, to_the_end: bool) -> list[tuple[int, int]]:
@@ -361,31 +458,32 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         spans = []
         for span in sentence_spans(text, language):
             spans.append(span)
-            # One more than is kept shows that something is left out.
+            # One more than is kept, to know that something is left out.
             if len(spans) > self.max_sentences and not to_the_end:
                 break
         return spans
 
-    def _frame_tokens(
-        self, ids: list[int], offsets: list[tuple[int, int]], begin: int, prompt_ids: list[int], once: bool
-    ) -> list[Piece]:
-        """One sentence's tokens as one piece, or as many as `max_sentence_length` asks for."""
+    def _frame_tokens(self, tokens: Tokens, begin: int, prompt_ids: list[int], once: bool) -> list[Piece]:
+        """A sentence as pieces of at most `max_sentence_length` tokens; `once` keeps the first and drops the rest."""
         room = self.max_sentence_length - sum(self.num_special_tokens) - len(prompt_ids)
         pieces = []
-        for first in range(0, len(ids), room):
-            placed = [(begin + a, begin + b) for a, b in offsets[first : first + room]]
-            pieces.append(self._frame_piece(prompt_ids, ids[first : first + room], placed))
+        for first in range(0, len(tokens.ids), room):
+            pieces.append(self._frame_piece(prompt_ids, tokens, slice(first, first + room), begin))
             if once:
-                pieces[0].num_cut_tokens = max(0, len(ids) - room)
+                pieces[0].num_cut_tokens = max(0, len(tokens.ids) - room)
                 break
         return pieces
 
-    def _frame_piece(self, prompt_ids: list[int], ids: list[int], offsets: list[tuple[int, int]]) -> Piece:
+    def _frame_piece(self, prompt_ids: list[int], tokens: Tokens, part: slice, begin: int) -> Piece:
+        """A part of the tokens of a sentence that begins at the character `begin`, framed."""
+        ids, words = tokens.ids[part], tokens.words[part]
+        offsets = [(begin + first, begin + end) for first, end in tokens.offsets[part]]
         before, after = self.num_special_tokens
         return Piece(
             input_ids=[*self._prefix_ids, *prompt_ids, *ids, *self._suffix_ids],
             offsets=[(0, 0)] * (before + len(prompt_ids)) + offsets + [(0, 0)] * after,
             special=[1] * before + [0] * (len(prompt_ids) + len(ids)) + [1] * after,
+            words=[None] * (before + len(prompt_ids)) + words + [None] * after,
             num_text_tokens=len(ids),
         )
 
@@ -393,15 +491,15 @@ class HMDETokenizer(PreTrainedTokenizerFast):
 def _check_texts(texts: list[Any]) -> list[str]:
     if not texts:
         raise ValueError("there is no text to tokenize: the list is empty")
-    for place, text in enumerate(texts):
+    for index, text in enumerate(texts):
         if not isinstance(text, str):
-            raise TypeError(f"text {place} is {type(text).__name__}, not str; give a string or a list of strings")
+            raise TypeError(f"text {index} is {type(text).__name__}, not str; give a string or a list of strings")
     return [replace_surrogates(text) for text in texts]
 
 
 def _join(pieces: list[Piece], limit: int | None, num_suffix: int) -> Piece:
-    """The sentences of a document as one row of at most `limit` tokens, its last sentence properly ended."""
-    row = Piece([], [], [], num_text_tokens=0, num_sentences=0)
+    """The sentences of a document as one row of at most `limit` tokens, which ends with an end token."""
+    row = Piece([], [], [], [], num_text_tokens=0, num_sentences=0)
     for piece in pieces:
         room = len(piece.input_ids) if limit is None else limit - len(row.input_ids)
         if room >= len(piece.input_ids):
@@ -416,8 +514,8 @@ def _join(pieces: list[Piece], limit: int | None, num_suffix: int) -> Piece:
 def _break_up_special_tokens(normalizer: Any, special_tokens: list[str]) -> normalizers.Normalizer:
     """A normalizer after which no special token can be read in a text: "<s>" becomes "< s>".
 
-    Needed because a Unigram vocabulary holds its special tokens as ordinary pieces, and placed behind the encoder's own
-    normalizer because that one can make "<s>" of other characters (full-width ones under NFKC).
+    A Unigram vocabulary holds its special tokens as ordinary pieces, so text could become one. The rules come after the
+    encoder's own normalizer, because that one can make "<s>" of other characters (full-width ones under NFKC).
     """
     rules = [normalizers.Replace(token, f"{token[0]} {token[1:]}") for token in special_tokens]
     return normalizers.Sequence(([normalizer] if normalizer is not None else []) + rules)

@@ -1,0 +1,125 @@
+"""Files and folders that are there whole or not at all. Every file that this project writes is written here.
+
+A writer holds the lock of its path, so of several processes one writes and the others wait. It writes under a temporary
+name beside the path and then renames. What a killed process leaves behind, the next writer of that path removes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from filelock import FileLock, Timeout
+
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def locked(path: str | Path, *, wait: bool = True) -> Iterator[None]:
+    """Hold the lock of a path, `.<name>.lock` beside it. The lock of a process that dies is free again.
+
+    Args:
+        path: of a file or folder that need not exist.
+        wait: for the process that holds the lock; otherwise it is an error.
+
+    Raises:
+        ValueError: another process holds the lock, and `wait` is false.
+    """
+    path = Path(os.path.abspath(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path.with_name(f".{path.name}.lock"), mode=0o666, is_singleton=True)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        if not wait:
+            raise ValueError(f"another process is writing {path}; wait for it, or name another output") from None
+        logger.warning("another process is writing %s; waiting for it", path)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        if lock.lock_counter == 1:  # not held by a block around this one
+            Path(lock.lock_file).unlink(missing_ok=True)  # while it is held; who waits for it then takes a new file
+        lock.release()
+
+
+def partial_of(path: str | Path) -> Path:
+    """The temporary name under which a file or folder is written; it ends as the path does."""
+    path = Path(path)
+    return path.with_name(f"{path.stem}.partial{path.suffix}")
+
+
+@contextmanager
+def folder_written_whole(folder: str | Path) -> Iterator[Path]:
+    """A temporary folder beside `folder`. It takes the place of `folder` when the block ends without an error."""
+    folder = Path(folder)
+    partial = partial_of(folder)
+    with locked(folder):
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        try:
+            yield partial
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+        replaced = folder.with_name(f".{folder.name}.replaced")  # at once, so that no half of it is ever seen
+        shutil.rmtree(replaced, ignore_errors=True)
+        if folder.exists():
+            os.replace(folder, replaced)
+        os.replace(partial, folder)
+        shutil.rmtree(replaced, ignore_errors=True)
+
+
+@contextmanager
+def file_written_whole(path: str | Path) -> Iterator[Path]:
+    """A temporary file name beside `path`. The file takes the place of `path` when the block ends without an error."""
+    partial = partial_of(path)
+    with locked(path):
+        try:
+            yield partial
+            os.replace(partial, path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text file, in a folder that is made if need be."""
+    with file_written_whole(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def write_json(path: str | Path, content: Any) -> None:
+    """Write a JSON file, in a folder that is made if need be."""
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def new_array(path: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
+    """A .npy file of zeros, mapped into memory, whose space on the disk is reserved.
+
+    Without the reservation the file would be sparse, and a full disk would end the process by a signal (SIGBUS) at some
+    later write.
+
+    Raises:
+        OSError: the disk has no room for it; names the path and the size.
+    """
+    array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+    if not hasattr(os, "posix_fallocate"):  # macOS, Windows
+        return array
+    size = path.stat().st_size
+    try:
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+    except OSError as error:
+        raise OSError(
+            error.errno, f"{path} needs {size / 2**20:.0f} MiB on the disk ({os.strerror(error.errno or 0)})"
+        ) from error
+    return array

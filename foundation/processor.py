@@ -1,0 +1,42 @@
+"""What the hardware does best: all cores of a processor, and the number format that it multiplies fastest."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+import torch
+
+Dtype = Literal["auto", "float32", "bfloat16"]
+
+
+def device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def dtype_of(dtype: Dtype) -> torch.dtype:
+    """The format of weights and activations. `auto` is bfloat16 where the GPU, or else the processor, multiplies it in
+    hardware (AMX or AVX-512 BF16 on x86, BF16 on Arm), and float32 elsewhere."""
+    if dtype != "auto":
+        return getattr(torch, dtype)
+    if device() == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float32
+    capabilities: dict = getattr(torch.cpu, "get_capabilities", dict)()  # not in older releases
+    in_hardware = any(capabilities.get(name) for name in ("amx_bf16", "avx512_bf16", "bf16"))
+    return torch.bfloat16 if in_hardware else torch.float32
+
+
+def use_all_cores(num_processes: int = 1) -> int:
+    """Divide the cores of this machine among the processes of a run, and return the threads of this one.
+
+    `accelerate launch` gives each process one thread unless OMP_NUM_THREADS says more, whatever the machine has. A
+    larger number is the user's and stays, and so does any number where `accelerate launch` did not start the process.
+
+    Args:
+        num_processes: on this machine.
+    """
+    launched = "ACCELERATE_MIXED_PRECISION" in os.environ  # which `accelerate launch` always sets
+    if launched and os.environ.get("OMP_NUM_THREADS", "1") == "1":
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        torch.set_num_threads(max(1, cores // num_processes))
+    return torch.get_num_threads()

@@ -1,24 +1,28 @@
-"""A demo: ask in one language, find documents in all, and see which sentences made them match.
+"""A demo: ask in one language, find documents in all, and see which of their sentences answer.
 
     python demo/app.py
 
 Two environment variables say what is shown: HMDE_MODEL, a saved HMDE (folder or Hub name), and HMDE_DOCUMENTS, a folder
-of `<language>.jsonl` whose lines have a "title" and a "text". On a Space the documents lie beside this file, in docs/.
+of `<language>.jsonl` as search/documents.py reads them. On a Space the documents lie beside this file, in docs/.
 """
 
 from __future__ import annotations
 
 import html
-import json
 import os
+import tempfile
 from pathlib import Path
 
 import gradio as gr
-from transformers import AutoModel, AutoTokenizer
+
+from modeling_hmde import Explanation
+from search.documents import Document, Documents, files_of
+from search.index import Encoder, open_index, update_index
 
 MODEL = os.environ.get("HMDE_MODEL", "runs/hmde-sample")
 DOCUMENTS = Path(os.environ.get("HMDE_DOCUMENTS", Path(__file__).parent / "docs"))
 NUM_HITS = 5
+MAX_QUESTION, MAX_TEXT = 1_000, 100_000  # characters
 
 EXAMPLES = [
     "Why does the tail always point away from the Sun?",
@@ -45,70 +49,72 @@ STYLE = """
 FONTS = [gr.themes.Font(name) for name in ("system-ui", "Noto Sans", "Helvetica", "sans-serif")]
 THEME = gr.themes.Default(primary_hue="amber", neutral_hue="stone", font=FONTS)
 
-tokenizer = AutoTokenizer.from_pretrained(MODEL, trust_remote_code=True)
-model = AutoModel.from_pretrained(MODEL, trust_remote_code=True)
+encoder = Encoder.load(MODEL)
 documents = [
-    {"language": file.stem, **json.loads(line)}
-    for file in sorted(DOCUMENTS.glob("*.jsonl"))
-    for line in file.read_text(encoding="utf-8").splitlines()
+    document
+    for file, name in files_of(DOCUMENTS, (".jsonl",))
+    for document in Documents(file, language=Path(name).stem)
 ]
-vectors = model.encode_documents(
-    [document["text"] for document in documents],
-    tokenizer,
-    language=[document["language"] for document in documents],
-    show_progress_bar=True,
-)
-LANGUAGES = sorted({document["language"] for document in documents})
+folder = tempfile.TemporaryDirectory(prefix="hmde-demo-")
+update_index(f"{folder.name}/index", documents, encoder, sentences=True, show_progress_bar=True)
+index = open_index(f"{folder.name}/index")
+LANGUAGES = index.languages
 
 
-def search(question: str, languages: list[str]) -> str:
+def search(question: str | None, languages: list[str]) -> str:
     """The best documents in some languages, as HTML."""
-    places = [place for place, document in enumerate(documents) if document["language"] in languages]
-    if not question.strip() or not places:
+    if not question or not question.strip() or not languages:
         return ""
-    (query,) = model.encode_queries([question], tokenizer)
-    best = sorted(places, key=lambda place: vectors[place] @ query, reverse=True)[:NUM_HITS]
-    return "".join(
-        explain(question, documents[place]["text"], documents[place]["language"], documents[place]["title"])
-        for place in best
+    hits = index.search(question[:MAX_QUESTION], encoder, NUM_HITS, languages=languages, scoring="maximum")
+    return "".join(marked(hit.document, hit.score, hit.explanation) for hit in hits)
+
+
+def explain(question: str | None, text: str | None, language: str | None) -> str:
+    """One text as HTML."""
+    if not question or not question.strip() or not text or not text.strip():
+        return ""
+    document = Document("", "Your text", language or None, text[:MAX_TEXT])
+    (explanation,) = encoder.model.explain(
+        question[:MAX_QUESTION], [document.text], encoder.tokenizer, language=document.language, scoring="maximum"
     )
+    return marked(document, explanation.score, explanation)
 
 
-def explain(question: str, text: str, language: str, title: str) -> str:
-    """A document as HTML, each sentence that adds more than its share to the cosine with the question marked."""
-    if not question.strip() or not text.strip():
-        return ""
-    (explanation,) = model.explain(question, [text], tokenizer, language=language)
-    even = explanation.score / len(explanation.sentences)
-    strongest = explanation.sentences[0].score
-    marked, shown = "", 0
-    for begin, end, score in sorted(explanation.sentences):
-        # From nothing at an even share of the score to full colour at the strongest sentence.
-        share = 0.75 * max(score - even, 0) / max(strongest - even, 1e-6)
-        sentence = html.escape(text[begin:end])
-        marked += html.escape(text[shown:begin])
-        marked += (
-            f'<mark style="--share: {share:.2f}" title="{score:+.3f} of {explanation.score:.3f}">{sentence}</mark>'
+def marked(document: Document, score: float, explanation: Explanation) -> str:
+    """A document as HTML, its sentences marked by how well they answer, from nothing at their mean to the best one."""
+    text, language = document.text, document.language or ""
+    scores = [sentence.score for sentence in explanation.sentences]
+    mean, best = sum(scores) / len(scores), scores[0]
+    body, shown = "", 0
+    for begin, end, sentence_score in sorted(explanation.sentences):
+        share = 0.75 if sentence_score == best else 0.75 * max(sentence_score - mean, 0) / (best - mean)
+        body += html.escape(text[shown:begin])
+        body += (
+            f'<mark style="--share: {share:.2f}" title="{sentence_score:+.3f}">{html.escape(text[begin:end])}</mark>'
         )
         shown = end
-    marked += html.escape(text[shown:])
+    body += html.escape(text[shown:])
     return (
-        f'<article class="hit" lang="{html.escape(language)}"><header><h3>{html.escape(title)}</h3>'
+        f'<article class="hit" lang="{html.escape(language)}"><header><h3>{html.escape(document.title)}</h3>'
         f'<span class="language">{html.escape(language)}</span>'
-        f'<span class="score">{explanation.score:.3f}</span></header><p>{marked}</p></article>'
+        f'<span class="score">{score:.3f}</span></header><p>{body}</p></article>'
     )
 
 
 with gr.Blocks(title="HMDE") as demo:
     gr.Markdown(
         "# Ask in one language, find in all\n"
-        "HMDE gives a whole document one vector, the mean of what its sentences become in context. So a score is a sum "
-        "over sentences; those that add more than their share are marked, and the pointer over one shows its number."
+        "HMDE gives a whole document one vector, and each of its sentences one in context. Documents are ranked by "
+        "theirs; the sentences nearest to the question are marked, and the pointer over one shows its cosine."
     )
     with gr.Tab("Search"):
         with gr.Row(equal_height=True):
             question = gr.Textbox(
-                label="Question, in any language", placeholder=EXAMPLES[0], scale=3, elem_id="question"
+                label="Question, in any language",
+                placeholder=EXAMPLES[0],
+                max_length=MAX_QUESTION,
+                scale=3,
+                elem_id="question",
             )
             languages = gr.CheckboxGroup(LANGUAGES, value=LANGUAGES, label="Documents in", scale=2)
         button = gr.Button("Search", variant="primary")
@@ -116,13 +122,12 @@ with gr.Blocks(title="HMDE") as demo:
         hits = gr.HTML(elem_id="hits")
         gr.on([question.submit, button.click], search, [question, languages], hits, api_name="search")
     with gr.Tab("Your own text"):
-        own_question = gr.Textbox(label="Question, in any language")
-        own_text = gr.Textbox(label="Document", lines=10)
+        own_question = gr.Textbox(label="Question, in any language", max_length=MAX_QUESTION)
+        own_text = gr.Textbox(label="Document", lines=10, max_length=MAX_TEXT)
         own_language = gr.Textbox(label="Its language, as an ISO 639-1 code", value="en", max_lines=1)
         own_button = gr.Button("Show what matches", variant="primary")
         own_hit = gr.HTML()
-        own_title = gr.State("Your text")
-        own_button.click(explain, [own_question, own_text, own_language, own_title], own_hit, api_name="explain")
+        own_button.click(explain, [own_question, own_text, own_language], own_hit, api_name="explain")
 
 if __name__ == "__main__":
     demo.launch(css=STYLE, theme=THEME)

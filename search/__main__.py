@@ -9,83 +9,121 @@ command run again encodes only what is new or changed, and forgets what is gone.
 
 from __future__ import annotations
 
-import argparse
-import json
+import re
 import sys
+from argparse import ArgumentError
 from dataclasses import asdict
+from json import dumps
 from pathlib import Path
 
+from jsonargparse import auto_cli
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 from transformers.utils import logging
 
-from modeling_hmde.attribution_hmde import Scoring
-from search.documents import read_documents
-from search.index import Changes, Encoder, Hit, model_of_index, open_index, update_index
+from foundation.processor import Dtype
+from search.documents import Documents
+from search.embeddings import Embeddings
+from search.index import Changes, Encoder, Hit, Ranking, is_index, open_index, update_index
 
 
 def main(argv: list[str] | None = None) -> None:
-    arguments = _parser().parse_args(argv)
     logging.disable_progress_bar()
     try:
-        _index(arguments) if arguments.command == "index" else _query(arguments)
-    except ValueError as error:
-        sys.exit(f"error: {error}")
+        auto_cli(
+            {"index": index, "query": query},
+            args=argv,
+            as_positional=True,
+            exit_on_error=False,
+            prog="python -m search",
+            description=__doc__,
+        )
+    except (ArgumentError, ValueError, OSError) as error:
+        sys.exit(f"error: {_harmless(str(error))}")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m search", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    index = commands.add_parser("index", help="make an index, or bring it up to date")
-    index.add_argument("documents", help="a folder of *.txt, *.md, *.jsonl and *.parquet, or one such file")
-    index.add_argument("index", help="the folder to write")
-    index.add_argument("--model", help="a saved HMDE; an index that exists knows its own")
-    index.add_argument("--language", help="ISO 639-1 code of documents that do not say theirs")
-    query = commands.add_parser("query", help="the documents that answer a question best, and their sentences")
-    query.add_argument("index", help="the folder of an index")
-    query.add_argument("question", help="in any language")
-    query.add_argument("--model", help="where the model that made the index is now, if it was moved")
-    query.add_argument("--hits", type=int, default=5, help="documents to show (5)")
-    query.add_argument("--sentences", type=int, default=2, help="sentences to show of each, best first (2)")
-    query.add_argument(
-        "--late-interaction", action="store_true", help="rank the nearest documents again, by their best sentence"
-    )
-    for command in (index, query):
-        command.add_argument("--json", action="store_true", help="write JSON")
-    return parser
+def index(
+    documents: str,
+    index: str,
+    *,
+    model: str | None = None,
+    language: str | None = None,
+    sentences: bool = False,
+    embeddings: str | None = None,
+    dtype: Dtype = "auto",
+    json: bool = False,
+) -> None:
+    """Make an index of documents, or bring one up to date.
 
-
-def _index(arguments: argparse.Namespace) -> None:
-    if Path(arguments.index).resolve().is_relative_to(Path(arguments.documents).resolve()):
-        raise ValueError(f"{arguments.index} lies in {arguments.documents} and would index itself; put it elsewhere")
-    documents = read_documents(arguments.documents, arguments.language)
-    model = arguments.model or model_of_index(arguments.index)
+    Args:
+        documents: a folder of *.txt, *.md, *.jsonl and *.parquet, or one such file.
+        index: the folder to write.
+        model: a saved HMDE, folder or Hub name; an index that exists knows its own.
+        language: of documents that do not say theirs, as an ISO 639-1 code.
+        sentences: keep a vector of every sentence too. Takes several times the room, and answers `late` sooner.
+        embeddings: a folder that `python -m search.encode` wrote of these documents; what is found there is not
+            encoded again.
+        dtype: of weights and activations: auto is bfloat16 where the hardware multiplies it, and float32 elsewhere.
+        json: write the changes as JSON.
+    """
+    if Path(index).resolve().is_relative_to(Path(documents).resolve()):
+        raise ValueError(f"{index} lies in {documents} and would index itself; put it elsewhere")
     if model is None:
-        raise ValueError(f"{arguments.index} holds no index yet; say which model makes it: --model FOLDER")
-    changes = update_index(arguments.index, documents, Encoder.load(model), show_progress_bar=sys.stderr.isatty())
-    if arguments.json:
-        print(json.dumps(changes._asdict()))
-    else:
-        Console().print(_describe(changes))
+        if not is_index(index):
+            raise ValueError(f"{index} holds no index yet; say which model makes it: --model FOLDER")
+        model = open_index(index).model
+    changes = update_index(
+        index,
+        Documents(Path(documents), language),
+        Encoder.load(model, dtype),
+        sentences=sentences,
+        embeddings=Embeddings(embeddings, model) if embeddings else None,
+        show_progress_bar=sys.stderr.isatty(),
+    )
+    print(dumps(changes._asdict()) if json else _describe(changes))
 
 
-def _query(arguments: argparse.Namespace) -> None:
-    if arguments.hits < 1 or arguments.sentences < 0:
+def query(
+    index: str,
+    question: str,
+    *,
+    ranking: Ranking = "vector",
+    languages: str | None = None,
+    hits: int = 5,
+    sentences: int = 2,
+    model: str | None = None,
+    dtype: Dtype = "auto",
+    json: bool = False,
+) -> None:
+    """Show the documents that answer a question best, and their sentences.
+
+    Args:
+        index: the folder of an index.
+        question: in any language.
+        ranking: by the vectors of documents, by words in common (BM25), by both (hybrid), or the nearest documents
+            again by their best sentence (late).
+        languages: only documents in these, as ISO 639-1 codes with commas between: de,fr.
+        hits: documents to show.
+        sentences: sentences to show of each, best first.
+        model: where the model that made the index is now, if it was moved.
+        dtype: of weights and activations: auto is bfloat16 where the hardware multiplies it, and float32 elsewhere.
+        json: write the hits as JSON.
+    """
+    if hits < 1 or sentences < 0:
         raise ValueError("--hits must be at least 1 and --sentences at least 0")
-    index = open_index(arguments.index)
-    encoder = Encoder.load(arguments.model or index.model)
-    index.check(encoder)
-    scoring: Scoring = "maximum" if arguments.late_interaction else "contribution"
-    hits = index.search(arguments.question, encoder, arguments.hits, scoring)
-    if arguments.json:
-        print(json.dumps([_as_json(hit, arguments.sentences) for hit in hits], ensure_ascii=False, indent=2))
+    opened = open_index(index)
+    encoder = Encoder.load(model or opened.model, dtype)
+    opened.check(encoder)
+    found = opened.search(question, encoder, hits, ranking, languages.split(",") if languages else None)
+    if json:
+        # JSON leaves control characters above 0x7e as they are, and terminals obey some of these.
+        text = dumps([_as_json(hit, sentences) for hit in found], ensure_ascii=False, indent=2)
+        print(re.sub(r"[\x7f-\x9f]", lambda match: f"\\u{ord(match[0]):04x}", text))
         return
     console = Console()
-    for rank, hit in enumerate(hits, start=1):
-        console.print(_as_text(rank, hit, arguments.sentences))
+    for rank, hit in enumerate(found, start=1):
+        console.print(_as_text(rank, hit, sentences))
 
 
 def _describe(changes: Changes) -> str:
@@ -93,13 +131,13 @@ def _describe(changes: Changes) -> str:
     >>> _describe(Changes(added=2, changed=0, removed=1, unchanged=7))
     '2 added, 0 changed, 1 removed, 7 unchanged'
     """
-    return ", ".join(f"{number} {name}" for name, number in changes._asdict().items())
+    return ", ".join(f"{count} {name}" for name, count in changes._asdict().items())
 
 
 def _as_json(hit: Hit, num_sentences: int) -> dict[str, object]:
-    document, explanation = hit
+    document, score, explanation = hit
     return asdict(document) | {
-        "score": explanation.score,
+        "score": score,
         "sentences": [
             {**sentence._asdict(), "text": document.text[sentence.begin : sentence.end]}
             for sentence in explanation.sentences[:num_sentences]
@@ -108,14 +146,24 @@ def _as_json(hit: Hit, num_sentences: int) -> dict[str, object]:
 
 
 def _as_text(rank: int, hit: Hit, num_sentences: int) -> Group:
-    document, explanation = hit
+    document, score, explanation = hit
     heading = Text.assemble(
-        f"{rank}  ", (document.title, "bold"), "  ", (document.id, "dim"), f"  {explanation.score:.3f}"
+        f"{rank}  ", (_harmless(document.title), "bold"), "  ", (_harmless(document.id), "dim"), f"  {score:.3f}"
     )
     sentences = Table.grid(padding=(0, 2))
-    for begin, end, score in explanation.sentences[:num_sentences]:
-        sentences.add_row("", Text(f"{score:+.3f}", style="cyan"), Text(document.text[begin:end]))
+    for begin, end, sentence_score in explanation.sentences[:num_sentences]:
+        text = _harmless(document.text[begin:end])
+        sentences.add_row("", Text(f"{sentence_score:+.3f}", style="cyan"), Text(text))
     return Group(heading, sentences, "")
+
+
+def _harmless(text: str) -> str:
+    """Control characters, which a terminal may obey, made visible; white space made spaces.
+
+    >>> _harmless("a\\x1b[2J\\tb\\x9b2J")
+    'a\\\\x1b[2J b\\\\x9b2J'
+    """
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda match: f"\\x{ord(match[0]):02x}", re.sub(r"[\t\n\r]+", " ", text))
 
 
 if __name__ == "__main__":

@@ -1,38 +1,47 @@
-"""Documents from files. Knows no model and no index.
+"""Documents from files, one after another. Knows no model and no index.
 
-A source is a folder, searched with its subfolders, or one file:
+A source is a folder, searched with its subfolders and the folders it links to, or one file:
 
     *.txt, *.md    a document a file, in UTF-8
     *.jsonl        a document a line, an object with a "text"
     *.parquet      a document a row, with a column "text"
 
-Lines and rows may also have a "title", a "language" (ISO 639-1) and an id: "id", "doc_id" or "concept_id".
+Lines and rows may also have a "title", a "language" (ISO 639-1) and an id: "id", "doc_id" or "concept_id". Blank lines
+are no documents, nor are rows whose text is null, of which a warning tells. A line ends with a line feed and with
+nothing else: U+2028 and U+0085 belong to the text.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pyarrow.parquet
+
+from foundation.fingerprints import fingerprint
+
+logger = logging.getLogger(__name__)
 
 TEXT_FILES = (".txt", ".md")
 TABLES = (".jsonl", ".parquet")
 ID_COLUMNS = ("id", "doc_id", "concept_id")
+COLUMNS = ("text", "title", "language", *ID_COLUMNS)
 
 
 @dataclass(frozen=True)
 class Document:
-    """A text and where it is from.
+    """A text and where it is from. A lone surrogate, which no file can hold, becomes U+FFFD in all of it.
 
     Args:
         id: the file's path in the source; for a line or row, `path#id`, or `path#number` where it has no id.
         title: of a file, its name without the ending.
-        language: ISO 639-1 code, for the sentence splitter's rules; None where it is not known.
+        language: ISO 639-1 code, for the rules of the sentence splitter; None where it is not known.
         text: what is encoded, shown and searched for.
     """
 
@@ -41,75 +50,167 @@ class Document:
     language: str | None
     text: str
 
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None and not value.isascii():
+                object.__setattr__(self, field.name, _without_surrogates(value))
+
     @property
     def content_hash(self) -> str:
         """Changes when what the document's vector depends on changes."""
-        return hashlib.sha256(f"{self.language}\n{self.text}".encode(errors="surrogatepass")).hexdigest()
+        return fingerprint(self.language, self.text)
 
 
-def read_documents(source: str | Path, language: str | None = None) -> list[Document]:
-    """All documents of a source, in the order of their files' names.
+@dataclass(frozen=True)
+class Documents:
+    """All documents of a source, in the order of their files' names. The files are read anew at each iteration.
 
     Args:
-        source: see the module's description.
+        source: a folder or a file; see the module's description.
         language: of the documents that do not say their own.
 
     Raises:
-        ValueError: there is no such source, it holds no document, a file is malformed (with the line), or an id is
-            used twice.
+        ValueError: at iteration; there is no such source, it holds no document, or a file cannot be read or is
+            malformed. Names the file, and the row or the byte.
     """
-    source = Path(source)
+
+    source: Path
+    language: str | None = None
+
+    def __iter__(self) -> Iterator[Document]:
+        count = 0
+        for file, name in files_of(self.source, TEXT_FILES + TABLES):
+            for document in self._read(file, name):
+                yield document
+                count += 1
+        if not count:
+            endings = _endings(TEXT_FILES + TABLES)
+            raise ValueError(f"{self.source} holds no document; documents are files that end in {endings}")
+
+    def _read(self, file: Path, name: str) -> Iterator[Document]:
+        if file.suffix.lower() in TEXT_FILES:
+            yield Document(name, _printable(file.stem), self.language, _read_text(file))
+            return
+        for number, row in read_rows(file, COLUMNS):
+            for column in ("text", "title", "language"):
+                if not isinstance(row.get(column), (str, type(None))):
+                    raise ValueError(f"{file}, row {number}: {column} is {row[column]!r}; it must be a string")
+            if "text" not in row:
+                raise ValueError(f"{file}, row {number}: there is no text; give every row a string named text")
+            if row["text"] is None:
+                logger.warning("%s, row %d: the text is null; it is left out", file, number)
+                continue
+            id = next((row[column] for column in ID_COLUMNS if row.get(column) is not None), number)
+            if isinstance(id, bool) or not isinstance(id, (str, int)):
+                raise ValueError(f"{file}, row {number}: the id is {id!r}; it must be a string or an integer")
+            yield Document(
+                f"{name}#{id}", row.get("title") or str(id), row.get("language") or self.language, row["text"]
+            )
+
+
+def files_of(source: Path, endings: tuple[str, ...]) -> Iterator[tuple[Path, str]]:
+    """The files of a folder and of its subfolders whose names end so, in either case; or the one file.
+
+    Yields:
+        each file, and its path in the folder.
+
+    Raises:
+        ValueError: there is no such source, or a folder cannot be read.
+    """
     if not source.exists():
-        raise ValueError(f"{source} is missing; give a folder of {_endings()}, or one such file")
-    files = sorted(source.rglob("*")) if source.is_dir() else [source]
-    documents: dict[str, Document] = {}
-    for file in files:
-        if file.suffix not in TEXT_FILES + TABLES or not file.is_file():
-            continue
-        name = str(file.relative_to(source)) if source.is_dir() else file.name
-        for document in _read_file(file, name, language):
-            if document.id in documents:
-                raise ValueError(f"{file}: the id of {document.id} is used twice; ids must differ within a file")
-            documents[document.id] = document
-    if not documents:
-        raise ValueError(f"{source} holds no document; documents are files that end in {_endings()}")
-    return list(documents.values())
-
-
-def _read_file(file: Path, name: str, language: str | None) -> Iterator[Document]:
-    if file.suffix in TEXT_FILES:
-        try:
-            yield Document(name, file.stem, language, file.read_text(encoding="utf-8"))
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{file} is not UTF-8 ({error.reason}); save it as UTF-8") from None
+        raise ValueError(f"{source} is missing; give a folder of {_endings(endings)}, or one such file")
+    if source.is_file():
+        if source.suffix.lower() in endings:
+            yield source, _printable(source.name)
         return
-    for number, row in enumerate(_rows(file), start=1):
-        for column in ("text", "title", "language"):
-            if not isinstance(row.get(column), (str, type(None))):
-                raise ValueError(f"{file}, row {number}: {column} is {row[column]!r}; it must be a string")
-        if row.get("text") is None:
-            raise ValueError(f"{file}, row {number}: there is no text; give every row a string named text")
-        id = next((row[column] for column in ID_COLUMNS if row.get(column) is not None), number)
-        yield Document(f"{name}#{id}", row.get("title") or str(id), row.get("language") or language, row["text"])
+    files = [file for file in _walk(source, frozenset()) if file.suffix.lower() in endings]
+    for file in sorted(files):
+        if file.is_file():
+            yield file, _printable(str(file.relative_to(source)))
+        else:
+            logger.warning("%s is no file that can be read (a broken link?); it is left out", _printable(str(file)))
 
 
-def _rows(file: Path) -> Iterator[dict[str, Any]]:
-    if file.suffix == ".parquet":
-        try:
-            yield from pyarrow.parquet.read_table(file).to_pylist()
-        except pyarrow.ArrowInvalid as error:
-            raise ValueError(f"{file} is no Parquet file: {error}") from None
-        return
-    with file.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                row = json.loads(line)
-            except ValueError as error:  # no UTF-8, or no JSON
-                raise ValueError(f"{file}, row {number} is no JSON: {error}; write one object a line") from None
-            if not isinstance(row, dict):
-                raise ValueError(f'{file}, row {number} is no object; write {{"text": ...}} a line')
-            yield row
+def read_rows(file: Path, columns: Sequence[str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of a .jsonl or .parquet file with their numbers, from 1.
+
+    Args:
+        file: is read row by row.
+        columns: that are read of a Parquet file, as far as it has them; all if None.
+
+    Raises:
+        ValueError: the file cannot be read or is malformed.
+    """
+    try:
+        if file.suffix.lower() == ".parquet":
+            with pyarrow.parquet.ParquetFile(file) as table:
+                names = [name for name in table.schema_arrow.names if columns is None or name in columns]
+                batches = table.iter_batches(1024, columns=names)
+                yield from enumerate((row for batch in batches for row in batch.to_pylist()), start=1)
+        else:
+            with file.open("rb") as lines:
+                yield from (
+                    (number, _parse(file, number, line)) for number, line in enumerate(lines, 1) if line.strip()
+                )
+    except pyarrow.ArrowException as error:
+        raise ValueError(f"{file} is no Parquet file: {error}") from None
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read: {error.strerror or error}") from None
 
 
-def _endings() -> str:
-    return ", ".join(f"*{ending}" for ending in TEXT_FILES + TABLES)
+def _parse(file: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        row = json.loads(line.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file}, row {number} is not UTF-8 ({_position(error)}); save it as UTF-8") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file}, row {number} is no JSON: {error}; write one object a line") from None
+    if not isinstance(row, dict):
+        raise ValueError(f'{file}, row {number} is no object; write {{"text": ...}} a line')
+    return row
+
+
+def _read_text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file} is not UTF-8 ({_position(error)}); save it as UTF-8") from None
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read: {error.strerror}") from None
+
+
+def _walk(folder: Path, above: frozenset[tuple[int, int]]) -> Iterator[Path]:
+    """What lies in a folder and below, links followed, but not into a folder that one is already in."""
+    try:
+        status = folder.stat()
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        raise ValueError(f"{folder} cannot be read: {error.strerror}") from None
+    within = above | {(status.st_dev, status.st_ino)}
+    for entry in entries:
+        if not entry.is_dir():
+            yield entry
+        elif (entry.stat().st_dev, entry.stat().st_ino) not in within:
+            yield from _walk(entry, within)
+
+
+def _position(error: UnicodeDecodeError) -> str:
+    return f"byte {error.start} is 0x{error.object[error.start]:02x}"
+
+
+def _printable(name: str) -> str:
+    """A file's name, in which bytes that are no text are written as `\\xff`."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _without_surrogates(text: str) -> str:
+    """
+    >>> _without_surrogates("cat \\ud800, \\ud83d\\ude00") == "cat \\ufffd, \\U0001f600"
+    True
+    """
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _endings(endings: tuple[str, ...]) -> str:
+    return ", ".join(f"*{ending}" for ending in endings)

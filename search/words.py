@@ -1,0 +1,41 @@
+"""The words by which texts are searched: what BM25 counts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+
+import Stemmer
+
+# Runs of characters of scripts that put no space between words.
+_UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
+
+
+def terms(text: str, language: str | None) -> list[str]:
+    """Words in lower case, stemmed where Snowball knows the language. Scripts without spaces give pairs of characters.
+
+    Args:
+        text: a document or a question.
+        language: ISO 639-1 code.
+
+    >>> terms("The houses, two houses", "en")
+    ['the', 'hous', 'two', 'hous']
+    >>> terms("猫在睡觉 2x", "zh")
+    ['猫在', '在睡', '睡觉', '2x']
+    """
+    found: list[str] = []
+    for word in re.findall(r"\w+", _UNSPACED.sub(r" \g<0> ", text.lower())):
+        if _UNSPACED.match(word) and len(word) > 1:
+            found += [word[start : start + 2] for start in range(len(word) - 1)]
+        else:
+            found.append(word)
+    return _stemmer(language)(found)
+
+
+@cache
+def _stemmer(language: str | None) -> Callable[[list[str]], list[str]]:
+    try:
+        return Stemmer.Stemmer(language or "").stemWords
+    except (KeyError, UnicodeEncodeError):  # a language that Snowball does not know
+        return list

@@ -1,1 +1,5 @@
-"""How good document embeddings are: retrieval across languages and zero-shot classification, beside baselines."""
+"""Judges systems: texts to vectors, vectors to scores, scores to a report."""
+
+from foundation.moved import refuse_old_names
+
+refuse_old_names()

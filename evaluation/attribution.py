@@ -21,11 +21,13 @@ from typing import Any, get_args
 
 import numpy as np
 import torch
-from jsonargparse import auto_cli
 
 from evaluation.readers import languages_of
+from evaluation.recipes import SystemRecipe
 from evaluation.report import Scores, Table, write_report
-from evaluation.systems import Dtype, HMDESystem, SystemRecipe, check_systems, load_hmde
+from evaluation.systems import HMDESystem, check_systems, load_hmde
+from foundation.command_line import options_from
+from foundation.processor import Dtype, dtype_of
 from modeling_hmde import DocumentSentences, Explanation, score_sentences
 from modeling_hmde.attribution_hmde import Scoring
 
@@ -44,14 +46,14 @@ class AttributionRecipe:
         pairs: `<question language>-<paragraph language>`, such as en-de.
         systems: by name, of the kinds hmde and sentences; see SystemRecipe.
         output: folder to write. Files of an earlier evaluation there are replaced.
-        dtype: float32, or bfloat16, which is faster where the processor multiplies it.
+        dtype: float32, bfloat16, or auto: bfloat16 where the processor or the GPU multiplies it in hardware.
     """
 
     data: str
     pairs: list[str]
     systems: dict[str, SystemRecipe]
     output: str
-    dtype: Dtype = "float32"
+    dtype: Dtype = "auto"
 
     def __post_init__(self) -> None:
         for name, system in self.systems.items():
@@ -65,7 +67,7 @@ class Question:
 
     Args:
         text: the question.
-        paragraph: place of the paragraph in its file.
+        paragraph: index of the paragraph in its file.
         answers: where each answer begins, in characters of the paragraph.
     """
 
@@ -75,15 +77,15 @@ class Question:
 
 
 def main(argv: list[str] | None = None) -> None:
-    recipe = auto_cli(AttributionRecipe, args=argv, as_positional=False)
+    recipe = options_from(AttributionRecipe, argv)
     questions = {pair: read_questions(Path(recipe.data), pair) for pair in recipe.pairs}
     check_systems(recipe.systems)
     columns: dict[str, Scores] = {"chance": {}}
     for name, system_recipe in recipe.systems.items():
-        system = load_hmde(system_recipe, recipe.dtype)
+        system = load_hmde(system_recipe, dtype_of(recipe.dtype))
         for pair, (asked, paragraphs) in questions.items():
             for scoring in get_args(Scoring):
-                documents = system.model.encode_sentences(
+                documents = system.model.prepare_sentences(
                     paragraphs, system.tokenizer, language=languages_of(pair)[1], scoring=scoring
                 )
                 columns["chance"][pair] = chance(asked, documents)
@@ -107,32 +109,46 @@ def read_questions(folder: Path, pair: str) -> tuple[list[Question], list[str]]:
     """
     question_language, paragraph_language = languages_of(pair)
     texts = {
-        question["id"]: question["question"]
-        for paragraph in _read_squad(folder / f"{question_language}.json")
-        for question in paragraph["qas"]
+        question_id: question
+        for _, questions in _read_squad(folder / f"{question_language}.json")
+        for question_id, question, _ in questions
     }
     paragraphs = _read_squad(folder / f"{paragraph_language}.json")
     questions = [
-        Question(texts[question["id"]], place, [answer["answer_start"] for answer in question["answers"]])
-        for place, paragraph in enumerate(paragraphs)
-        for question in paragraph["qas"]
-        if question["answers"] and question["id"] in texts
+        Question(texts[question_id], index, answers)
+        for index, (_, of_paragraph) in enumerate(paragraphs)
+        for question_id, _, answers in of_paragraph
+        if answers and question_id in texts
     ]
     if not questions:
         raise ValueError(
             f"no question of {question_language}.json has an answer in {paragraph_language}.json of {folder}; check "
             "that the ids of the two agree"
         )
-    return questions, [paragraph["context"] for paragraph in paragraphs]
+    return questions, [text for text, _ in paragraphs]
 
 
-def _read_squad(path: Path) -> list[dict[str, Any]]:
+def _read_squad(path: Path) -> list[tuple[str, list[tuple[str, str, list[int]]]]]:
+    """The text of each paragraph, and its questions: id, text, and where the answers begin."""
     if not path.is_file():
         raise ValueError(f"{path} is missing; write one file of questions and paragraphs a language there")
+
+    def text(value: object) -> str:
+        if not isinstance(value, str):
+            raise TypeError(f"{value!r:.100} is no text")
+        return value
+
+    def parts(question: Any) -> tuple[str, str, list[int]]:
+        begins = [int(answer["answer_start"]) for answer in question["answers"]]
+        return text(question["id"]), text(question["question"]), begins
+
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return [paragraph for article in content["data"] for paragraph in article["paragraphs"]]
-    except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
+        return [
+            (text(paragraph["context"]), [parts(question) for question in paragraph["qas"]])
+            for article in json.loads(path.read_text(encoding="utf-8-sig"))["data"]
+            for paragraph in article["paragraphs"]
+        ]
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is not in SQuAD's format (data, paragraphs, context, qas): {error!r}") from None
 
 
@@ -150,11 +166,11 @@ def evaluate(
     ranks, reciprocals = [], []
     for query, question in zip(queries, questions):
         explanations = [score_sentences(query, document) for document in documents]
-        found = explanations[question.paragraph]
-        better = sum(explanation.score > found.score for explanation in explanations)
+        own = explanations[question.paragraph]
+        better = sum(explanation.score > own.score for explanation in explanations)
         reciprocals.append(1 / (1 + better))
-        if len(found.sentences) > 1:
-            ranks.append(rank_of_answer(found, question.answers))
+        if len(own.sentences) > 1:
+            ranks.append(rank_of_answer(own, question.answers))
     return {
         "answer first": float(np.mean([rank == 1 for rank in ranks])),
         "answer in first three": float(np.mean([rank <= 3 for rank in ranks])),
@@ -173,13 +189,13 @@ def rank_of_answer(explanation: Explanation, answers: Sequence[int]) -> float:
 
 def chance(questions: Sequence[Question], documents: Sequence[DocumentSentences]) -> dict[str, float]:
     """What the measures are expected to be where sentences and paragraphs stand in random order."""
-    numbers = np.array([len(documents[question.paragraph].spans) for question in questions])
-    numbers = numbers[numbers > 1]
+    counts = np.array([len(documents[question.paragraph].spans) for question in questions])
+    counts = counts[counts > 1]
     return {
-        "answer first": float(np.mean(1 / numbers)),
-        "answer in first three": float(np.mean(np.minimum(3 / numbers, 1))),
+        "answer first": float(np.mean(1 / counts)),
+        "answer in first three": float(np.mean(np.minimum(3 / counts, 1))),
         "paragraph MRR": float(np.mean(1 / np.arange(1, len(documents) + 1))),
-        "questions": len(numbers),
+        "questions": len(counts),
     }
 
 

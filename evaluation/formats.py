@@ -8,7 +8,7 @@ Retrieval:
     clef           CLEF 2003 (ELRA-E0008, licensed). Arrange its files as documents/<language>/, any number of files as
                    they come, topics/<language>.* (Top-de03.txt is topics/de.txt) and qrels/<language>.*. A query is a
                    topic's title and description; of a document all text fields are read, but no keywords, which people
-                   assigned. Files that are not UTF-8 are read as ISO-8859-1.
+                   assigned. Files may be ISO-8859-1; those of all other formats are UTF-8.
     mldr           Shitao/MLDR
     ir_datasets    NeuCLIR (neuclir/1/fa/trec-2022 ...), CLIRMatrix (clirmatrix/de/multi8/en/test1 ...), MIRACL
                    (miracl/de/dev ...) and others, by their names in that library; the pair of languages is the task's
@@ -36,19 +36,21 @@ import gzip
 import html
 import json
 import re
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
-import ir_datasets
 import langcodes
 from huggingface_hub import hf_hub_download
 
-from evaluation.classification import LABEL_SEPARATOR, ClassificationTask
-from evaluation.readers import POOL, languages_of
-from evaluation.report import write_whole
-from evaluation.retrieval import RetrievalTask
+from evaluation.readers import LABEL_SEPARATOR, POOL, languages_of, lines, malformed, parsed_lines
+from evaluation.recipes import ClassificationTask, RetrievalTask
+from foundation.files import file_written_whole, write_text
+from modeling_hmde.segmentation_hmde import replace_surrogates
 
-Documents = Iterable[tuple[str, str]]  # doc_id and text
+Documents = Iterable[tuple[str, str]]  # id and text
+Fields = TypeVar("Fields", tuple[str, str], list[str])
 
 MLDOC_LANGUAGES = {
     "en": "english", "es": "spanish", "de": "german", "fr": "french", "it": "italian", "ru": "russian",
@@ -79,13 +81,10 @@ def prepare(task: RetrievalTask | ClassificationTask, output: Path) -> None:
     Raises:
         ValueError: the format is unknown, or a file is missing or malformed.
     """
-    known = RETRIEVAL_FORMATS if isinstance(task, RetrievalTask) else CLASSIFICATION_FORMATS
-    if task.format not in known:
-        raise ValueError(f"format is {task.format!r}; it must be one of hmde, {', '.join(known)}")
-    if isinstance(task, RetrievalTask):
-        RETRIEVAL_FORMATS[task.format](task, output)
-    else:
-        CLASSIFICATION_FORMATS[task.format](task, output)
+    formats: Any = RETRIEVAL_FORMATS if isinstance(task, RetrievalTask) else CLASSIFICATION_FORMATS
+    if task.format not in formats:
+        raise ValueError(f"format is {task.format!r}; it must be one of hmde, {', '.join(formats)}")
+    formats[task.format](task, output)
 
 
 # --- Retrieval ---
@@ -101,14 +100,14 @@ def clef(task: RetrievalTask, output: Path) -> None:
             raise ValueError(f"{folder / 'documents' / language} has no files; put the documents of {language} there")
         write_documents(output, language, (document for file in files for document in clef_documents(file)))
         file = only_file(folder / "qrels", language)
-        for number, line in enumerate(decoded(file).splitlines(), start=1):
+        for line_number, line in lines(file):
             fields = line.split()
             if len(fields) != 4:
-                raise ValueError(f"{file}, line {number}: is no judgement; it has {len(fields)} fields, not 4")
+                raise malformed(file, line_number, f"is no judgement; it has {len(fields)} fields, not 4")
             qrels.append(" ".join([fields[0].lstrip("C"), *fields[1:]]))
     for language in query_languages:
         write_queries(output, language, clef_topics(only_file(folder / "topics", language), language))
-    write_whole(qrels_file(task, output), "".join(line + "\n" for line in qrels))
+    write_text(qrels_file(task, output), "".join(line + "\n" for line in qrels))
 
 
 def clef_documents(file: Path) -> Iterator[tuple[str, str]]:
@@ -117,35 +116,56 @@ def clef_documents(file: Path) -> Iterator[tuple[str, str]]:
     Raises:
         ValueError: the file has none, or one has no DOCNO.
     """
-    documents = _CLEF_DOCUMENT.findall(decoded(file))
+    documents = _CLEF_DOCUMENT.findall(clef_text(file))
     if not documents:
         raise ValueError(f"{file} has no <DOC> ... </DOC>; leave only CLEF's documents in the folder")
-    for number, document in enumerate(documents, start=1):
+    for index, document in enumerate(documents, start=1):
         name = re.search(r"<DOCNO>\s*(\S+)\s*</DOCNO>", document, re.IGNORECASE)
         if name is None:
-            raise ValueError(f"{file}, document {number}: has no <DOCNO>; it cannot be judged without")
+            raise ValueError(f"{file}, document {index}: has no <DOCNO>; it cannot be judged without")
         fields = (plain(content) for _, content in _CLEF_FIELD.findall(document))
         yield name[1], "\n".join(field for field in fields if field)
 
 
 def clef_topics(file: Path, language: str) -> Iterator[tuple[str, str]]:
-    """The number, without its C, and title and description of each topic.
+    """The id, without its C, and title and description of each topic.
 
     Raises:
         ValueError: the file has no topic, or one lacks a field, as where it is in another language.
     """
-    topics = _CLEF_TOPIC.findall(decoded(file))
+    topics = _CLEF_TOPIC.findall(clef_text(file))
     if not topics:
         raise ValueError(f"{file} has no <top> ... </top>; give CLEF's file of topics in {language}")
-    for number, topic in enumerate(topics, start=1):
+    for index, topic in enumerate(topics, start=1):
         fields = [
             re.search(rf"<{tag}>(.*?)(?=<[^>]*>\s*)", topic, re.DOTALL | re.IGNORECASE)
             for tag in ("num", rf"{language}-title", rf"{language}-desc")
         ]
         if not all(fields):
-            raise ValueError(f"{file}, topic {number}: lacks <num>, <{language}-title> or <{language}-desc>")
+            raise ValueError(f"{file}, topic {index}: lacks <num>, <{language}-title> or <{language}-desc>")
         name, title, description = (plain(field[1]) for field in fields if field)
         yield name.lstrip("C"), f"{title} {description}"
+
+
+def clef_text(file: Path) -> str:
+    """The text of a file in UTF-8 or, as CLEF's older files are, ISO-8859-1; unpacked if its name ends in .gz.
+
+    Raises:
+        ValueError: the file is UTF-8 but for some bytes, or no whole gzip file.
+    """
+    try:
+        content = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{file} is no whole gzip file ({error}); take it anew") from None
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        characters = content.decode("utf-8", errors="replace")
+        if sum(character > "\x7f" for character in characters) > 2 * characters.count("\ufffd"):
+            line_number = content.count(b"\n", 0, error.start) + 1
+            raise malformed(file, line_number, f"is not UTF-8 ({error.reason}), as the file is; mend it") from None
+        text = content.decode("iso-8859-1")
+    return text.replace("\r\n", "\n")
 
 
 def mldr(task: RetrievalTask, output: Path) -> None:
@@ -153,37 +173,42 @@ def mldr(task: RetrievalTask, output: Path) -> None:
     qrels = []
     for language in same_languages(task):
         folder = f"mldr-v1.0-{language}"
-        corpus = json_lines(fetch(task.data, f"{folder}/corpus.jsonl.gz"))
-        write_documents(output, language, ((row["docid"], row["text"]) for row in corpus))
-        questions = list(json_lines(fetch(task.data, f"{folder}/{part}.jsonl.gz")))
-        write_queries(output, language, ((row["query_id"], row["query"]) for row in questions))
-        qrels += [
-            f"{row['query_id']} 0 {passage['docid']} 1\n" for row in questions for passage in row["positive_passages"]
-        ]
-    write_whole(qrels_file(task, output), "".join(qrels))
+        corpus = fetch(task.data, f"{folder}/corpus.jsonl.gz")
+        write_documents(output, language, fields_of_lines(corpus, lambda row: (row["docid"], row["text"])))
+        file = fetch(task.data, f"{folder}/{part}.jsonl.gz")
+        questions = list(fields_of_lines(file, lambda row: (row["query_id"], row["query"])))
+        write_queries(output, language, questions)
+        relevant = fields_of_lines(file, lambda row: [passage["docid"] for passage in row["positive_passages"]])
+        qrels += [f"{query} 0 {docid} 1\n" for (query, _), docids in zip(questions, relevant) for docid in docids]
+    write_text(qrels_file(task, output), "".join(qrels))
 
 
 def from_ir_datasets(task: RetrievalTask, output: Path) -> None:
+    import ir_datasets
+
     query_language, document_language = only_pair(task)
-    dataset = ir_datasets.load(task.data)
+    try:
+        dataset = ir_datasets.load(task.data)
+    except KeyError:
+        raise ValueError(f"data is {task.data!r}, which ir_datasets does not know; see ir-datasets.com") from None
     write_documents(output, document_language, ((doc.doc_id, doc.default_text()) for doc in dataset.docs_iter()))
     write_queries(output, query_language, ((query.query_id, query.default_text()) for query in dataset.queries_iter()))
     qrels = (f"{judged.query_id} 0 {judged.doc_id} {judged.relevance}\n" for judged in dataset.qrels_iter())
-    write_whole(qrels_file(task, output), "".join(qrels))
+    write_text(qrels_file(task, output), "".join(qrels))
 
 
 def ntrex(task: RetrievalTask, output: Path) -> None:
     folder = Path(task.data)
-    names = decoded(folder / "DOCUMENT_IDS.tsv").split()
+    names = [name for _, line in lines(folder / "DOCUMENT_IDS.tsv") for name in line.split()]
     for language in dict.fromkeys(part for side in languages(task) for part in side):
         file = ntrex_file(folder / "NTREX-128", language)
-        sentences = decoded(file).splitlines()
+        sentences = [line for _, line in lines(file)]
         if len(sentences) != len(names):
             raise ValueError(f"{file} has {len(sentences)} lines, DOCUMENT_IDS.tsv {len(names)}; take both anew")
         documents: dict[str, list[str]] = {}
         for name, sentence in zip(names, sentences):
             documents.setdefault(name, []).append(sentence)
-        write_documents(output, language, ((name, "\n".join(found)) for name, found in documents.items()))
+        write_documents(output, language, ((name, "\n".join(parts)) for name, parts in documents.items()))
 
 
 def ntrex_file(folder: Path, language: str) -> Path:
@@ -207,17 +232,15 @@ def tatoeba(task: RetrievalTask, output: Path) -> None:
     foreign = long_code(document_language if query_language == "en" else query_language)
     names = {"en": "eng"}
     texts = {
-        language: decoded(Path(task.data) / f"tatoeba.{foreign}-eng.{names.get(language, foreign)}").splitlines()
+        language: [line for _, line in lines(Path(task.data) / f"tatoeba.{foreign}-eng.{names.get(language, foreign)}")]
         for language in (query_language, document_language)
     }
-    if len(set(map(len, texts.values()))) != 1:
+    queries, documents = texts[query_language], texts[document_language]
+    if len(queries) != len(documents):
         raise ValueError(f"the two files tatoeba.{foreign}-eng.* in {task.data} differ in their numbers of lines")
-    write_queries(output, query_language, ((str(place), text) for place, text in enumerate(texts[query_language])))
-    write_documents(
-        output, document_language, ((str(place), text) for place, text in enumerate(texts[document_language]))
-    )
-    count = len(texts[query_language])
-    write_whole(qrels_file(task, output), "".join(f"{place} 0 {place} 1\n" for place in range(count)))
+    write_queries(output, query_language, ((str(index), text) for index, text in enumerate(queries)))
+    write_documents(output, document_language, ((str(index), text) for index, text in enumerate(documents)))
+    write_text(qrels_file(task, output), "".join(f"{index} 0 {index} 1\n" for index in range(len(queries))))
 
 
 # --- Classification ---
@@ -229,32 +252,32 @@ def mldoc(task: ClassificationTask, output: Path) -> None:
         if name is None:
             raise ValueError(f"MLDoc has no language {language!r}; it has {', '.join(MLDOC_LANGUAGES)}")
         file = Path(task.data) / f"{name}.{'train.1000' if part == 'train' else part}"
-        write_whole(output / f"{language}.{part}.tsv", decoded(file))
+        write_text(output / f"{language}.{part}.tsv", "".join(f"{line}\n" for _, line in lines(file)))
 
 
 def masakhanews(task: ClassificationTask, output: Path) -> None:
     for language, part in parts(task):
-        rows = table(fetch(task.data, f"data/{long_code(language)}/{part}.tsv"))
-        write_labelled(output, language, part, ((row["category"], f"{row['headline']} {row['text']}") for row in rows))
+        rows = table(fetch(task.data, f"data/{long_code(language)}/{part}.tsv"), "category", "headline", "text")
+        write_labelled(output, language, part, ((category, f"{headline} {text}") for category, headline, text in rows))
 
 
 def sib200(task: ClassificationTask, output: Path) -> None:
     for language, part in parts(task):
         code = INDIVIDUAL_LANGUAGES.get(language) or long_code(language)
         script = langcodes.get(language).maximize().script
-        rows = table(fetch(task.data, f"data/{code}_{script}/{part}.tsv"))
-        write_labelled(output, language, part, ((row["category"], row["text"]) for row in rows))
+        rows = table(fetch(task.data, f"data/{code}_{script}/{part}.tsv"), "category", "text")
+        write_labelled(output, language, part, ((category, text) for category, text in rows))
 
 
 def multieurlex(task: ClassificationTask, output: Path) -> None:
     for language, part in parts(task):
-        rows = json_lines(Path(task.data) / f"{part}.jsonl")
-        labelled = (
-            (LABEL_SEPARATOR.join(row["eurovoc_concepts"]["level_1"]), row["text"][language])
-            for row in rows
-            if row["text"].get(language)  # a law may be missing in a language that joined later
-        )
-        write_labelled(output, language, part, labelled)
+
+        def labels_and_text(row: Any, language: str = language) -> tuple[str, str]:
+            return LABEL_SEPARATOR.join(row["eurovoc_concepts"]["level_1"]), row["text"].get(language) or ""
+
+        laws = fields_of_lines(Path(task.data) / f"{part}.jsonl", labels_and_text)
+        # A law may be missing in a language that joined later.
+        write_labelled(output, language, part, ((labels, text) for labels, text in laws if text))
 
 
 RETRIEVAL_FORMATS = {
@@ -337,40 +360,38 @@ def only_file(folder: Path, language: str) -> Path:
     return files[0]
 
 
-def decoded(path: Path) -> str:
-    """The text of a file, unpacked if its name ends in .gz, without a byte order mark and with \\n for line ends. What
-    is not UTF-8 is read as ISO-8859-1, as CLEF's older files are written.
+def fields_of_lines(path: Path, fields: Callable[[Any], Fields]) -> Iterator[Fields]:
+    """The strings that `fields` takes from the object on each line of a jsonl file, packed or not, one at a time.
 
     Raises:
-        ValueError: the file is missing.
+        ValueError: the file is missing or malformed, or an object lacks a field.
     """
-    if not path.is_file():
-        raise ValueError(f"{path} is missing; evaluation/formats.py says which files a data set consists of")
-    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    for line_number, row in parsed_lines(path):
+        try:
+            values = fields(row)
+            if not all(isinstance(value, str) for value in values):
+                raise TypeError(f"{values} are not all strings")
+        except (KeyError, TypeError, AttributeError) as error:
+            raise malformed(path, line_number, f"lacks a field, or has one of another type ({error!r})") from None
+        yield values
+
+
+def table(path: Path, *columns: str) -> Iterator[tuple[str, ...]]:
+    """Some columns of a tab-separated file with a header, row by row.
+
+    Raises:
+        ValueError: the file is missing or malformed, or a row lacks a column.
+    """
+    # A text is written on one line anyway, and csv takes a lone carriage return for a line end.
+    rows = csv.DictReader((line.replace("\r", " ") + "\n" for _, line in lines(path)), delimiter="\t")
     try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = content.decode("iso-8859-1")
-    return text.replace("\r\n", "\n")
-
-
-def json_lines(path: Path) -> Iterator[dict]:
-    """The objects of a jsonl file, packed or not, one at a time.
-
-    Raises:
-        ValueError: the file is missing.
-    """
-    if not path.is_file():
-        raise ValueError(f"{path} is missing; evaluation/formats.py says which files a data set consists of")
-    open_file = gzip.open if path.suffix == ".gz" else open
-    with open_file(path, "rt", encoding="utf-8") as file:
-        for line in file:
-            yield json.loads(line)
-
-
-def table(path: Path) -> list[dict[str, str]]:
-    """The rows of a tab-separated file with a header."""
-    return list(csv.DictReader(decoded(path).splitlines(), delimiter="\t"))
+        for row in rows:
+            fields = [row.get(column) for column in columns]
+            if None in fields:
+                raise malformed(path, rows.line_num, f"lacks one of the columns {', '.join(columns)}")
+            yield tuple(map(str, fields))
+    except csv.Error as error:  # a field of more than csv.field_size_limit() characters
+        raise malformed(path, rows.line_num + 1, f"cannot be read ({error}); close its quotation marks") from None
 
 
 def plain(content: str) -> str:
@@ -379,23 +400,30 @@ def plain(content: str) -> str:
 
 
 def write_documents(output: Path, language: str, documents: Documents) -> None:
-    path = output / "docs" / f"{language}.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    with partial.open("w", encoding="utf-8", newline="\n") as file:
+    with (
+        file_written_whole(output / "docs" / f"{language}.jsonl") as partial,
+        partial.open("w", encoding="utf-8", newline="\n") as file,
+    ):
         for doc_id, text in documents:
-            file.write(json.dumps({"doc_id": doc_id, "text": text}, ensure_ascii=False) + "\n")
-    partial.replace(path)
+            document = {"doc_id": doc_id, "text": replace_surrogates(text)}
+            file.write(json.dumps(document, ensure_ascii=False) + "\n")
 
 
 def write_queries(output: Path, language: str, queries: Documents) -> None:
-    lines = (f"{query_id}\t{' '.join(text.split())}\n" for query_id, text in queries)
-    write_whole(output / "queries" / f"{language}.tsv", "".join(lines))
+    write_text(output / "queries" / f"{language}.tsv", "".join(map(on_one_line, queries)))
 
 
-def write_labelled(output: Path, language: str, part: str, labelled: Iterable[tuple[str, str]]) -> None:
-    lines = (f"{label}\t{' '.join(text.split())}\n" for label, text in labelled)
-    write_whole(output / f"{language}.{part}.tsv", "".join(lines))
+def write_labelled(output: Path, language: str, part: str, labelled: Documents) -> None:
+    write_text(output / f"{language}.{part}.tsv", "".join(map(on_one_line, labelled)))
+
+
+def on_one_line(named: tuple[str, str]) -> str:
+    """
+    >>> on_one_line(("q1", "Who sat\\non\\tthe mat?"))
+    'q1\\tWho sat on the mat?\\n'
+    """
+    name, text = named
+    return f"{name}\t{' '.join(replace_surrogates(text).split())}\n"
 
 
 def qrels_file(task: RetrievalTask, output: Path) -> Path:

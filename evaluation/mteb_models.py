@@ -18,8 +18,10 @@ from mteb.models.abs_encoder import AbsEncoder
 from mteb.models.model_meta import ScoringFunction
 from mteb.types import PromptType
 
-from evaluation.saved_models import fingerprint_of_model
-from evaluation.systems import BM25, Dtype, HMDESystem, SystemRecipe, check_system, load_system
+from evaluation.recipes import SystemRecipe
+from evaluation.systems import BM25, HMDESystem, check_system, load_system
+from foundation.fingerprints import fingerprint_of_model
+from foundation.processor import Dtype, dtype_of
 
 
 class SystemForMTEB(AbsEncoder):
@@ -34,9 +36,9 @@ class SystemForMTEB(AbsEncoder):
         ValueError: the recipe is unsound, or has no vectors.
     """
 
-    def __init__(self, name: str, recipe: SystemRecipe, dtype: Dtype = "float32") -> None:
+    def __init__(self, name: str, recipe: SystemRecipe, dtype: Dtype = "auto") -> None:
         check_system(name.replace("/", "-"), recipe)
-        system = load_system(recipe, dtype)
+        system = load_system(recipe, dtype_of(dtype))
         if isinstance(system, BM25):
             raise ValueError(f"{name} is BM25, which has no vectors; mteb has a BM25 of its own")
         self.system = system

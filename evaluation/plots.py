@@ -8,9 +8,9 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from sklearn.manifold import TSNE
 
 from evaluation.classification import LabelledTexts
+from foundation.files import file_written_whole
 
 # Documents of a language in a plot of vectors.
 POINTS_PER_LANGUAGE = 200
@@ -46,12 +46,12 @@ def plot_rows(title: str, scores: dict[str, dict[str, float]], colour_of: Mappin
         colour_of: each system.
         path: of the image.
     """
-    rows = list(dict.fromkeys(row for found in scores.values() for row in found))
+    rows = list(dict.fromkeys(row for of_system in scores.values() for row in of_system))
     figure = Figure(figsize=(max(6.0, 0.3 * len(rows)), 4), layout="constrained")
     axes = figure.subplots()
     axes.grid(axis="x", color="0.9")
-    for system, found in scores.items():
-        values = [found.get(row, np.nan) for row in rows]
+    for system, of_system in scores.items():
+        values = [of_system.get(row, np.nan) for row in rows]
         axes.plot(values, "o", markersize=5, label=system, color=colour_of[system], alpha=0.8)
     axes.set_xticks(np.arange(len(rows)), rows, rotation=90 if len(rows) > 12 else 0)
     axes.set_ylim(bottom=0)
@@ -72,16 +72,18 @@ def plot_vectors(
         path: of the image.
         seed: of the layout.
     """
-    shown = np.concatenate([found[:POINTS_PER_LANGUAGE] for found in vectors])
+    from sklearn.manifold import TSNE
+
+    shown = np.concatenate([of_language[:POINTS_PER_LANGUAGE] for of_language in vectors])
     languages = [part.language for part in texts for _ in part.labels[:POINTS_PER_LANGUAGE]]
     topics = [label for part in texts for label in part.labels[:POINTS_PER_LANGUAGE]]
     perplexity = min(30.0, (len(shown) - 1) / 3)
-    places = TSNE(perplexity=perplexity, init="random", random_state=seed).fit_transform(shown)
+    points = TSNE(perplexity=perplexity, init="random", random_state=seed).fit_transform(shown)
     figure = Figure(figsize=(10, 5), layout="constrained")
     figure.suptitle(title)
     for axes, name, kinds in zip(figure.subplots(1, 2), ("language", "topic"), (languages, topics)):
         for kind, colour in colours(sorted(set(kinds))).items():
-            of_kind = places[[one == kind for one in kinds]]
+            of_kind = points[[one == kind for one in kinds]]
             axes.scatter(*of_kind.T, s=8, label=kind, color=colour)
         axes.set(title=f"by {name}", xticks=[], yticks=[])
         axes.legend(fontsize=7, ncols=2, loc="best")
@@ -97,12 +99,12 @@ def colours(names: Iterable[str]) -> dict[str, Colour]:
     distinct = list(dict.fromkeys(names))
     few, many = mpl.colormaps["tab10"], mpl.colormaps["turbo"]
     return {
-        name: few(place) if len(distinct) <= 10 else many((place + 0.5) / len(distinct))
-        for place, name in enumerate(distinct)
+        name: few(index) if len(distinct) <= 10 else many((index + 0.5) / len(distinct))
+        for index, name in enumerate(distinct)
     }
 
 
 def save(figure: Figure, path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    with file_written_whole(path) as partial:
+        figure.savefig(partial, dpi=150)
     return path

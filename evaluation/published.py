@@ -46,20 +46,31 @@ def read_published(path: Path) -> list[Published]:
     if not path.is_file():
         raise ValueError(f"{path} is missing; published is the name of a file of published numbers")
     known = {field.name for field in fields(Published)}
+    try:
+        entries = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, RecursionError, yaml.YAMLError) as error:
+        raise ValueError(f"{path} is no YAML in UTF-8: {error}") from None
+    if not isinstance(entries, list):
+        raise ValueError(f"{path} is no list of tables; evaluation/published.py says what is in it")
     tables = []
-    for number, entry in enumerate(yaml.safe_load(path.read_text(encoding="utf-8")), start=1):
-        if set(entry) != known:
-            raise ValueError(f"{path}, table {number}: has the keys {sorted(entry)}; they must be {sorted(known)}")
+    for index, entry in enumerate(entries, start=1):
+        if not isinstance(entry, dict) or set(entry) != known or not isinstance(entry["rows"], dict):
+            raise ValueError(f"{path}, table {index}: is {entry!r:.200}; it must have the keys {sorted(known)}")
         for system, row in entry["rows"].items():
-            if set(row) != {"label", "cells"}:
+            if not isinstance(row, dict) or set(row) != {"label", "cells"} or not _is_of_numbers(row["cells"]):
                 raise ValueError(
-                    f"{path}, table {number}, row {system}: has {sorted(row)}; they must be cells and label"
+                    f"{path}, table {index}, row {system}: is {row!r:.200}; it must have a label, and cells that are "
+                    "numbers by name"
                 )
         tables.append(Published(**entry))
     return tables
 
 
-def comparison(published: Published, ours: Mapping[str, Mapping[str, Any]]) -> Table:
+def _is_of_numbers(cells: Any) -> bool:
+    return isinstance(cells, dict) and all(isinstance(cell, int | float) for cell in cells.values())
+
+
+def beside_ours(published: Published, ours: Mapping[str, Mapping[str, Any]]) -> Table:
     """A table of three columns a system: our number, the published one, the difference.
 
     Args:
@@ -67,13 +78,14 @@ def comparison(published: Published, ours: Mapping[str, Mapping[str, Any]]) -> T
         ours: results on its task by system.
     """
     columns: dict[str, dict[str, float]] = {}
+    measure = published.measure
     for system, row in published.rows.items():
         if system not in ours:
             continue
         scores = ours[system]["rows"] | ours[system]["averages"]
-        found = {name: scores[name][published.measure] for name in row["cells"] if name in scores}
-        columns[f"{row['label']}: ours"] = found
+        own = {name: scores[name][measure] for name in row["cells"] if measure in scores.get(name, {})}
+        columns[f"{row['label']}: ours"] = own
         columns["published" + " " * len(columns)] = row["cells"]
-        columns["difference" + " " * len(columns)] = {name: found[name] - row["cells"][name] for name in found}
-    title = f"{published.measure}, {published.source}, table {published.table}. Published: {published.protocol}"
+        columns["difference" + " " * len(columns)] = {name: own[name] - row["cells"][name] for name in own}
+    title = f"{measure}, {published.source}, table {published.table}. Published: {published.protocol}"
     return Table(title, "", columns)

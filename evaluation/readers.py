@@ -7,40 +7,53 @@ A retrieval set is a folder. Its ids are shared by all languages, so any query l
     queries/<language>.tsv    query_id TAB text
     qrels.<split>.tsv         query_id TAB 0 TAB doc_id TAB grade; qrels.tsv where there is one split only
 
-A document that has the same id in two languages is one document in both. Where documents are sought by documents, or by
-late sentences, `docs` is all that is needed, and with a split its qrels, which tell the documents that are its own.
+A document that has the same id in two languages is one document in both. If documents or late sentences are the
+queries, `docs` is all that is needed; with a split, the qrels say which documents belong to it.
 
 Titles are not read: in some sets they are the queries. A classification set is a folder of `<language>.<part>.tsv` in
-MLDoc's format, label TAB text; several labels of a text have "|" between them. All files are UTF-8; a byte order mark
-and Windows line ends do no harm.
+MLDoc's format, label TAB text; several labels of a text have "|" between them. All files are UTF-8. A byte order mark
+and Windows line ends are accepted. Only a line feed ends a line: other characters that Unicode counts as line ends may
+stand in a text.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
+import math
 import random
+import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import langcodes
 
+from evaluation.progress import progress_bar
+from evaluation.recipes import SoughtBy
 from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
 
-SoughtBy = Literal["queries", "sentences", "documents", "late_sentences"]
+Run = dict[str, dict[str, float]]  # score by query_id and doc_id
+
+# Between the labels of a text that has several.
+LABEL_SEPARATOR = "|"
 
 # The document language that stands for all document languages of a set together.
 POOL = "all"
 
-# A late sentence begins in the last third of a document of so many characters, far behind what an encoder of 512 tokens
-# reads, and is so long itself.
+# In characters: how long a document must be to give a late sentence, which begins in its last third, far behind what an
+# encoder of 512 tokens reads; and how long that sentence must be.
 MIN_LONG_DOCUMENT = 3000
 MIN_LATE_SENTENCE = 20
 
+# White space, which divides the fields of a run file, and what C strings or UTF-8 cannot hold.
+_NOT_IN_AN_ID = re.compile(r"[\s\0\ud800-\udfff]")
+
 
 class DocumentFile(Mapping[str, str]):
-    """The texts of a jsonl file by doc_id, read from the file when asked for. Only ids and places are in memory.
+    """The texts of a jsonl file by doc_id, read from the file when asked for. Memory holds only ids and offsets.
 
     Args:
         path: a file of documents; see the module's description.
@@ -52,33 +65,33 @@ class DocumentFile(Mapping[str, str]):
     def __init__(self, path: Path) -> None:
         self.path = path
         self.empty = 0  # documents without a text, which are kept
-        self.places: dict[str, int] = {}
-        begin = 0
-        for number, line, size in _lines_with_sizes(path):
-            doc_id, text = _document(path, number, line)
-            _check_id(self.places, doc_id, path, number)
-            self.places[doc_id] = begin
+        self.offsets: dict[str, int] = {}  # bytes before the line of each document
+        offset = 0
+        for line_number, line, size in _lines_and_sizes(path):
+            doc_id, text = _document(path, line_number, line)
+            _check_id(self.offsets, doc_id, path, line_number)
+            self.offsets[doc_id] = offset
             self.empty += not text.strip()
-            begin += size
+            offset += size
 
     def __getitem__(self, doc_id: str) -> str:
         with self.path.open("rb") as file:
-            file.seek(self.places[doc_id])
-            return str(json.loads(file.readline().decode("utf-8-sig"))["text"])
+            file.seek(self.offsets[doc_id])
+            return replace_surrogates(json.loads(file.readline().decode("utf-8-sig"))["text"])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.places)
+        return iter(self.offsets)
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.offsets)
 
     def __contains__(self, doc_id: object) -> bool:
-        return doc_id in self.places
+        return doc_id in self.offsets
 
     def texts(self) -> Iterator[str]:
         """All texts in the file's order, read once."""
-        for _, line in _lines(self.path):
-            yield json.loads(line)["text"]
+        for line_number, line in lines(self.path):
+            yield _document(self.path, line_number, line)[1]
 
 
 @dataclass(frozen=True)
@@ -110,25 +123,26 @@ class RetrievalSet:
             return list(self.documents[document_language])
         return [f"{language}.{doc_id}" for language, documents in self.documents.items() for doc_id in documents]
 
-    def own_document(self, query_language: str, query_id: str) -> str | None:
-        """The id in the pool of the document that a query was taken from."""
+    def own_document(self, query_language: str, query_id: str) -> str:
+        """The id in the pool of the document that a query was taken from; empty if the query is of its own."""
         taken = self.sought_by in ("documents", "late_sentences")
-        return f"{query_language}.{query_id}" if taken else None
+        return f"{query_language}.{query_id}" if taken else ""
 
     def judgements(self, query_language: str, document_language: str) -> dict[str, dict[str, int]]:
         """The qrels of one pair of languages: what the collection of that language lacks is left out, and so are the
         queries to which nothing in it is relevant. In the order of the queries."""
-        found: dict[str, dict[str, int]] = {}
+        judgements: dict[str, dict[str, int]] = {}
         for query_id in self.queries[query_language]:
-            own = self.own_document(query_language, query_id)
             grades = {
                 f"{language}.{doc_id}" if document_language == POOL else doc_id: grade
                 for language in self.collection(document_language)
                 for doc_id, grade in self.qrels[query_id].items()
                 if doc_id in self.documents[language]
             }
-            found[query_id] = {doc_id: grade for doc_id, grade in grades.items() if doc_id != own}
-        return {query_id: grades for query_id, grades in found.items() if any(grade > 0 for grade in grades.values())}
+            grades.pop(self.own_document(query_language, query_id), None)
+            if any(grade > 0 for grade in grades.values()):
+                judgements[query_id] = grades
+        return judgements
 
 
 def check_language(code: str) -> None:
@@ -210,20 +224,19 @@ def read_retrieval_set(
             grades = [*read_qrels(qrels_file).values()]
             of_split = {doc_id for graded in grades for doc_id, grade in graded.items() if grade > 0}
             queries = {
-                language: {doc_id: text for doc_id, text in found.items() if doc_id in of_split}
-                for language, found in queries.items()
+                language: {doc_id: text for doc_id, text in texts.items() if doc_id in of_split}
+                for language, texts in queries.items()
             }
         qrels = {query_id: {query_id: 1} for texts in queries.values() for query_id in texts}
     else:
         qrels = read_qrels(qrels_file)
-        texts = {language: read_queries(folder / "queries" / f"{language}.tsv") for language in query_languages}
-        queries = {
-            language: {query_id: text for query_id, text in found.items() if query_id in qrels}
-            for language, found in texts.items()
-        }
+        queries = {}
+        for language in query_languages:
+            texts = read_queries(folder / "queries" / f"{language}.tsv")
+            queries[language] = {query_id: text for query_id, text in texts.items() if query_id in qrels}
         known = {doc_id for collection in documents.values() for doc_id in collection}
         unknown = {
-            "queries": sum(not any(query_id in found for found in queries.values()) for query_id in qrels),
+            "queries": len(qrels.keys() - set().union(*queries.values())),
             "documents": len({doc_id for grades in qrels.values() for doc_id in grades} - known),
         }
     retrieval_set = RetrievalSet(documents, queries, qrels, sought_by, unknown)
@@ -244,19 +257,18 @@ def read_retrieval_set(
 def late_sentences(documents: Mapping[str, str], language: str) -> dict[str, str]:
     """A sentence from the last third of each long document, by doc_id: what an encoder that reads only the beginning
     cannot find. The draw depends on the doc_id alone."""
-    found = {}
+    drawn = {}
     for doc_id, text in documents.items():
         if len(text) < MIN_LONG_DOCUMENT:
             continue
-        clean = replace_surrogates(text)
         late = [
-            clean[begin:end]
-            for begin, end in sentence_spans(clean, language)
-            if begin >= len(clean) * 2 / 3 and end - begin >= MIN_LATE_SENTENCE
+            text[begin:end]
+            for begin, end in sentence_spans(text, language)
+            if begin >= len(text) * 2 / 3 and end - begin >= MIN_LATE_SENTENCE
         ]
         if late:
-            found[doc_id] = random.Random(doc_id).choice(late)
-    return found
+            drawn[doc_id] = random.Random(doc_id).choice(late)
+    return drawn
 
 
 def read_queries(path: Path) -> dict[str, str]:
@@ -266,11 +278,11 @@ def read_queries(path: Path) -> dict[str, str]:
         ValueError: the file is missing or empty, or a line is no query, or repeats an id.
     """
     queries: dict[str, str] = {}
-    for number, line in _lines(path):
+    for line_number, line in lines(path):
         query_id, tab, text = line.partition("\t")
         if not tab or not text.strip():
-            raise _malformed(path, number, "is no query; write query_id TAB text")
-        _check_id(queries, query_id, path, number)
+            raise malformed(path, line_number, "is no query; write query_id TAB text")
+        _check_id(queries, query_id, path, line_number)
         queries[query_id] = text
     return queries
 
@@ -282,18 +294,43 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
         ValueError: the file is missing or empty, or a line is no judgement, or repeats one.
     """
     qrels: dict[str, dict[str, int]] = {}
-    for number, line in _lines(path):
+    for line_number, line in lines(path):
         try:
             query_id, _, doc_id, written_grade = line.split()
             grade = int(written_grade)
         except ValueError:
-            raise _malformed(
-                path, number, "is no judgement; write query_id TAB 0 TAB doc_id TAB grade, the grade an integer"
+            raise malformed(
+                path, line_number, "is no judgement; write query_id TAB 0 TAB doc_id TAB grade, the grade an integer"
             ) from None
-        if doc_id in qrels.setdefault(query_id, {}):
-            raise _malformed(path, number, f"judges {doc_id} for {query_id} a second time; keep one line")
-        qrels[query_id][doc_id] = grade
+        grades = qrels.setdefault(query_id, {})
+        if doc_id in grades:
+            raise malformed(path, line_number, f"judges {doc_id} for {query_id} a second time; keep one line")
+        grades[doc_id] = grade
     return qrels
+
+
+def read_run(path: Path) -> Run:
+    """Score by query_id and doc_id, of a ranking as trec_eval reads it: `query_id Q0 doc_id rank score tag` a line.
+
+    Raises:
+        ValueError: the file is missing or empty, or a line is no ranked document, or repeats one.
+    """
+    run: Run = {}
+    for line_number, line in lines(path):
+        try:
+            query_id, _, doc_id, _, written_score, _ = line.split()
+            score = float(written_score)
+        except ValueError:
+            score = math.nan
+        if not math.isfinite(score):
+            raise malformed(
+                path, line_number, "ranks no document; write query_id Q0 doc_id rank score tag, the score a number"
+            )
+        ranked = run.setdefault(query_id, {})
+        if doc_id in ranked:
+            raise malformed(path, line_number, f"ranks {doc_id} for {query_id} a second time; keep one line")
+        ranked[doc_id] = score
+    return run
 
 
 def read_labelled_texts(path: Path) -> tuple[list[str], list[str]]:
@@ -303,55 +340,88 @@ def read_labelled_texts(path: Path) -> tuple[list[str], list[str]]:
         ValueError: the file is missing or empty, or a line has no label and text.
     """
     labels, texts = [], []
-    for number, line in _lines(path):
+    for line_number, line in lines(path):
         label, tab, text = line.partition("\t")
         if not tab or not label.strip():
-            raise _malformed(path, number, "is no labelled text; write label TAB text, without line breaks in the text")
+            raise malformed(
+                path, line_number, "is no labelled text; write label TAB text, without line breaks in the text"
+            )
         labels.append(label)
         texts.append(text)
     return labels, texts
 
 
-def _document(path: Path, number: int, line: str) -> tuple[str, str]:
-    """The id and the text of a line of a file of documents."""
-    try:
-        document = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise _malformed(path, number, f"is no JSON ({error}); write one JSON object a line") from None
-    doc_id = document.get("doc_id", document.get("concept_id")) if isinstance(document, dict) else None
-    if not isinstance(doc_id, str) or not isinstance(document.get("text"), str):
-        raise _malformed(path, number, 'is no document; write {"doc_id": "...", "text": "..."}, both strings')
-    return doc_id, document["text"]
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a UTF-8 file with their numbers, from 1. A file whose name ends in .gz is unpacked.
+
+    Raises:
+        ValueError: the file is missing, empty, no whole gzip file or not UTF-8.
+    """
+    for line_number, line, _ in _lines_and_sizes(path):
+        yield line_number, line
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a file with their numbers, from 1. Only "\\n" ends a line, whatever else a text may hold."""
-    for number, text, _ in _lines_with_sizes(path):
-        yield number, text
+def parsed_lines(path: Path) -> Iterator[tuple[int, Any]]:
+    """The JSON value of each line of a file with the number of the line, from 1.
+
+    Raises:
+        ValueError: as in `lines`, or a line is no JSON.
+    """
+    for line_number, line in lines(path):
+        yield line_number, _parsed(path, line_number, line)
 
 
-def _lines_with_sizes(path: Path) -> Iterator[tuple[int, str, int]]:
+def malformed(path: Path, line_number: int, rule: str) -> ValueError:
+    """The error of a line that breaks a rule."""
+    return ValueError(f"{path}, line {line_number}: {rule}")
+
+
+def _lines_and_sizes(path: Path) -> Iterator[tuple[int, str, int]]:
     """The lines of a file with their numbers, from 1, and their bytes."""
     if not path.is_file():
-        raise ValueError(f"{path} is missing; evaluation/readers.py says which files a set consists of")
-    if not path.stat().st_size:
+        raise ValueError(f"{path} is missing; evaluation/readers.py and formats.py say which files a set consists of")
+    line_number = 0
+    try:
+        with (
+            path.open("rb") as packed,
+            gzip.open(packed) if path.suffix == ".gz" else packed as file,
+            progress_bar(f"reading {path}", path.stat().st_size, unit="B", delay=1) as progress,
+        ):
+            for line_number, line in enumerate(file, start=1):
+                text = line.decode("utf-8-sig" if line_number == 1 else "utf-8")
+                yield line_number, text.rstrip("\r\n"), len(line)
+                progress.update(packed.tell() - progress.n)
+    except UnicodeDecodeError as error:
+        raise malformed(path, line_number, f"is not UTF-8 ({error.reason}); save the file as UTF-8") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is no whole gzip file ({error}); take it anew") from None
+    if not line_number:
         raise ValueError(f"{path} is empty; leave its language out, or fill it")
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise _malformed(path, number, f"is not UTF-8 ({error.reason}); save the file as UTF-8") from None
-            yield number, text.rstrip("\r\n"), len(line)
 
 
-def _check_id(known: Mapping[str, object], name: str, path: Path, number: int) -> None:
-    """An id is new, and a run file, whose fields are divided by white space, can hold it."""
-    if not name or any(character.isspace() for character in name):
-        raise _malformed(path, number, f"has the id {name!r}; an id has at least one character and no white space")
+def _parsed(path: Path, line_number: int, line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise malformed(path, line_number, f"is no JSON ({error}); write one JSON object a line") from None
+
+
+def _document(path: Path, line_number: int, line: str) -> tuple[str, str]:
+    """The id and the text of a line of a file of documents. No encoder reads lone surrogates, so none are in it."""
+    document = _parsed(path, line_number, line)
+    doc_id = document.get("doc_id", document.get("concept_id")) if isinstance(document, dict) else None
+    if not isinstance(doc_id, str) or not isinstance(document.get("text"), str):
+        raise malformed(path, line_number, 'is no document; write {"doc_id": "...", "text": "..."}, both strings')
+    return doc_id, replace_surrogates(document["text"])
+
+
+def _check_id(known: Mapping[str, object], name: str, path: Path, line_number: int) -> None:
+    """An id is new, and a run file can hold it."""
+    if not name or _NOT_IN_AN_ID.search(name):
+        raise malformed(
+            path,
+            line_number,
+            f"has the id {name!r}; an id has at least one character, and no white space, NUL or lone surrogate",
+        )
     if name in known:
-        raise _malformed(path, number, f"repeats the id {name}; keep one line an id")
-
-
-def _malformed(path: Path, number: int, rule: str) -> ValueError:
-    return ValueError(f"{path}, line {number}: {rule}")
+        raise malformed(path, line_number, f"repeats the id {name}; keep one line an id")

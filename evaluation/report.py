@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import platform
 import sys
 from collections.abc import Sequence
@@ -16,6 +14,8 @@ import numpy as np
 import rich
 import rich.table
 import torch
+
+from foundation.files import write_json, write_text
 
 Scores = dict[str, dict[str, float]]  # by pair or language, then by measure
 
@@ -107,20 +107,8 @@ def show(tables: Sequence[Table]) -> None:
 def write_report(output: Path, recipe: dict[str, Any], results: dict[str, Any], tables: Sequence[Table]) -> None:
     """Writes results.json (recipe, environment and `results`) and results.md (the tables), and shows the tables."""
     write_json(output / "results.json", {"recipe": recipe, "environment": environment(), **results})
-    write_whole(output / "results.md", "\n".join(table.to_markdown() for table in tables))
+    write_text(output / "results.md", "\n".join(table.to_markdown() for table in tables))
     show(tables)
-
-
-def write_json(path: Path, content: Any) -> None:
-    write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """A file that is there whole or not at all, in a folder that is made if need be."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
 
 
 def environment() -> dict[str, Any]:

@@ -3,95 +3,33 @@
 Two protocols, whose numbers do not compare:
 
     full ranking    every query ranks the whole collection, as the paper's text says
-    re-ranking      only the first documents of a given run are ranked anew and those behind keep its order, as the
-                    paper's code does with the first 100 of a distilled mBERT
+    re-ranking      only the first documents of a given run are ranked anew and the rest keep its order, as the paper's
+                    code does with the first 100 of a distilled mBERT
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import ir_measures
 import numpy as np
 from ir_measures import AP, RR, P, R, nDCG
 
-from evaluation.readers import POOL, RetrievalSet, SoughtBy, languages_of, read_retrieval_set
+from evaluation.progress import Advance, no_bar, progress_bar
+from evaluation.readers import POOL, RetrievalSet, Run, languages_of, read_run
+from evaluation.recipes import IndexKind, RetrievalTask
 from evaluation.report import averages
-from evaluation.saved_models import fingerprint
-from evaluation.systems import BM25, Run, System
-from evaluation.vectors import IndexKind, cached_vectors, search
+from evaluation.systems import BM25, System
+from evaluation.vectors import Encode, cached_vectors, search
+from foundation.fingerprints import fingerprint
 
 # Each the mean over the queries. AP divides by all relevant documents of the collection, retrieved or not.
 MEASURES = {"MAP": AP, "nDCG@10": nDCG @ 10, "MRR": RR, "Recall@100": R @ 100, "P@1": P @ 1}
-
-
-@dataclass
-class RetrievalTask:
-    """Queries and collections to compare systems on.
-
-    Args:
-        data: folder of the set, or where its format comes from.
-        pairs: `<query language>-<document language>`, such as en-de. `en-all` seeks in the pool of the document
-            languages of all other pairs, and tells how many of the first ten are in the query's own language.
-        format: of `data`; evaluation/readers.py describes hmde, evaluation/formats.py the others.
-        split: of the qrels, qrels.<split>.tsv, whose queries or, where documents give the queries, relevant documents
-            are asked; without one, qrels.tsv and all documents.
-        sought_by: what the queries are: `queries`; `sentences`, and then the documents are sentences too; whole
-            `documents` (mate retrieval); or `late_sentences`, from the last third of long documents. The last two
-            seek the document of the same id in another language.
-        training_languages: languages of documents that the systems were trained on; averages tell them from others.
-        measure: the one in the tables; the results have all.
-        depth: documents that a query ranks at most.
-        rerank: folder of <pair>.run files whose first documents are ranked anew; without one, full ranking.
-        rerank_depth: how many documents of a run are ranked anew.
-        index: `flat` compares a query with all documents, exactly; `ivf` and `hnsw` are for large collections.
-    """
-
-    data: str
-    pairs: list[str]
-    format: str = "hmde"
-    split: str | None = None
-    sought_by: SoughtBy = "queries"
-    training_languages: list[str] = field(default_factory=list)
-    measure: Literal["MAP", "nDCG@10", "MRR", "Recall@100", "P@1"] = "MAP"
-    depth: int = 1000
-    rerank: str | None = None
-    rerank_depth: int = 100
-    index: IndexKind = "flat"
-
-    def __post_init__(self) -> None:
-        for name in ("depth", "rerank_depth"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-
-    @property
-    def protocol(self) -> str:
-        if self.rerank is None:
-            return "full ranking by cosine" if self.index == "flat" else f"full ranking by cosine, {self.index} index"
-        return f"re-ranking of the first {self.rerank_depth} of {Path(self.rerank).name}"
-
-    def read(self) -> RetrievalSet:
-        """The set, whose format is hmde by now."""
-        return read_retrieval_set(self.data, self.pairs, self.split, self.sought_by)
-
-    def given_runs(self) -> dict[str, Run]:
-        """The runs to rank anew, by pair.
-
-        Raises:
-            ValueError: one is missing.
-        """
-        if self.rerank is None:
-            return {}
-        files = {pair: Path(self.rerank) / f"{pair}.run" for pair in self.pairs}
-        for file in files.values():
-            if not file.is_file():
-                raise ValueError(f"{file} is missing; rerank needs a run of every pair")
-        return {pair: read_run(file) for pair, file in files.items()}
 
 
 @dataclass
@@ -130,8 +68,28 @@ def evaluate_retrieval(
     return {pair: score(rank(encoded, retrieval_set, pair, depth), retrieval_set, pair) for pair in pairs}
 
 
+def given_runs(task: RetrievalTask) -> dict[str, Run]:
+    """The runs to rank anew, by pair; empty for full ranking.
+
+    Raises:
+        ValueError: one is missing or malformed.
+    """
+    if task.rerank is None:
+        return {}
+    files = {pair: Path(task.rerank) / f"{pair}.run" for pair in task.pairs}
+    for file in files.values():
+        if not file.is_file():
+            raise ValueError(f"{file} is missing; rerank needs a run of every pair")
+    return {pair: read_run(file) for pair, file in files.items()}
+
+
 def evaluate_task(
-    system: System | BM25, task: RetrievalTask, retrieval_set: RetrievalSet, cache: Path | None = None, maker: str = ""
+    system: System | BM25,
+    task: RetrievalTask,
+    retrieval_set: RetrievalSet,
+    cache: Path | None = None,
+    maker: str = "",
+    name: str = "",
 ) -> tuple[dict[str, Any], dict[str, Run]]:
     """Everything that is reported of a system, and its runs by pair.
 
@@ -141,23 +99,26 @@ def evaluate_task(
         retrieval_set: the task's.
         cache: folder of vectors and indexes; None keeps nothing.
         maker: the system's fingerprint.
+        name: of task and system, for progress bars.
     """
-    given = task.given_runs()
+    given = given_runs(task)
     pairs = task.pairs
     seconds: dict[str, float] = {}
     if isinstance(system, BM25):
         pairs = [pair for pair in pairs if len(set(languages_of(pair))) == 1]
-        runs = {pair: rank_words(system, retrieval_set, pair, task.depth) for pair in pairs}
+        runs = {pair: rank_words(system, retrieval_set, pair, task.depth, name) for pair in pairs}
         runs = {pair: reorder(given[pair], run, task.rerank_depth) if given else run for pair, run in runs.items()}
     elif given:
-        runs = {pair: rerank(system, retrieval_set, pair, given[pair], task.rerank_depth) for pair in pairs}
+        runs = {pair: rerank(system, retrieval_set, pair, given[pair], task.rerank_depth, name) for pair in pairs}
     else:
-        encoded = encode(system, retrieval_set, pairs, cache, maker)
-        runs = {pair: rank(encoded, retrieval_set, pair, task.depth, task.index) for pair in pairs}
+        encoded = encode(system, retrieval_set, pairs, cache, maker, name)
+        runs = {pair: rank(encoded, retrieval_set, pair, task.depth, task.index, name) for pair in pairs}
         seconds = {"query_seconds": encoded.query_seconds, "document_seconds": encoded.document_seconds}
     scores = {pair: score(run, retrieval_set, pair) for pair, run in runs.items()}
     groups = groups_of(task.pairs, task.training_languages)
     result = {
+        "task_type": "text-retrieval",
+        "measure": task.measure,
         "protocol": task.protocol,
         "rows": scores,
         "averages": averages(scores, groups, list(MEASURES)),
@@ -173,23 +134,33 @@ def evaluate_task(
 
 
 def encode(
-    system: System, retrieval_set: RetrievalSet, pairs: Sequence[str], cache: Path | None = None, maker: str = ""
+    system: System,
+    retrieval_set: RetrievalSet,
+    pairs: Sequence[str],
+    cache: Path | None = None,
+    maker: str = "",
+    name: str = "",
 ) -> Encoded:
     """The vectors of the queries and documents of some pairs, each language once."""
     query_languages, wanted = (dict.fromkeys(side) for side in zip(*map(languages_of, pairs)))
     document_languages = dict.fromkeys(part for language in wanted for part in retrieval_set.collection(language))
     began = time.perf_counter()
-    queries = {language: encode_queries(system, retrieval_set, language) for language in query_languages}
+    with progress_bar(name and f"{name}: queries", texts_in(retrieval_set.queries, query_languages)) as progress:
+        queries = {
+            language: encode_queries(system, retrieval_set, language, progress.update) for language in query_languages
+        }
     between = time.perf_counter()
-    documents = {
-        language: cached_vectors(
-            partial(encode_documents, system, retrieval_set, language),
-            retrieval_set.documents[language],
-            cache,
-            fingerprint(maker, language, retrieval_set.sought_by == "sentences"),
-        )
-        for language in document_languages
-    }
+    with progress_bar(name and f"{name}: documents", texts_in(retrieval_set.documents, document_languages)) as progress:
+        documents = {
+            language: cached_vectors(
+                partial(encode_documents, system, retrieval_set, language),
+                retrieval_set.documents[language],
+                cache,
+                fingerprint(maker, language, retrieval_set.sought_by == "sentences"),
+                progress.update,
+            )
+            for language in document_languages
+        }
     files = {
         language: Path(str(vectors.filename))
         for language, vectors in documents.items()
@@ -201,11 +172,15 @@ def encode(
     return Encoded(queries, documents, files, between - began, after - between)
 
 
-def encode_queries(system: System, retrieval_set: RetrievalSet, language: str) -> np.ndarray:
-    texts = list(retrieval_set.queries[language].values())
+def texts_in(texts: Mapping[str, Mapping[str, str]], languages: Iterable[str]) -> int:
+    return sum(len(texts[language]) for language in languages)
+
+
+def encode_queries(system: System, retrieval_set: RetrievalSet, language: str, advance: Advance = no_bar) -> np.ndarray:
+    encode: Encode = system.encode_queries
     if retrieval_set.sought_by == "documents":
-        return system.encode_documents(texts, language)
-    return system.encode_queries(texts)
+        encode = partial(system.encode_documents, language=language)
+    return cached_vectors(encode, retrieval_set.queries[language], advance=advance)
 
 
 def encode_documents(system: System, retrieval_set: RetrievalSet, language: str, texts: Sequence[str]) -> np.ndarray:
@@ -214,38 +189,42 @@ def encode_documents(system: System, retrieval_set: RetrievalSet, language: str,
     return system.encode_documents(texts, language)
 
 
-def rank(encoded: Encoded, retrieval_set: RetrievalSet, pair: str, depth: int, index: IndexKind = "flat") -> Run:
+def rank(
+    encoded: Encoded, retrieval_set: RetrievalSet, pair: str, depth: int, index: IndexKind = "flat", name: str = ""
+) -> Run:
     """The highest cosines, at most `depth`, of each query to which the collection has a relevant document. In the pool,
     a query that was taken from a document does not find that document."""
     query_language, document_language = languages_of(pair)
     judged = retrieval_set.judgements(query_language, document_language)
     rows = [row for row, query_id in enumerate(retrieval_set.queries[query_language]) if query_id in judged]
     file = encoded.files.get(document_language)
-    cosines, places = search(
+    cosines, document_rows = search(
         encoded.documents[document_language],
         encoded.queries[query_language][rows],
         depth + (document_language == POOL),
         index,
         file and file.with_suffix(f".{index}"),
+        name and f"{name}: index of {document_language}",
     )
     doc_ids = retrieval_set.doc_ids(document_language)
     run: Run = {}
-    for query_id, found, scores in zip(judged, places, cosines):
+    for query_id, of_query, scores in zip(judged, document_rows, cosines):
         own = retrieval_set.own_document(query_language, query_id) if document_language == POOL else None
-        ranked = [(doc_ids[place], float(cosine)) for place, cosine in zip(found, scores) if place >= 0]
+        ranked = [(doc_ids[row], float(cosine)) for row, cosine in zip(of_query, scores) if row >= 0]
         run[query_id] = dict([item for item in ranked if item[0] != own][:depth])
     return run
 
 
-def rank_words(system: BM25, retrieval_set: RetrievalSet, pair: str, depth: int) -> Run:
+def rank_words(system: BM25, retrieval_set: RetrievalSet, pair: str, depth: int, name: str = "") -> Run:
     """BM25's ranking for each query to which the collection has a relevant document."""
     query_language, document_language = languages_of(pair)
     judged = retrieval_set.judgements(query_language, document_language)
     queries = {query_id: retrieval_set.queries[query_language][query_id] for query_id in judged}
-    return system.rank(queries, retrieval_set.documents[document_language], document_language, depth)
+    documents = retrieval_set.documents[document_language]
+    return system.rank(queries, documents, document_language, depth, name=name and f"{name}: {pair}")
 
 
-def rerank(system: System, retrieval_set: RetrievalSet, pair: str, given: Run, depth: int) -> Run:
+def rerank(system: System, retrieval_set: RetrievalSet, pair: str, given: Run, depth: int, name: str = "") -> Run:
     """A given run, the first `depth` documents of each query in the order of their cosines.
 
     Raises:
@@ -255,20 +234,23 @@ def rerank(system: System, retrieval_set: RetrievalSet, pair: str, given: Run, d
     judged = retrieval_set.judgements(query_language, document_language)
     collection = retrieval_set.documents[document_language]
     first = {query_id: in_order(given.get(query_id, {}))[:depth] for query_id in judged}
-    doc_ids = list(dict.fromkeys(doc_id for found in first.values() for doc_id in found))
-    for doc_id in doc_ids:
+    texts = {}
+    for doc_id in dict.fromkeys(doc_id for doc_ids in first.values() for doc_id in doc_ids):
         if doc_id not in collection:
             raise ValueError(
                 f"the given run of {pair} ranks {doc_id}, which docs/{document_language}.jsonl lacks; give a run on "
                 "the same collection"
             )
-    documents = encode_documents(system, retrieval_set, document_language, [collection[doc_id] for doc_id in doc_ids])
-    queries = encode_queries(system, retrieval_set, query_language)
-    places = {doc_id: place for place, doc_id in enumerate(doc_ids)}
+        texts[doc_id] = collection[doc_id]
+    encode = partial(encode_documents, system, retrieval_set, document_language)
+    with progress_bar(name and f"{name}: {pair}", len(texts) + len(retrieval_set.queries[query_language])) as progress:
+        documents = cached_vectors(encode, texts, advance=progress.update)
+        queries = encode_queries(system, retrieval_set, query_language, progress.update)
+    rows = {doc_id: row for row, doc_id in enumerate(texts)}
     run: Run = {}
-    for row, query_id in enumerate(retrieval_set.queries[query_language]):
+    for query_row, query_id in enumerate(retrieval_set.queries[query_language]):
         if query_id in judged:
-            cosines = documents[[places[doc_id] for doc_id in first[query_id]]] @ queries[row]
+            cosines = documents[[rows[doc_id] for doc_id in first[query_id]]] @ queries[query_row]
             run[query_id] = dict(zip(first[query_id], map(float, cosines)))
     return reorder({query_id: given.get(query_id, {}) for query_id in judged}, run, depth)
 
@@ -282,24 +264,16 @@ def reorder(given: Run, scores: Run, depth: int) -> Run:
     run: Run = {}
     for query_id, documents in given.items():
         ranked = in_order(documents)
-        found = scores.get(query_id, {})
-        first = {doc_id: found.get(doc_id, -1.0) for doc_id in ranked[:depth]}  # no cosine is lower
+        of_query = scores.get(query_id, {})
+        first = {doc_id: of_query.get(doc_id, -1.0) for doc_id in ranked[:depth]}  # no cosine is lower
         run[query_id] = {doc_id: first[doc_id] for doc_id in in_order(first)}
-        run[query_id] |= {doc_id: -2.0 - place for place, doc_id in enumerate(ranked[depth:])}
+        run[query_id] |= {doc_id: -2.0 - index for index, doc_id in enumerate(ranked[depth:])}
     return run
 
 
 def in_order(documents: dict[str, float]) -> list[str]:
     """As trec_eval ranks them: by score, and where scores are equal in descending order of ids."""
     return sorted(documents, key=lambda doc_id: (documents[doc_id], doc_id), reverse=True)
-
-
-def read_run(path: Path) -> Run:
-    """A run file as trec_eval reads it."""
-    run: Run = {}
-    for line in ir_measures.read_trec_run(str(path)):
-        run.setdefault(line.query_id, {})[line.doc_id] = line.score
-    return run
 
 
 def score(run: Run, retrieval_set: RetrievalSet, pair: str) -> dict[str, float]:
@@ -314,7 +288,7 @@ def score(run: Run, retrieval_set: RetrievalSet, pair: str) -> dict[str, float]:
         "skipped": len(retrieval_set.queries[query_language]) - len(judged),
     }
     if document_language == POOL:
-        own = [doc_id.startswith(f"{query_language}.") for found in run.values() for doc_id in in_order(found)[:10]]
+        own = [doc_id.startswith(f"{query_language}.") for ranked in run.values() for doc_id in in_order(ranked)[:10]]
         scores["own_language@10"] = float(np.mean(own))
     return scores
 
@@ -342,8 +316,8 @@ def to_trec(run: Run, tag: str) -> str:
     """
     lines = []
     for query_id, scores in run.items():
-        for place, doc_id in enumerate(in_order(scores), start=1):
-            lines.append(f"{query_id} Q0 {doc_id} {place} {scores[doc_id]:.9g} {tag}\n")
+        for rank, doc_id in enumerate(in_order(scores), start=1):
+            lines.append(f"{query_id} Q0 {doc_id} {rank} {scores[doc_id]:.9g} {tag}\n")
     return "".join(lines)
 
 

@@ -21,18 +21,18 @@ def paired_p_values(
         ValueError: the items of a row differ.
     """
     rows = [row for row in first if row in second]
-    found = []
+    p_values = []
     for row in rows:
         if first[row].keys() != second[row].keys():
             raise ValueError(f"the two systems were not tested on the same items of {row}; evaluate both anew")
         differences = np.array([first[row][item] - second[row][item] for item in first[row]])
         if len(differences) < 2 or not differences.any():
-            found.append(1.0)
+            p_values.append(1.0)
         elif np.ptp(differences) == 0:  # all differ by the same, where t is infinite
-            found.append(0.0)
+            p_values.append(0.0)
         else:
-            found.append(float(stats.ttest_1samp(differences, 0).pvalue))
-    return dict(zip(rows, map(float, stats.false_discovery_control(found)))) if rows else {}
+            p_values.append(float(stats.ttest_1samp(differences, 0).pvalue))
+    return dict(zip(rows, map(float, stats.false_discovery_control(p_values)))) if rows else {}
 
 
 def bootstrap_interval(values: Mapping[str, float], seed: int = 0) -> tuple[float, float]:

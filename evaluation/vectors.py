@@ -2,68 +2,86 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import faiss
 import numpy as np
 
+from evaluation.progress import Advance, no_bar, progress_bar
 from evaluation.readers import DocumentFile
-from evaluation.saved_models import digest, fingerprint
+from evaluation.recipes import IndexKind
+from foundation.files import file_written_whole, locked, new_array
+from foundation.fingerprints import digest, fingerprint
 
-IndexKind = Literal["flat", "ivf", "hnsw"]
 Encode = Callable[[list[str]], np.ndarray]
 
-# Documents whose texts are in memory at once.
-DOCUMENTS_AT_ONCE = 4096
+# Documents whose texts are in memory at once: as many as an HMDE tokenizes together.
+DOCUMENTS_AT_ONCE = 1024
+
+# Vectors that an index takes at once, so that a mapped file is never in memory whole.
+VECTORS_AT_ONCE = 4096
 
 
 def cached_vectors(
-    encode: Encode, documents: Mapping[str, str], cache: Path | None = None, maker: str = ""
+    encode: Encode,
+    documents: Mapping[str, str],
+    cache: Path | None = None,
+    maker: str = "",
+    advance: Advance = no_bar,
 ) -> np.ndarray:
     """The vectors of a collection, from the cache if they are there, memory-mapped.
+
+    Of several processes that need the same vectors, one computes them and the others wait.
 
     Args:
         encode: some texts to (texts, hidden), float32.
         documents: text by doc_id.
         cache: folder of vectors; None keeps nothing.
         maker: fingerprint of the system that `encode` belongs to.
+        advance: told how many documents are done, whenever some are.
 
     Returns:
         (documents, hidden), float32, in the order of `documents`.
+
+    Raises:
+        OSError: the disk has no room for the vectors.
+        ValueError: the file of the documents changed while they were encoded.
     """
     if cache is None:
-        return np.concatenate([encode(texts) for texts in _batches(_texts(documents))])
-    path = cache / f"{maker}-{_fingerprint_of_documents(documents)}.npy"
-    if not path.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".partial")
-        batches = (encode(texts) for texts in _batches(_texts(documents)))
-        first = next(batches)
-        vectors = np.lib.format.open_memmap(
-            partial, mode="w+", dtype=np.float32, shape=(len(documents), first.shape[1])
-        )
-        vectors[: len(first)] = first
-        begin = len(first)
-        for batch in batches:
-            vectors[begin : begin + len(batch)] = batch
-            begin += len(batch)
-        vectors.flush()
-        os.replace(partial, path)
+        return np.concatenate(list(_encoded(encode, documents, advance)))
+    made_from = _fingerprint_of_documents(documents)
+    path = cache / f"{maker}-{made_from}.npy"
+    with locked(path):
+        if path.exists():
+            advance(len(documents))
+        else:
+            with file_written_whole(path) as partial:
+                _write_vectors(partial, _encoded(encode, documents, advance), len(documents))
+                if _fingerprint_of_documents(documents) != made_from:
+                    raise ValueError("the documents changed while they were encoded; start again when they are final")
     return np.load(path, mmap_mode="r")
 
 
-def _texts(documents: Mapping[str, str]) -> Iterable[str]:
-    return documents.texts() if isinstance(documents, DocumentFile) else documents.values()
+def _write_vectors(path: Path, batches: Iterator[np.ndarray], count: int) -> None:
+    batch = next(batches)
+    vectors = new_array(path, (count, batch.shape[1]), np.float32)
+    vectors[: len(batch)] = batch
+    begin = len(batch)
+    for batch in batches:
+        vectors[begin : begin + len(batch)] = batch
+        begin += len(batch)
+    assert isinstance(vectors, np.memmap)
+    vectors.flush()
 
 
-def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
-    rest = iter(texts)
-    while batch := list(islice(rest, DOCUMENTS_AT_ONCE)):
-        yield batch
+def _encoded(encode: Encode, documents: Mapping[str, str], advance: Advance) -> Iterator[np.ndarray]:
+    """The vectors of all documents, piece by piece."""
+    texts = iter(documents.texts() if isinstance(documents, DocumentFile) else documents.values())
+    while batch := list(islice(texts, DOCUMENTS_AT_ONCE)):
+        yield encode(batch)
+        advance(len(batch))
 
 
 def _fingerprint_of_documents(documents: Mapping[str, str]) -> str:
@@ -73,7 +91,12 @@ def _fingerprint_of_documents(documents: Mapping[str, str]) -> str:
 
 
 def search(
-    vectors: np.ndarray, queries: np.ndarray, depth: int, kind: IndexKind = "flat", index_file: Path | None = None
+    vectors: np.ndarray,
+    queries: np.ndarray,
+    depth: int,
+    kind: IndexKind = "flat",
+    index_file: Path | None = None,
+    name: str = "",
 ) -> tuple[np.ndarray, np.ndarray]:
     """The vectors with the highest inner products with each query.
 
@@ -83,26 +106,31 @@ def search(
         depth: documents a query ranks at most.
         kind: `flat` compares all, exactly; `ivf` and `hnsw` leave out most, for speed.
         index_file: where an `ivf` or `hnsw` index is kept; one that is there is used. Its name must tell the vectors.
+        name: of the progress bar while an index is built.
 
     Returns:
         inner products and rows of `vectors`, both (queries, documents ranked); row -1 where an index found fewer.
     """
+    import faiss
+
     depth = min(depth, len(vectors))
-    if index_file is not None and index_file.exists():
-        index: Any = faiss.read_index(str(index_file))
+    if index_file is None or kind == "flat":  # which would be a copy of the vectors
+        index: Any = build_index(vectors, kind)
     else:
-        index = build_index(vectors, kind)
-        if index_file is not None and kind != "flat":  # which would be a copy of the vectors
-            partial = index_file.with_suffix(".partial")
-            faiss.write_index(index, str(partial))
-            os.replace(partial, index_file)
+        with locked(index_file):
+            if not index_file.exists():
+                with file_written_whole(index_file) as partial:
+                    faiss.write_index(build_index(vectors, kind, name), str(partial))
+        index = faiss.read_index(str(index_file))
     if kind == "hnsw":
         faiss.ParameterSpace().set_index_parameter(index, "efSearch", max(2 * depth, 128))
     return index.search(queries, depth)
 
 
-def build_index(vectors: np.ndarray, kind: IndexKind) -> Any:
+def build_index(vectors: np.ndarray, kind: IndexKind, name: str = "") -> Any:
     """An index of inner products, of the size that FAISS's guidelines give for the number of vectors."""
+    import faiss
+
     lists = max(1, min(int(4 * len(vectors) ** 0.5), len(vectors) // 39))  # k-means wants 39 vectors a list
     description = {"flat": "Flat", "ivf": f"IVF{lists},Flat", "hnsw": "HNSW32"}[kind]
     index: Any = faiss.index_factory(vectors.shape[1], description, faiss.METRIC_INNER_PRODUCT)
@@ -110,11 +138,8 @@ def build_index(vectors: np.ndarray, kind: IndexKind) -> Any:
         sample = np.random.default_rng(0).permutation(len(vectors))[: 50 * lists]
         index.train(np.ascontiguousarray(vectors[np.sort(sample)]))
         index.nprobe = max(1, lists // 8)
-    add(index, vectors)
+    with progress_bar(name, len(vectors)) as progress:
+        for begin in range(0, len(vectors), VECTORS_AT_ONCE):
+            index.add(np.ascontiguousarray(vectors[begin : begin + VECTORS_AT_ONCE]))
+            progress.update(min(VECTORS_AT_ONCE, len(vectors) - begin))
     return index
-
-
-def add(index: Any, vectors: np.ndarray) -> None:
-    """Adds vectors to an index piece by piece, so that a memory-mapped file is never in memory whole."""
-    for begin in range(0, len(vectors), DOCUMENTS_AT_ONCE):
-        index.add(np.ascontiguousarray(vectors[begin : begin + DOCUMENTS_AT_ONCE]))

@@ -2,7 +2,8 @@
 
     python -m evaluation.benchmarks.encode --documents FOLDER --encoder runs/e5-small --output runs/benchmark
 
-From texts to vectors, tokenization included. The systems share one sentence encoder and dtype:
+From texts to vectors, tokenization included. The ways to encode share one sentence encoder and dtype; a way that ends
+in _float32 is the same in float32:
 
     hmde       encode_documents, each sentence read by itself (paper)
     passages   the same, sentences read together in passages of 512 tokens, as the recipes for CPUs have it
@@ -12,7 +13,7 @@ From texts to vectors, tokenization included. The systems share one sentence enc
     flat       an encoder of the same sizes on the first 4,096 tokens of each document as one sequence. Speed alone: its
                positions beyond the encoder's own are untrained.
 
-The systems take turns over several rounds; what is reported is the median, of ratios the median ratio within a round.
+They take turns over several rounds; what is reported is the median, of ratios the median ratio within a round.
 Writes results.json, with recipe and machine, and results.md, the tables.
 """
 
@@ -23,7 +24,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -32,21 +33,21 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from datasets import load_dataset
-from jsonargparse import auto_cli
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from evaluation.report import Table, environment, write_report
-from evaluation.systems import Dtype, device
+from foundation.command_line import options_from
+from foundation.processor import Dtype, device, dtype_of
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.configuration_hmde import SentencePooling
 from modeling_hmde.packing_hmde import bucket_by_length
 from modeling_hmde.segmentation_hmde import sentence_spans
 
 Kind = Literal["short", "mixed", "long"]
-SystemName = Literal["hmde", "passages", "padded", "windows", "flat"]
+WayName = Literal["hmde", "passages", "padded", "windows", "flat", "hmde_float32", "passages_float32", "padded_float32"]
 
 WINDOW, FLAT, PASSAGE = 128, 4096, 512  # tokens
 
@@ -64,9 +65,10 @@ class EncodeBenchmarkRecipe:
         kinds: documents measured: `short`, the shortest quarter; `long`, the longest; `mixed`, all.
         num_documents: of each kind, drawn by a fixed seed.
         max_sentences: each document is cut to so many, for all systems.
-        sentences: numbers of sentences of one document whose time is measured; `flat` reads 4,096 tokens of it.
-        systems: to compare, hmde among them.
-        dtype: of weights and activations of all systems.
+        sentences: how many sentences a single document has whose time is measured; `flat` reads 4,096 tokens of it.
+        systems: ways to encode that are compared, hmde among them.
+        dtype: of weights and activations of all ways that do not say float32; auto is bfloat16 where the hardware
+            multiplies it.
         batch_size: documents together in `padded`, windows together in `windows`: sentence-transformers' default.
         rounds: how often each system has its turn.
         threads: of a processor; 0 for as many as torch takes.
@@ -81,8 +83,8 @@ class EncodeBenchmarkRecipe:
     num_documents: int = 48
     max_sentences: int = 32
     sentences: list[int] = field(default_factory=lambda: [1, 8, 32, 128, 512])
-    systems: list[SystemName] = field(default_factory=lambda: ["hmde", "passages", "padded", "windows", "flat"])
-    dtype: Dtype = "float32"
+    systems: list[WayName] = field(default_factory=lambda: ["hmde", "passages", "padded", "windows", "flat"])
+    dtype: Dtype = "auto"
     batch_size: int = 32
     rounds: int = 3
     threads: int = 0
@@ -101,21 +103,23 @@ class Document:
 
 
 @dataclass
-class System:
-    """Documents to vectors.
+class Way:
+    """A way to encode documents.
 
     Args:
         encode: documents -> (documents, hidden).
         work: documents -> the real tokens and the floating point operations that these take.
+        dtype: of weights and activations.
     """
 
     encode: Callable[[Sequence[Document]], np.ndarray]
     work: Callable[[Sequence[Document]], tuple[int, float]]
+    dtype: torch.dtype
 
 
 @dataclass
 class Measured:
-    """One turn of one system."""
+    """One turn of one way to encode."""
 
     seconds: float
     tokens: int
@@ -123,30 +127,30 @@ class Measured:
     memory: float  # MiB above what was held before
 
     @classmethod
-    def turn(cls, system: System, documents: Sequence[Document], dtype: torch.dtype) -> Measured:
-        peak = matmul_peak(dtype)
-        tokens, operations = system.work(documents)
+    def turn(cls, way: Way, documents: Sequence[Document]) -> Measured:
+        peak = matmul_peak(way.dtype)
+        tokens, operations = way.work(documents)
         before = reset_peak_memory()
         began = time.perf_counter()
-        system.encode(documents)
+        way.encode(documents)
         seconds = time.perf_counter() - began
         return cls(seconds, tokens, operations / seconds / peak, (peak_memory() - before) / 2**20)
 
 
 def main(argv: list[str] | None = None) -> None:
-    recipe = auto_cli(EncodeBenchmarkRecipe, args=argv, as_positional=False)
+    recipe = options_from(EncodeBenchmarkRecipe, argv)
     if recipe.threads:
         torch.set_num_threads(recipe.threads)
     print(environment())
     documents = read_documents(Path(recipe.documents))
     sets = {kind: draw(documents, kind, recipe) for kind in recipe.kinds}
-    one_document = {str(number): [first_sentences(documents, number)] for number in recipe.sentences}
+    one_document = {str(count): [first_sentences(documents, count)] for count in recipe.sentences}
     with torch.no_grad():
-        systems = {name: load_system(name, recipe) for name in recipe.systems}
-        for system in systems.values():
-            system.encode(one_document[str(min(recipe.sentences))])  # first calls prepare what later ones use
-        turns = measure(systems, sets | one_document, recipe)
-        cosines = {kind: lowest_cosine(systems, sets[kind]) for kind in sets} if "padded" in systems else {}
+        ways: dict[str, Way] = {name: load_way(name, recipe) for name in recipe.systems}
+        for way in ways.values():
+            way.encode(one_document[str(min(recipe.sentences))])  # first calls prepare what later ones use
+        turns = measure(ways, sets | one_document, recipe)
+        cosines = {kind: lowest_cosine(ways, sets[kind]) for kind in sets} if "padded" in ways else {}
     results = {
         "lowest_cosine_to_padded": cosines,
         "turns": {
@@ -159,68 +163,46 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def measure(
-    systems: dict[str, System], sets: dict[str, list[Document]], recipe: EncodeBenchmarkRecipe
+    ways: dict[str, Way], sets: dict[str, list[Document]], recipe: EncodeBenchmarkRecipe
 ) -> dict[str, dict[str, list[Measured]]]:
-    """By system and set of documents, its turns in the order of the rounds."""
-    turns: dict[str, dict[str, list[Measured]]] = {name: {row: [] for row in sets} for name in systems}
+    """By way and set of documents, its turns in the order of the rounds."""
+    turns: dict[str, dict[str, list[Measured]]] = {name: {row: [] for row in sets} for name in ways}
     for _ in range(recipe.rounds):
         for row, documents in sets.items():
-            for name, system in systems.items():
-                turns[name][row].append(Measured.turn(system, documents, getattr(torch, recipe.dtype)))
+            for name, way in ways.items():
+                turns[name][row].append(Measured.turn(way, documents))
     return turns
 
 
 def tables(turns: dict[str, dict[str, list[Measured]]], recipe: EncodeBenchmarkRecipe) -> list[Table]:
-    kinds, lengths = recipe.kinds, [str(number) for number in recipe.sentences]
+    kinds, lengths = recipe.kinds, [str(count) for count in recipe.sentences]
 
-    def table(title: str, value: Callable[[str, str, int], float], rows: Sequence[str], row_name: str) -> Table:
-        """The median of `value(system, row, round)` over the rounds."""
+    def table(title: str, row_name: str, rows: Sequence[str], value: Callable[[Measured, Measured], float]) -> Table:
+        """The median over the rounds of `value(turn, turn of hmde in the same round)`."""
         scores = {
-            name: {row: statistics.median(value(name, row, number) for number in range(recipe.rounds)) for row in rows}
-            for name in turns
+            name: {row: statistics.median(map(value, of_way[row], turns["hmde"][row])) for row in rows}
+            for name, of_way in turns.items()
         }
-        return Table(f"{title}, {recipe.dtype}", row_name, scores)
-
-    def seconds(name: str, row: str, number: int) -> float:
-        return turns[name][row][number].seconds
+        dtype = str(dtype_of(recipe.dtype)).removeprefix("torch.")
+        return Table(f"{title}, {dtype} where a name does not say float32", row_name, scores)
 
     return [
-        table(
-            "Documents a second",
-            lambda name, row, number: recipe.num_documents / seconds(name, row, number),
-            kinds,
-            "documents",
-        ),
-        table(
-            "How many times as long as hmde",
-            lambda name, row, number: seconds(name, row, number) / seconds("hmde", row, number),
-            kinds,
-            "documents",
-        ),
-        table(
-            "Thousand real tokens a second",
-            lambda name, row, number: turns[name][row][number].tokens / seconds(name, row, number) / 1000,
-            kinds,
-            "documents",
-        ),
+        table("Documents a second", "documents", kinds, lambda turn, _: recipe.num_documents / turn.seconds),
+        table("How many times as long as hmde", "documents", kinds, lambda turn, hmde: turn.seconds / hmde.seconds),
+        table("Thousand real tokens a second", "documents", kinds, lambda turn, _: turn.tokens / turn.seconds / 1000),
         table(
             "Share of the matrix multiplication peak, real tokens only",
-            lambda name, row, number: turns[name][row][number].utilisation,
-            kinds,
             "documents",
+            kinds,
+            lambda turn, _: turn.utilisation,
         ),
         table(
             "Memory in MiB above the model",
-            lambda name, row, number: turns[name][row][number].memory,
-            [*kinds, *lengths],
             "documents, or sentences of one",
+            [*kinds, *lengths],
+            lambda turn, _: turn.memory,
         ),
-        table(
-            "Milliseconds of one document",
-            lambda name, row, number: 1000 * seconds(name, row, number),
-            lengths,
-            "sentences",
-        ),
+        table("Milliseconds of one document", "sentences", lengths, lambda turn, _: 1000 * turn.seconds),
     ]
 
 
@@ -231,7 +213,7 @@ def read_documents(folder: Path) -> list[Document]:
     """All documents of a folder of article tables, shuffled by a fixed seed.
 
     Raises:
-        ValueError: there is no table in it.
+        ValueError: there is no table in it, or one without a column `text`.
     """
     files = sorted([*folder.glob("*.parquet"), *folder.glob("*.jsonl")])
     if not files:
@@ -239,8 +221,10 @@ def read_documents(folder: Path) -> list[Document]:
     documents = []
     for file in files:
         builder = "parquet" if file.suffix == ".parquet" else "json"
-        texts = load_dataset(builder, data_files=str(file), split="train")["text"]
-        documents += [Document(text, file.stem) for text in texts]
+        rows = load_dataset(builder, data_files=str(file), split="train")
+        if "text" not in rows.column_names:
+            raise ValueError(f"{file} has no column text, only {', '.join(rows.column_names)}")
+        documents += [Document(text, file.stem) for text in rows["text"]]
     random.Random(0).shuffle(documents)
     return documents
 
@@ -259,31 +243,35 @@ def draw(documents: Sequence[Document], kind: Kind, recipe: EncodeBenchmarkRecip
     return cut
 
 
-def first_sentences(documents: Sequence[Document], number: int) -> Document:
+def first_sentences(documents: Sequence[Document], count: int) -> Document:
     """One document of so many sentences, one a line, which are the lines of several documents."""
     lines = (line for document in documents for line in document.text.split("\n") if 20 < len(line) < 200)
-    return Document("\n".join(line.replace(".", ",") for line in islice(lines, number)), "en")
+    return Document("\n".join(line.replace(".", ",") for line in islice(lines, count)), "en")
 
 
-# --- systems ---------------------------------------------------------------------------------------------------------
+# --- ways to encode --------------------------------------------------------------------------------------------------
 
 
-def load_system(name: SystemName, recipe: EncodeBenchmarkRecipe) -> System:
-    """A system by its name; see the module's description."""
-    loaders: dict[SystemName, Callable[[EncodeBenchmarkRecipe], System]] = {
-        "hmde": load_hmde,
-        "passages": partial(load_hmde, passage_length=PASSAGE),
-        "padded": load_padded,
-        "windows": load_windows,
-        "flat": load_flat,
+def load_way(name: WayName, recipe: EncodeBenchmarkRecipe) -> Way:
+    """A way to encode by its name; see the module's description."""
+    if name.endswith("_float32"):
+        recipe = replace(recipe, dtype="float32")
+    loaders: dict[str, Callable[[EncodeBenchmarkRecipe], Way]] = {
+        "hmde": by_hmde,
+        "passages": partial(by_hmde, passage_length=PASSAGE),
+        "padded": by_padded_scheme,
+        "windows": by_windows,
+        "flat": by_flat_encoder,
     }
-    return loaders[name](recipe)
+    return loaders[name.removesuffix("_float32")](recipe)
 
 
-def make_hmde(recipe: EncodeBenchmarkRecipe, **options: str | int) -> tuple[HMDEForDocumentEmbedding, HMDETokenizer]:
+def untrained_hmde(
+    recipe: EncodeBenchmarkRecipe, **options: str | int
+) -> tuple[HMDEForDocumentEmbedding, HMDETokenizer]:
     model = HMDEForDocumentEmbedding.from_sentence_encoder(
         recipe.encoder,
-        dtype=recipe.dtype,
+        dtype=dtype_of(recipe.dtype),
         sentence_pooling=recipe.pooling,
         document_norm="pre",
         max_sentences=max(recipe.max_sentences, *recipe.sentences),
@@ -297,18 +285,18 @@ def make_hmde(recipe: EncodeBenchmarkRecipe, **options: str | int) -> tuple[HMDE
     return model.to(device()), tokenizer  # type: ignore[arg-type]
 
 
-def load_hmde(recipe: EncodeBenchmarkRecipe, passage_length: int = 0) -> System:
-    model, tokenizer = make_hmde(recipe, passage_length=passage_length)
+def by_hmde(recipe: EncodeBenchmarkRecipe, passage_length: int = 0) -> Way:
+    model, tokenizer = untrained_hmde(recipe, passage_length=passage_length)
 
     def encode(documents: Sequence[Document]) -> np.ndarray:
         texts, languages = [document.text for document in documents], [document.language for document in documents]
         return model.encode_documents(texts, tokenizer, language=languages)
 
-    return System(encode, lambda documents: hierarchical_work(model, tokenizer, documents))
+    return Way(encode, lambda documents: hierarchical_work(model, tokenizer, documents), model.dtype)
 
 
-def load_padded(recipe: EncodeBenchmarkRecipe) -> System:
-    model, tokenizer = make_hmde(recipe, attn_implementation="sdpa")
+def by_padded_scheme(recipe: EncodeBenchmarkRecipe) -> Way:
+    model, tokenizer = untrained_hmde(recipe, attn_implementation="sdpa")
     sentence_encoder, document_encoder = model.hmde.sentence_encoder, model.hmde.document_encoder
 
     def sentence_vectors(ids: Tensor, mask: Tensor) -> Tensor:
@@ -326,16 +314,17 @@ def load_padded(recipe: EncodeBenchmarkRecipe) -> System:
             ids, lengths = (torch.from_numpy(part).to(model.device) for part in batch.values())
             ids[:, :, 0] = tokenizer.start_token_id  # stands alone where a document has no sentence
             mask = (ids != tokenizer.pad_token_id).long()
-            at_places = [sentence_vectors(ids[:, place], mask[:, place]) for place in range(ids.shape[1])]
-            _, embeddings = document_encoder(torch.stack(at_places, dim=1), lengths)
+            # One sentence position of all documents at a time.
+            sentences = [sentence_vectors(ids[:, index], mask[:, index]) for index in range(ids.shape[1])]
+            _, embeddings = document_encoder(torch.stack(sentences, dim=1), lengths)
             vectors.append(nn.functional.normalize(embeddings.float(), dim=-1).cpu())
         return torch.cat(vectors).numpy()
 
-    return System(encode, lambda documents: hierarchical_work(model, tokenizer, documents))
+    return Way(encode, lambda documents: hierarchical_work(model, tokenizer, documents), model.dtype)
 
 
-def load_windows(recipe: EncodeBenchmarkRecipe) -> System:
-    model = SentenceTransformer(recipe.encoder, device=device(), model_kwargs={"dtype": recipe.dtype})
+def by_windows(recipe: EncodeBenchmarkRecipe) -> Way:
+    model = SentenceTransformer(recipe.encoder, device=device(), model_kwargs={"dtype": dtype_of(recipe.dtype)})
     model.max_seq_length = WINDOW
     encoder: Any = model[0].auto_model
     tokenizer = model.tokenizer
@@ -367,12 +356,12 @@ def load_windows(recipe: EncodeBenchmarkRecipe) -> System:
         lengths = [min(len(ids), WINDOW) for ids in tokenizer(texts).input_ids]
         return sum(lengths), operations(encoder, lengths)
 
-    return System(encode, work)
+    return Way(encode, work, dtype_of(recipe.dtype))
 
 
-def load_flat(recipe: EncodeBenchmarkRecipe) -> System:
+def by_flat_encoder(recipe: EncodeBenchmarkRecipe) -> Way:
     config = AutoConfig.from_pretrained(recipe.encoder, max_position_embeddings=FLAT + 2)
-    loading = {"dtype": recipe.dtype, "attn_implementation": "sdpa", "ignore_mismatched_sizes": True}
+    loading = {"dtype": dtype_of(recipe.dtype), "attn_implementation": "sdpa", "ignore_mismatched_sizes": True}
     model = AutoModel.from_pretrained(recipe.encoder, config=config, **loading).to(device()).eval()
     tokenizer = AutoTokenizer.from_pretrained(recipe.encoder)
 
@@ -385,7 +374,7 @@ def load_flat(recipe: EncodeBenchmarkRecipe) -> System:
         buckets = bucket_by_length(torch.tensor([len(row) for row in rows]), FLAT)
         vectors = []
         for bucket in buckets:
-            ids = pad_sequence([torch.tensor(rows[place]) for place in bucket], True, tokenizer.pad_token_id).to(
+            ids = pad_sequence([torch.tensor(rows[index]) for index in bucket], True, tokenizer.pad_token_id).to(
                 device()
             )
             mask = ids != tokenizer.pad_token_id
@@ -397,7 +386,7 @@ def load_flat(recipe: EncodeBenchmarkRecipe) -> System:
         lengths = [len(row) for row in tokenize(documents)]
         return sum(lengths), operations(model, lengths)
 
-    return System(encode, work)
+    return Way(encode, work, dtype_of(recipe.dtype))
 
 
 def laid_out(tokenizer: HMDETokenizer, documents: Sequence[Document], passage_length: int = 0) -> dict[str, np.ndarray]:
@@ -406,8 +395,8 @@ def laid_out(tokenizer: HMDETokenizer, documents: Sequence[Document], passage_le
     return tokenizer.by_passage(rows.input_ids, passage_length)
 
 
-def lowest_cosine(systems: dict[str, System], documents: Sequence[Document]) -> float:
-    return float((systems["hmde"].encode(documents) * systems["padded"].encode(documents)).sum(axis=1).min())
+def lowest_cosine(ways: dict[str, Way], documents: Sequence[Document]) -> float:
+    return float((ways["hmde"].encode(documents) * ways["padded"].encode(documents)).sum(axis=1).min())
 
 
 # --- work, speed and memory ------------------------------------------------------------------------------------------

@@ -1,0 +1,227 @@
+"""Every system meets every task, and nothing is computed twice.
+
+A result is kept with a fingerprint of all that it depends on: the system and its model's files, the task and its data,
+the code, and the versions of the libraries.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers.utils.logging import disable_progress_bar
+
+from evaluation import formats, systems, vectors
+from evaluation.classification import (
+    check_labels,
+    encode,
+    evaluate_finetuned,
+    evaluate_frozen,
+    labels_of,
+    read_labelled_set,
+)
+from evaluation.comparison_report import SEED, Result, Results, write_comparison
+from evaluation.model_index import model_card_of, write_model_index
+from evaluation.plots import plot_vectors
+from evaluation.progress import progress_bar
+from evaluation.published import read_published
+from evaluation.readers import read_retrieval_set
+from evaluation.recipes import ClassificationTask, EvaluationRecipe, RetrievalTask
+from evaluation.report import environment
+from evaluation.retrieval import evaluate_task, given_runs, to_trec
+from evaluation.systems import check_systems, load_system
+from foundation.files import folder_written_whole, locked, write_json, write_text
+from foundation.fingerprints import (
+    digest,
+    fingerprint,
+    fingerprint_of_code,
+    fingerprint_of_folder,
+    fingerprint_of_model,
+)
+from foundation.processor import device, dtype_of
+
+
+@dataclass
+class TaskWithData:
+    """A task whose data are read.
+
+    Args:
+        name: in the recipe.
+        task: with its data in this project's format.
+        data: a RetrievalSet or a LabelledSet.
+        fingerprint: of the task, the files of its data, and the code that evaluates.
+    """
+
+    name: str
+    task: Any
+    data: Any
+    fingerprint: str
+
+
+@dataclass
+class Maker:
+    """Who makes a result: a system of the recipe, or a classifier that was trained as a whole.
+
+    Args:
+        name: in the recipe.
+        models: the fingerprint of each of its models, by folder or Hub name.
+        fingerprint: of all that its vectors or predictions depend on.
+        load: the system, loaded once, when it is first needed; of a classifier None.
+    """
+
+    name: str
+    models: dict[str, str]
+    fingerprint: str
+    load: Any = None
+
+
+def compare(recipe: EvaluationRecipe) -> None:
+    """Compute what is missing, and write the report.
+
+    Raises:
+        ValueError: something is wrong with recipe, models or data. This is found before anything is computed.
+    """
+    if not sys.stderr.isatty():
+        disable_progress_bar()  # of models that are loaded
+    check_systems(recipe.systems)
+    cards = {name: model_card_of(recipe.systems[name]) for name in recipe.model_cards}
+    published = read_published(Path(recipe.published)) if recipe.published else []
+    retrieval = [read_retrieval_task(recipe, name, task) for name, task in recipe.retrieval.items()]
+    classification = [read_classification_task(recipe, name, task) for name, task in recipe.classification.items()]
+
+    results: Results = {task.name: {} for task in retrieval}
+    results |= {f"{task.name}-{protocol}": {} for task in classification for protocol in ("frozen", "finetuned")}
+    dtype = dtype_of(recipe.dtype)
+    print(f"computed in {str(dtype).removeprefix('torch.')} on {device()}")
+    fingerprint_once = cache(fingerprint_of_model)
+    made_with = fingerprint_of_computation(dtype)
+    for name, system in recipe.systems.items():
+        models = {system.model: fingerprint_once(system.model)} if system.model else {}
+        content = fingerprint(made_with, replace(system, model=""), *models.values())
+        maker = Maker(name, models, content, cache(partial(load_system, system, dtype)))
+        for task in retrieval:
+            results[task.name][name] = retrieval_result(recipe, task, maker)
+        for task in classification:
+            if system.kind != "bm25":
+                results[f"{task.name}-frozen"][name] = frozen_result(recipe, task, maker)
+    for task in classification:
+        for name, folders in task.task.finetuned.items():
+            models = {folder: fingerprint_once(folder) for folder in folders}
+            maker = Maker(name, models, fingerprint(made_with, *models.values()))
+            results[f"{task.name}-finetuned"][name] = finetuned_result(recipe, task, maker, dtype)
+    for of_task in results.values():
+        for name in [name for name, result in of_task.items() if not result["rows"]]:
+            del of_task[name]  # BM25 on pairs of two languages
+    results = {task: of_task for task, of_task in results.items() if of_task}
+
+    write_comparison(recipe, results, published)
+    for name, file in cards.items():
+        write_model_index(file, name, recipe.systems[name], results)
+
+
+def read_retrieval_task(recipe: EvaluationRecipe, name: str, task: RetrievalTask) -> TaskWithData:
+    task = prepared(recipe, name, task)
+    data = read_retrieval_set(task.data, task.pairs, task.split, task.sought_by)
+    return TaskWithData(name, task, data, fingerprint_of_task(task, given_runs(task)))
+
+
+def read_classification_task(recipe: EvaluationRecipe, name: str, task: ClassificationTask) -> TaskWithData:
+    task = prepared(recipe, name, task)
+    data = read_labelled_set(task)
+    for classifier, models in task.finetuned.items():
+        for model in models:
+            check_labels(data.tests, labels_of(classifier, model), f"the model {classifier}")
+    return TaskWithData(name, task, data, fingerprint_of_task(task))
+
+
+def prepared(recipe: EvaluationRecipe, name: str, task: Any) -> Any:
+    """The task with its data in this project's format: converted, if they are in another format and new or changed."""
+    if task.format == "hmde":
+        return task
+    source = Path(task.data)
+    content = fingerprint_of_folder(source) if source.is_dir() else ""
+    folder = Path(recipe.output) / "data" / name
+    done = f"{fingerprint(task, content, digest(Path(formats.__file__)))}.done"
+    with locked(folder):
+        if not (folder / done).exists():
+            with folder_written_whole(folder) as new:
+                formats.prepare(task, new)
+                (new / done).touch()
+    return replace(task, data=str(folder), format="hmde")
+
+
+def fingerprint_of_task(task: Any, given: object = None) -> str:
+    """Of what is asked, the content of the data and of the runs given, and the code that evaluates."""
+    data = fingerprint_of_folder(Path(task.data))
+    return fingerprint(replace(task, data=data), given, fingerprint_of_folder(Path(__file__).parent, "*.py"))
+
+
+def fingerprint_of_computation(dtype: torch.dtype) -> str:
+    """Of the dtype, the code that makes vectors, and the versions of the libraries."""
+    code = [fingerprint_of_code(), digest(Path(systems.__file__)), digest(Path(vectors.__file__))]
+    return fingerprint(dtype, code, environment()["packages"])
+
+
+def retrieval_result(recipe: EvaluationRecipe, task: TaskWithData, maker: Maker) -> Result:
+    """Of a system on a retrieval task. Its rankings are written too."""
+    output = Path(recipe.output)
+
+    def compute() -> Result:
+        system, bar = maker.load(), f"{task.name}, {maker.name}"
+        result, runs = evaluate_task(system, task.task, task.data, output / "cache", maker.fingerprint, bar)
+        for pair, run in runs.items():
+            write_text(output / "runs" / task.name / maker.name / f"{pair}.run", to_trec(run, tag=maker.name))
+        return result
+
+    return once(recipe, task.name, task, maker, compute)
+
+
+def frozen_result(recipe: EvaluationRecipe, task: TaskWithData, maker: Maker) -> Result:
+    """Of a system on a classification task, its vectors left as they are. They are plotted too."""
+    output = Path(recipe.output)
+
+    def compute() -> Result:
+        system, bar = maker.load(), f"{task.name}, {maker.name}"
+        result = evaluate_frozen(system, task.task, task.data, output / "cache", maker.fingerprint, bar)
+        if not task.task.multilabel:
+            tests = task.data.tests
+            result["plot"] = f"{task.name}-{maker.name}.png"
+            with progress_bar(f"{bar}: plot", 1, "plot") as progress:
+                of_tests = [encode(system, test, output / "cache", maker.fingerprint) for test in tests]
+                plot_vectors(maker.name, tests, of_tests, output / "plots" / result["plot"], SEED)
+                progress.update()
+        return result
+
+    return once(recipe, f"{task.name}-frozen", task, maker, compute)
+
+
+def finetuned_result(recipe: EvaluationRecipe, task: TaskWithData, maker: Maker, dtype: torch.dtype) -> Result:
+    """Of a classifier that was trained as a whole."""
+    bar = f"{task.name}, {maker.name}"
+    compute = partial(evaluate_finetuned, list(maker.models), task.task, task.data, dtype, bar)
+    return once(recipe, f"{task.name}-finetuned", task, maker, compute)
+
+
+def once(
+    recipe: EvaluationRecipe, name: str, task: TaskWithData, maker: Maker, compute: Callable[[], Result]
+) -> Result:
+    """A result: read if it was made from the same things, else computed and kept.
+
+    It names the models that made it, so that it is never taken for one of other models whose system has the same name.
+    """
+    path = Path(recipe.output) / "results" / name / f"{maker.name}.json"
+    key = fingerprint(task.fingerprint, maker.fingerprint, maker.models)
+    with locked(path):
+        if path.exists():
+            kept: Result = json.loads(path.read_text(encoding="utf-8"))
+            if kept["fingerprint"] == key:
+                return kept
+        result = {"fingerprint": key, "models": maker.models, **compute()}
+        write_json(path, result)
+    return result

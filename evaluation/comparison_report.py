@@ -1,0 +1,155 @@
+"""The report of a comparison: tables, plots, report.md and results.json. Knows no models and no data."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from evaluation.plots import colours, plot_averages, plot_rows
+from evaluation.progress import progress_bar
+from evaluation.published import Published, beside_ours
+from evaluation.recipes import EvaluationRecipe
+from evaluation.report import Table, environment, show
+from evaluation.significance import bootstrap_interval, paired_p_values
+from foundation.files import write_json, write_text
+
+# A difference is marked where chance explains it with a lower probability.
+SIGNIFICANCE_LEVEL = 0.05
+
+# Of everything that is drawn: bootstrap samples, the layout of t-SNE.
+SEED = 0
+
+# What is known of a system on a task: `task_type`, `models` (that made it), `measure` (the one in the tables),
+# `protocol`, and by row and measure `rows`, `averages` and `per_item` (values by query or document).
+Result = dict[str, Any]
+Results = dict[str, dict[str, Result]]  # by task and system
+Intervals = dict[str, tuple[float, float]]  # by row
+
+
+def write_comparison(recipe: EvaluationRecipe, results: Results, published: list[Published]) -> None:
+    """Write report.md, results.json and the plots, and show the tables."""
+    output = Path(recipe.output)
+    reference = recipe.reference or list(recipe.systems)[-1]
+    tables = []
+    intervals: dict[str, dict[str, Intervals]] = {}
+    with progress_bar("differences and intervals", sum(map(len, results.values())), "result", delay=1) as progress:
+        for task, of_task in results.items():
+            tables.append(table_of(task, of_task, reference))
+            intervals[task] = {}
+            for system, result in of_task.items():
+                intervals[task][system] = intervals_of(result)
+                progress.update()
+    beside = [beside_ours(table, results[table.task]) for table in published if table.task in results]
+    beside = [table for table in beside if table.scores]
+    widths = [table_of_intervals(task, results[task], of_task) for task, of_task in intervals.items()]
+    plots = plot(results, output / "plots")
+    made = {
+        "command": shlex.join(["python", "-m", "evaluation", *sys.argv[1:]]),
+        "seed": SEED,
+        "environment": environment(),
+        "recipe": asdict(recipe),
+    }
+    kept = {
+        task: {
+            system: {key: value for key, value in result.items() if key != "per_item"}
+            | {"intervals": intervals[task][system]}
+            for system, result in of_task.items()
+        }
+        for task, of_task in results.items()
+    }
+    write_json(output / "results.json", made | {"published": [asdict(table) for table in published], "tasks": kept})
+    sections = {
+        "Scores": [table.to_markdown() for table in tables],
+        "Beside published numbers": [table.to_markdown() for table in beside],
+        "How sure": [table.to_markdown() for table in widths if any(table.scores.values())],
+        "Plots": [f"![{path.stem}](plots/{path.name})\n" for path in plots],
+        "How it was made": [f"```yaml\n{yaml.safe_dump(made, sort_keys=False, allow_unicode=True)}```\n"],
+    }
+    lines = ["# Evaluation\n"]
+    for title, parts in sections.items():
+        lines += [f"## {title}\n", *parts] if parts else []
+    write_text(output / "report.md", "\n".join(lines))
+    show([*tables, *beside])
+
+
+def table_of(task: str, results: dict[str, Result], reference: str) -> Table:
+    """The scores of all systems on a task, marked where they differ from the reference's."""
+    marks: dict[str, dict[str, str]] = {}
+    note = ""
+    if reference in results:
+        values_of_reference = values_of(results[reference])
+        for system, result in results.items():
+            p_values = paired_p_values(values_of(result), values_of_reference)
+            marks[system] = {row: "*" for row, p_value in p_values.items() if p_value < SIGNIFICANCE_LEVEL}
+        note = f"\\* differs from {reference}: paired t-test, corrected over the rows, p < {SIGNIFICANCE_LEVEL}."
+    protocols = dict.fromkeys(result["protocol"] for result in results.values())
+    scores = {system: column(result) for system, result in results.items()}
+    return Table(f"{measure_of(results)} on {task}, {'; '.join(protocols)}", "", scores, marks, note)
+
+
+def table_of_intervals(task: str, results: dict[str, Result], intervals: dict[str, Intervals]) -> Table:
+    """Half the width of the bootstrap interval of each row."""
+    scores = {
+        system: {row: (high - low) / 2 for row, (low, high) in of_system.items()}
+        for system, of_system in intervals.items()
+    }
+    return Table(f"{measure_of(results)} on {task}, half the 95 % bootstrap interval", "", scores)
+
+
+def measure_of(results: dict[str, Result]) -> str:
+    """The measure in the tables of a task, which is that of each of its results."""
+    return next(iter(results.values()))["measure"]
+
+
+def intervals_of(result: Result) -> Intervals:
+    return {row: bootstrap_interval(values, SEED) for row, values in values_of(result).items()}
+
+
+def values_of(result: Result) -> dict[str, dict[str, float]]:
+    """Values by row and by query or document; none of a measure, such as F1, that is no mean over documents."""
+    measure = result["measure"]
+    return {row: values[measure] for row, values in result["per_item"].items() if measure in values}
+
+
+def column(result: Result) -> dict[str, float]:
+    """The scores by row, averages behind them, and how much of the pool's first ten is in the query's language."""
+    own_language = {
+        f"{row}, share of own language in the first ten": scores["own_language@10"]
+        for row, scores in result["rows"].items()
+        if "own_language@10" in scores
+    }
+    return {
+        row: scores[result["measure"]] for row, scores in (result["rows"] | result["averages"]).items()
+    } | own_language
+
+
+def plot(results: Results, folder: Path) -> list[Path]:
+    """All plots that the results allow. Those of vectors were made with the results."""
+    colour_of = colours(system for of_task in results.values() for system in of_task)  # the same in all plots
+    paths = []
+    averages = {
+        f"{task}, {measure_of(of_task)}": {
+            system: result["averages"]["average"][result["measure"]]
+            for system, result in of_task.items()
+            if "average" in result["averages"]
+        }
+        for task, of_task in results.items()
+    }
+    if any(averages.values()):
+        shown = {task: of_task for task, of_task in averages.items() if of_task}
+        paths.append(plot_averages(shown, colour_of, folder / "averages.png"))
+    for task, of_task in results.items():
+        rows = {
+            system: {row: scores[result["measure"]] for row, scores in result["rows"].items()}
+            for system, result in of_task.items()
+        }
+        paths.append(plot_rows(f"{measure_of(of_task)} on {task}", rows, colour_of, folder / f"{task}.png"))
+    of_vectors = [
+        folder / result["plot"] for of_task in results.values() for result in of_task.values() if "plot" in result
+    ]
+    return paths + [path for path in of_vectors if path.exists()]

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from jsonargparse import auto_cli
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from torch import Tensor, nn
 
+from foundation.command_line import options_from
+from foundation.files import folder_written_whole
 from modeling_hmde import HMDEForDocumentEmbedding
-from training.folders import written_whole
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Exported(nn.Module):
         if self.config.sentence_pooling == "mean":
             states = output.last_hidden_state.unflatten(0, input_ids.shape[:2])
             vectors = mean_of_sentences(states.flatten(1, 2), real.flatten(1), sentence_lengths)
-        else:  # a passage is then one sentence
+        else:  # with these poolings, a passage is one sentence
             pooled = (
                 output.pooler_output if self.config.sentence_pooling == "pooler" else output.last_hidden_state[:, 0]
             )
@@ -63,10 +63,14 @@ class Exported(nn.Module):
 
 
 def mean_of_sentences(states: Tensor, real: Tensor, sentence_lengths: Tensor) -> Tensor:
-    """States (documents, tokens, hidden), of which those that are `real` (documents, tokens) belong to sentences of
-    `sentence_lengths` (documents, sentences) tokens -> (documents, sentences, hidden)."""
-    place = real.long().cumsum(dim=1) - 1  # among the real tokens of the document
-    sentences_before = (place.unsqueeze(-1) >= sentence_lengths.cumsum(dim=1).unsqueeze(1)).sum(dim=-1)
+    """States (documents, tokens, hidden) -> the means of the sentences (documents, sentences, hidden).
+
+    Args:
+        real: (documents, tokens), False for padding.
+        sentence_lengths: (documents, sentences), tokens of each sentence.
+    """
+    index = real.long().cumsum(dim=1) - 1  # among the real tokens of the document
+    sentences_before = (index.unsqueeze(-1) >= sentence_lengths.cumsum(dim=1).unsqueeze(1)).sum(dim=-1)
     sentence = sentences_before.clamp(max=sentence_lengths.shape[1] - 1).unsqueeze(-1).expand_as(states)
     sums = states.new_zeros(*sentence_lengths.shape, states.shape[-1])
     sums = sums.scatter_add(1, sentence, states * real.unsqueeze(-1))
@@ -74,15 +78,15 @@ def mean_of_sentences(states: Tensor, real: Tensor, sentence_lengths: Tensor) ->
 
 
 def main(argv: list[str] | None = None) -> None:
-    recipe = auto_cli(ExportRecipe, args=argv, as_positional=False)
+    recipe = options_from(ExportRecipe, argv)
     model = HMDEForDocumentEmbedding.from_pretrained(recipe.model, dtype=torch.float32, attn_implementation="eager")
-    with written_whole(Path(recipe.model) / "onnx") as folder:
+    with folder_written_whole(Path(recipe.model) / "onnx") as folder:
         export(model.eval(), folder / "model.onnx")
         quantize_dynamic(folder / "model.onnx", folder / "model_quantized.onnx", weight_type=QuantType.QInt8)
 
 
 def export(model: HMDEForDocumentEmbedding, file: Path) -> None:
-    """One file with the weights, any number of documents, passages, sentences and tokens."""
+    """Write one file, weights included, for any number of documents, passages, sentences and tokens."""
     input_ids = torch.full((2, 3, 5), model.config.start_token_id)
     sentence_lengths = torch.ones(2, 15 if model.config.sentence_pooling == "mean" else 3, dtype=torch.long)
     torch.onnx.export(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,6 @@ import torch
 import yaml
 from datasets import Dataset
 from huggingface_hub import ModelCard, ModelCardData
-from jsonargparse import auto_cli
 from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
@@ -38,9 +37,11 @@ from transformers.trainer_utils import PredictionOutput
 from evaluation.classification import MEASURES, LabelledTexts, accuracy_and_f1, check_labels, token_ids
 from evaluation.readers import read_labelled_texts
 from evaluation.report import Scores, averages, environment
-from evaluation.saved_models import model_type_of
-from training.folders import written_whole
-from training.model_card import base_model_of
+from foundation.command_line import options_from
+from foundation.files import folder_written_whole
+from foundation.saved_models import model_type_of
+from training.loop.checkpoints import check_output
+from training.model_card import origin_of
 
 CARD = """\
 ---
@@ -132,14 +133,11 @@ class FinetuneRecipe:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
 
 
-def training_folder(recipe: FinetuneRecipe) -> Path:
-    """Where checkpoints and logs are kept."""
-    return Path(f"{recipe.output}-training")
-
-
 def main(argv: list[str] | None = None) -> None:
-    recipe = auto_cli(FinetuneRecipe, args=argv, as_positional=False)
-    check_folders(recipe)
+    recipe = options_from(FinetuneRecipe, argv)
+    checkpoints = list(Path(f"{recipe.output}-training").glob("checkpoint-*"))
+    check_output(recipe.output, checkpoints, recipe.resume_from_checkpoint, "resume_from_checkpoint")
+    model_type = model_type_of("model", recipe.model)
     train, dev, *tests = read(recipe)
     labels = sorted(set(train.labels))
     set_seed(recipe.seed)  # the classifier starts at random
@@ -152,7 +150,7 @@ def main(argv: list[str] | None = None) -> None:
     )
     # The classifiers of transformers take what Trainer says of an accumulated batch, and take no notice of it.
     model.accepts_loss_kwargs = False
-    if model.config.model_type != "hmde":  # some tokenizers do not say how much their model reads
+    if model_type != "hmde":  # some tokenizers do not say how much their model reads
         tokenizer.model_max_length = min(tokenizer.model_max_length, model.config.max_position_embeddings)
     trainer = Trainer(
         model=model,
@@ -170,27 +168,10 @@ def main(argv: list[str] | None = None) -> None:
         for documents in (dev, *tests)
     }
     if trainer.is_world_process_zero():
-        with written_whole(recipe.output) as folder:
+        with folder_written_whole(recipe.output) as folder:
             model.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
             write_results(folder, recipe, labels, trainer.state, scores)
-
-
-def check_folders(recipe: FinetuneRecipe) -> None:
-    """Raises:
-    ValueError: the output is there already, a run would be mixed up with another, or there is no such model.
-    """
-    begun = any(training_folder(recipe).glob("checkpoint-*"))
-    if Path(recipe.output).exists():
-        raise ValueError(f"{recipe.output} exists; remove it, or name another output")
-    if begun and not recipe.resume_from_checkpoint:
-        raise ValueError(
-            f"{training_folder(recipe)} has checkpoints of an unfinished run; go on with "
-            "--resume_from_checkpoint true, remove it, or name another output"
-        )
-    if recipe.resume_from_checkpoint and not begun:
-        raise ValueError(f"{training_folder(recipe)} has no checkpoint; start without --resume_from_checkpoint")
-    model_type_of("model", recipe.model)
 
 
 def read(recipe: FinetuneRecipe) -> list[LabelledTexts]:
@@ -210,10 +191,10 @@ def read(recipe: FinetuneRecipe) -> list[LabelledTexts]:
 
 
 def training_arguments(recipe: FinetuneRecipe) -> TrainingArguments:
-    names = {field.name for field in fields(TrainingArguments)}
+    own = ("model", "data", "output", "train_language", "test_languages", "early_stopping_patience")
     return TrainingArguments(
-        output_dir=str(training_folder(recipe)),
-        **{name: value for name, value in asdict(recipe).items() if name in names},
+        output_dir=f"{recipe.output}-training",
+        **{name: value for name, value in asdict(recipe).items() if name not in own},
         use_cpu=not torch.accelerator.is_available(),  # unsaid, bf16 is refused there
         eval_strategy="epoch",
         logging_strategy="epoch",
@@ -260,13 +241,14 @@ def write_results(
     (folder / "results.json").write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
     hmde = model_type_of("model", recipe.model) == "hmde"
+    base_model, licence = origin_of(recipe.model)
     data = ModelCardData(
         language=sorted({recipe.train_language, *recipe.test_languages}),
-        license="apache-2.0",
+        license=licence,
         library_name="transformers",
         pipeline_tag="text-classification",
         tags=["hmde", "multilingual"] if hmde else ["multilingual"],
-        base_model=base_model_of(recipe.model),
+        base_model=base_model,
     )
     card = ModelCard.from_template(
         data,

@@ -11,14 +11,13 @@ checkpoint of transformers' Longformer. The released code of the paper never giv
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import datasets
 import torch
 import transformers
-from jsonargparse import auto_cli
 from torch import Tensor
 from transformers import (
     AutoModelForMaskedLM,
@@ -34,8 +33,9 @@ from transformers import (
 from transformers.models.longformer.modeling_longformer import LongformerMaskedLMOutput
 
 from evaluation.report import environment
-from training.articles import load_articles
-from training.folders import written_whole
+from foundation.command_line import options_from
+from foundation.files import folder_written_whole
+from training.data.articles import load_articles
 
 # Where BERT and XLM-R keep the head of masked language modelling, by its name in Longformer.
 HEADS = {
@@ -146,7 +146,7 @@ class LongformerForMaskedLM(transformers.LongformerForMaskedLM):
 
 
 def main(argv: list[str] | None = None) -> None:
-    recipe = auto_cli(LongformerRecipe, args=argv, as_positional=False)
+    recipe = options_from(LongformerRecipe, argv)
     if Path(recipe.output).exists():
         raise ValueError(f"{recipe.output} exists; remove it, or name another output")
     set_seed(recipe.seed)
@@ -171,7 +171,7 @@ def main(argv: list[str] | None = None) -> None:
         copy_local_to_global(model)
     if trainer.is_world_process_zero():
         results = {"recipe": asdict(recipe), "environment": environment(), "history": trainer.state.log_history}
-        with written_whole(recipe.output) as folder:
+        with folder_written_whole(recipe.output) as folder:
             model.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
             (folder / "results.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
@@ -191,10 +191,10 @@ def training_articles(corpus: Path) -> datasets.Dataset:
 
 
 def training_arguments(recipe: LongformerRecipe) -> TrainingArguments:
-    names = {field.name for field in fields(TrainingArguments)}
+    own = ("encoder", "corpus", "output", "max_length", "attention_window", "global_attention", "mlm_probability")
     return TrainingArguments(
         output_dir=f"{recipe.output}-training",
-        **{name: value for name, value in asdict(recipe).items() if name in names},
+        **{name: value for name, value in asdict(recipe).items() if name not in own},
         use_cpu=not torch.accelerator.is_available(),  # unsaid, bf16 is refused there
         report_to="none",
     )

@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
-from huggingface_hub.errors import HFValidationError
 
+from foundation.saved_models import card_of
 from modeling_hmde.publishing_hmde import METADATA, model_card
 
 TRAINING = """\
@@ -57,12 +57,12 @@ def write_model_card(
         history: dev scores by optimizer step, step 0 being the untrained start.
         best_step: the step whose model is kept.
     """
-    base_model = base_model_of(recipe["sentence_encoder"])
+    base_model, licence = origin_of(recipe["sentence_encoder"])
     scores = history[best_step]
     data = ModelCardData(
         **METADATA,
         language=sorted(statistics["articles"]),
-        license="apache-2.0",
+        license=licence,
         base_model=base_model,
         model_name=name,
         eval_results=[
@@ -97,12 +97,112 @@ def write_model_card(
     model_card(name, config, data, sentence_encoder, training).save(folder / "README.md")
 
 
-def base_model_of(sentence_encoder: str) -> str | None:
-    """The Hub name of a sentence encoder: itself, or for a folder the base model that its own card names."""
-    if not Path(sentence_encoder).is_dir():
-        return sentence_encoder
-    card = Path(sentence_encoder) / "README.md"
-    try:
-        return ModelCard.load(card).data.get("base_model") if card.exists() else None
-    except (ValueError, HFValidationError):  # a README without metadata
-        return None
+SENTENCE_CARD = """\
+---
+{{ card_data }}
+---
+
+# {{ name }}
+
+A multilingual sentence encoder, trained on pairs of sentences that are translations of each other{% if base_model %},
+from {{ base_model }}{% endif %}, towards {{ objectives }}. The vector of a sentence is {{ vector }}; vectors are
+compared by cosine.
+
+```python
+from transformers import AutoModel, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("{{ name }}")
+model = AutoModel.from_pretrained("{{ name }}")
+```
+
+`HMDEForDocumentEmbedding.from_sentence_encoder("{{ name }}", sentence_pooling="{{ recipe["pooling"] }}")` makes the
+lower part of a document encoder of it.
+
+## How it was trained
+
+The model kept is that of optimizer step {{ best_step }} of {{ steps }}. The whole recipe:
+
+```yaml
+{{ recipe_text }}
+```
+
+## Results
+
+The share of dev sentences whose nearest one in the other language is their translation, mean of both ways.
+
+| step | {{ tables | join(" | ") }} | mean |
+|{{ "---|" * (tables | length + 2) }}
+{% for row in rows %}| {{ row | join(" | ") }} |
+{% endfor %}
+"""
+
+
+def write_sentence_model_card(
+    folder: Path, name: str, recipe: dict[str, Any], history: dict[int, dict[str, float]], best_step: int
+) -> None:
+    """Write the `README.md` of a sentence encoder, with metadata that the Hub accepts.
+
+    Args:
+        folder: the model's.
+        name: of the model, as it is shown and loaded.
+        recipe: all fields of the run.
+        history: dev scores by optimizer step, step 0 being the untrained start.
+        best_step: the step whose model is kept.
+    """
+    start = recipe["sentence_encoder"]
+    base_model, licence = origin_of(start) if start is not None else (None, None)
+    keys = list(history[best_step])  # the mean comes last
+    tables = [key.removesuffix("_p_at_1") for key in keys[:-1]]
+    token = {"cls": "the state of its first token", "mean": "the mean of the states of its tokens"}[recipe["pooling"]]
+    layer = f" in layer {recipe['sentence_layer']}" if recipe["sentence_layer"] else " in the last layer"
+    data = ModelCardData(
+        language=sorted({language for table in tables for language in table.split("-")}),
+        license=licence,
+        base_model=base_model,
+        model_name=name,
+        library_name="transformers",
+        pipeline_tag="feature-extraction",
+        tags=["sentence-embeddings", "multilingual", "cross-lingual-retrieval"],
+        eval_results=[
+            EvalResult(
+                task_type="translation-retrieval",
+                task_name="Cross-lingual sentence retrieval",
+                dataset_type="custom",
+                dataset_name=Path(recipe["corpus"]).name,
+                dataset_split="dev",
+                metric_type="accuracy",
+                metric_name="P@1",
+                metric_value=round(history[best_step]["p_at_1"], 4),
+            )
+        ],
+    )
+    card = ModelCard.from_template(
+        data,
+        template_str=SENTENCE_CARD,
+        name=name,
+        base_model=base_model or start,
+        objectives=", ".join(recipe["objectives"]),
+        vector=token + layer,
+        recipe=recipe,
+        recipe_text=yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True).strip(),
+        best_step=best_step,
+        steps=max(history),
+        tables=tables,
+        rows=[[step, *(f"{scores[key]:.3f}" for key in keys)] for step, scores in history.items()],
+    )
+    card.save(folder / "README.md")
+
+
+def origin_of(model: str) -> tuple[str | None, str | None]:
+    """The Hub name of a base model, and the licence that it hands on to what is trained from it, as its card says.
+
+    Args:
+        model: Hub name or folder. A folder's base model is the one that its own card names.
+
+    Returns:
+        None for what no card says.
+    """
+    card = card_of(model)
+    metadata = card.data.to_dict() if card is not None else {}
+    name = metadata.get("base_model") if Path(model).is_dir() else model
+    return name, metadata.get("license")

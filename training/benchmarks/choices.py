@@ -19,19 +19,21 @@ from typing import Any
 
 import numpy as np
 import torch
-from jsonargparse import auto_cli
 from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from evaluation.classification import fit
-from evaluation.readers import RetrievalSet, read_labelled_texts
+from evaluation.readers import RetrievalSet, read_labelled_texts, read_retrieval_set
+from evaluation.recipes import RetrievalTask, SystemRecipe
 from evaluation.report import Table, averages, write_report
-from evaluation.retrieval import RetrievalTask, evaluate_retrieval, groups_of
-from evaluation.systems import Dtype, HMDESystem, System, SystemRecipe, load_hmde
+from evaluation.retrieval import evaluate_retrieval, groups_of
+from evaluation.systems import HMDESystem, System, load_hmde
+from foundation.command_line import options_from
+from foundation.processor import Dtype, dtype_of
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from training.checkpoints import checkpoints
-from training.sentence_vectors import encode_sentences, fingerprint
+from training.data.sentence_vectors import encode_sentences, fingerprint_of_vectors
+from training.loop.checkpoints import checkpoints
 
 PRETRAIN = Path(__file__).parents[1] / "pretrain.py"
 
@@ -64,7 +66,7 @@ class ChoicesBenchmark:
     baselines: dict[str, SystemRecipe] = field(default_factory=dict)
     topics: str | None = None
     seeds: list[int] = field(default_factory=lambda: [1, 2])
-    dtype: Dtype = "float32"
+    dtype: Dtype = "auto"
 
 
 @dataclass
@@ -78,7 +80,7 @@ class SystemFromKeptSentences(HMDESystem):
     kept: KeptSentences = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.maker = fingerprint(self.model, self.tokenizer, "")
+        self.maker = fingerprint_of_vectors(self.model, self.tokenizer, "")
 
     @torch.inference_mode()
     def encode_documents(self, documents: Sequence[str], language: str) -> np.ndarray:
@@ -94,12 +96,15 @@ class SystemFromKeptSentences(HMDESystem):
 
 
 def main(argv: list[str] | None = None) -> None:
-    benchmark = auto_cli(ChoicesBenchmark, args=argv, as_positional=False)
+    benchmark = options_from(ChoicesBenchmark, argv)
     output = Path(benchmark.output)
     output.mkdir(parents=True, exist_ok=True)
     file = output / "results.jsonl"
     results = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    sets = {name: task.read() for name, task in benchmark.retrieval.items()}
+    sets = {
+        name: read_retrieval_set(task.data, task.pairs, task.split, task.sought_by)
+        for name, task in benchmark.retrieval.items()
+    }
     kept: KeptSentences = {}
 
     def keep(name: str, seed: int | None, system: System) -> None:
@@ -111,7 +116,7 @@ def main(argv: list[str] | None = None) -> None:
     done = {(result["name"], result["seed"]) for result in results}
     for name, system in benchmark.baselines.items():
         if (name, None) not in done:
-            baseline = load_hmde(system, benchmark.dtype)
+            baseline = load_hmde(system, dtype_of(benchmark.dtype))
             keep(name, None, SystemFromKeptSentences(baseline.model, baseline.tokenizer, kept=kept))
     for seed in benchmark.seeds:
         for name, options in benchmark.choices.items():
@@ -129,7 +134,7 @@ def trained(
         given = {"corpus": benchmark.corpus, "sentence_encoder": benchmark.sentence_encoder, "output": str(folder)}
         arguments = on_command_line(given | options)
         subprocess.run([sys.executable, PRETRAIN, "--config", benchmark.recipe, *arguments], check=True)
-    model = HMDEForDocumentEmbedding.from_pretrained(folder, dtype=benchmark.dtype)
+    model = HMDEForDocumentEmbedding.from_pretrained(folder, dtype=dtype_of(benchmark.dtype))
     last = checkpoints(Path(f"{folder}-training") / "checkpoints")[-1]
     weights = load_file(last / "model.safetensors")
     model.load_state_dict({name.removeprefix("model."): weight for name, weight in weights.items() if "." in name})

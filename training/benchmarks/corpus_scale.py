@@ -41,15 +41,15 @@ def measure(
         memory_limit: of DuckDB.
         threads: of DuckDB.
     """
-    found = []
+    measurements = []
     for size in sizes:
         with (
             tempfile.TemporaryDirectory() as folder,
             multiprocessing.get_context("spawn").Pool(1) as pool,
         ):
             write_wikipedias(Path(folder) / "articles", size)
-            found.append(pool.apply(measure_one, (folder, size, memory_limit, threads)))
-    return found
+            measurements.append(pool.apply(measure_one, (folder, size, memory_limit, threads)))
+    return measurements
 
 
 def write_wikipedias(folder: Path, num_articles: int) -> None:
@@ -65,7 +65,7 @@ def write_wikipedias(folder: Path, num_articles: int) -> None:
                 f"""
                 COPY (
                     SELECT 'Q' || n AS concept_id, '{language}' AS language, 'Title ' || n AS title, '{_TEXT}' AS text,
-                           [{", ".join(category.format(place) for place in range(3))}] AS categories,
+                           [{", ".join(category.format(index) for index in range(3))}] AS categories,
                            'synthetic' AS source, 'CC0-1.0' AS license, 'train' AS split
                     FROM range({num_concepts}) AS concepts(n)
                     WHERE hash(n, '{language}') / pow(2, 64) < {share}

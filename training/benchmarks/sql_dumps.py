@@ -55,7 +55,7 @@ def compare(rows: int = 2_000_000, rounds: int = 3) -> dict[str, object]:
             "mwsql, strings": read_strings_with_mwsql,
         }
         seconds = {name: [seconds_of(read, path, rows) for _ in range(rounds)] for name, read in readers.items()}
-    best = {name: min(found) for name, found in seconds.items()}
+    best = {name: min(rounds_of_one) for name, rounds_of_one in seconds.items()}
     return {
         "rows": rows,
         "megabytes of SQL": round(size / 1e6, 1),
@@ -79,10 +79,10 @@ def write_dump(path: Path, rows: int) -> int:
         write(CREATE)
         for begin in range(0, rows, 10_000):
             values = (
-                f"({number // 5},'Category_of_{thing if number % 10 == 0 else 'things'}_(été)_"
+                f"({row // 5},'Category_of_{thing if row % 10 == 0 else 'things'}_(été)_"
                 f"{int(draw.paretovariate(0.5)) % 10**6}',"
-                f"'{draw.getrandbits(160):040X}','2024-01-0{number % 9 + 1} 10:00:00','','uca-default-u-kn','page')"
-                for number in range(begin, min(begin + 10_000, rows))
+                f"'{draw.getrandbits(160):040X}','2024-01-0{row % 9 + 1} 10:00:00','','uca-default-u-kn','page')"
+                for row in range(begin, min(begin + 10_000, rows))
             )
             write(f"INSERT INTO `categorylinks` VALUES {','.join(values)};\n")
         write("UNLOCK TABLES;\n\n-- Dump completed on 2025-01-01  0:00:00\n")
@@ -91,10 +91,10 @@ def write_dump(path: Path, rows: int) -> int:
 
 def seconds_of(read: Callable[[Path], int], path: Path, rows: int) -> float:
     begin = time.perf_counter()
-    found = read(path)
+    count = read(path)
     seconds = time.perf_counter() - begin
-    if found != rows:
-        raise ValueError(f"{read.__name__} found {found} rows of {rows}")
+    if count != rows:
+        raise ValueError(f"{read.__name__} read {count} rows of {rows}")
     return seconds
 
 

@@ -2,6 +2,6 @@
 
 from training.corpus.build import main
 from training.corpus.join import TRIPLE_COLUMNS
-from training.corpus.sources import ARTICLE_COLUMNS
+from training.corpus.tables import ARTICLE_COLUMNS
 
 __all__ = ["ARTICLE_COLUMNS", "TRIPLE_COLUMNS", "main"]

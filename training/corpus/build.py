@@ -14,19 +14,20 @@ is finished stands in `<output>.steps` until the end, and a run that was stopped
 
 from __future__ import annotations
 
-import errno
 import json
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import duckdb
-from jsonargparse import auto_cli
 
+from foundation.command_line import options_from
+from foundation.files import folder_written_whole, locked
+from foundation.hub import upload_folder
 from training.corpus.download import fetch_dumps
 from training.corpus.join import Engine, define_draw, draw_triples, sample_triples
+from training.corpus.progress import progress
 from training.corpus.sources import (
     ArticleRules,
     Source,
@@ -37,7 +38,9 @@ from training.corpus.sources import (
 )
 from training.corpus.sql import quoted, readable
 from training.corpus.statistics import dataset_card, statistics_of
-from training.folders import file_written_whole, written_whole
+from training.corpus.steps import connected, open_steps, remove_steps, shortage_explained
+
+_NOT_DECISIVE = {"threads", "memory_limit", "push_to_hub"}  # they do not change the corpus
 
 
 @dataclass
@@ -45,10 +48,11 @@ class CorpusRecipe:
     """What to make triples of.
 
     Args:
-        articles: folder of article tables, one file a language; for the other sources the data set on the Hub, or a
-            folder of its Parquet files.
+        articles: folder of one table a language, `<language>.jsonl` or `<language>.parquet`, with the columns of
+            `tables.ARTICLE_COLUMNS`, none of them null; for the other sources the data set on the Hub, or a folder of
+            its Parquet files.
         output: folder to write; it must not exist, or be one this command wrote.
-        languages: ISO 639-1 codes; pairs are made between all of them.
+        languages: ISO 639-1 codes; pairs are made between all of them. In YAML, `no` needs quotes.
         source: tables, wiki40b (google/wiki40b) or wikipedia (wikimedia/wikipedia).
         snapshot: of wikimedia/wikipedia.
         dumps: folder of Wikimedia's SQL dumps; those it lacks are fetched into it.
@@ -89,52 +93,104 @@ class CorpusRecipe:
     push_to_hub: str | None = None
     seed: int = 42
 
+    def __post_init__(self) -> None:
+        for language in self.languages:
+            if not re.fullmatch(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*", language):
+                raise ValueError(f"languages has {language!r}; a code as en or zh-tw is needed")
+        if len(set(self.languages)) < max(len(self.languages), 2):
+            raise ValueError(f"languages are {self.languages}; name at least two, each once")
+        with duckdb.connect() as connection:
+            try:
+                connection.execute("SET memory_limit = $1", [self.memory_limit])
+            except duckdb.Error as error:
+                raise ValueError(f"memory_limit is {self.memory_limit!r}, no size as 4GB: {error}") from None
+            for pattern in self.maintenance_categories:
+                try:
+                    connection.execute("SELECT regexp_full_match('', $1)", [pattern]).fetchall()
+                except duckdb.Error as error:
+                    raise ValueError(f"maintenance_categories: {pattern!r} is no pattern: {error}") from None
+        for name in ("category_limit", "num_triples", "threads"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ValueError(f"{name} is {value}; it must be at least 1")
+        if self.min_sentences < 0:
+            raise ValueError(f"min_sentences is {self.min_sentences}; it must be at least 0")
+        if not (min(self.dev_fraction, self.test_fraction) >= 0 and self.dev_fraction + self.test_fraction < 1):
+            raise ValueError(
+                f"dev_fraction is {self.dev_fraction} and test_fraction {self.test_fraction}; they must be at least 0 "
+                "and leave a part for training"
+            )
+        if not 0 <= self.pair_exponent <= 1:
+            raise ValueError(f"pair_exponent is {self.pair_exponent}; it must be between 0 and 1")
+        if self.pair_exponent != 1.0 and self.num_triples is None:
+            raise ValueError("pair_exponent is of the draw of num_triples; set num_triples too")
+
 
 def main(argv: list[str] | None = None) -> None:
-    recipe = auto_cli(CorpusRecipe, args=argv, as_positional=False)
+    recipe = options_from(CorpusRecipe, argv)
     output = Path(recipe.output)
-    if output.exists() and not (output / "statistics.json").exists():
-        raise ValueError(f"{output} exists and holds no corpus of this command; name another folder, or remove it")
-    if recipe.pair_exponent != 1.0 and recipe.num_triples is None:
-        raise ValueError("pair_exponent is of the draw of num_triples; set num_triples too")
+    with locked(output, wait=False), shortage_explained(output):
+        check_output(output, Path(recipe.articles))
+        statistics = build_corpus(recipe, output)
+    if recipe.push_to_hub:
+        upload_folder(output, recipe.push_to_hub, "dataset")
+    print(json.dumps(statistics, indent=2))
 
+
+def check_output(output: Path, articles: Path) -> None:
+    """
+    Raises:
+        ValueError: the output is something else than a corpus, or holds the articles.
+    """
+    if output.exists() and not ((output / "statistics.json").exists() and (output / "triples.parquet").exists()):
+        raise ValueError(f"{output} exists and holds no corpus of this command; name another folder, or remove it")
+    if articles.resolve().is_relative_to(output.resolve()):
+        raise ValueError(f"the articles are in {output}, which would be replaced; name another output")
+
+
+def build_corpus(recipe: CorpusRecipe, output: Path) -> dict[str, Any]:
+    """Writes the corpus and returns its statistics."""
     files = article_files(recipe.source, recipe.articles, recipe.languages, recipe.snapshot)
     dumps: dict[str, dict[str, Path]] = {}
     if recipe.source != "tables":
         dumps = fetch_dumps(recipe.languages, Path(recipe.dumps), recipe.dump_date, recipe.dump_mirror)
 
-    steps = open_steps(output.with_name(output.name + ".steps"), recipe, files, dumps)
-    with full_disk_explained(output), connected(recipe, steps) as connection:
+    inputs = [path for paths in files.values() for path in paths]
+    inputs += [path for tables in dumps.values() for path in tables.values()]
+    decisive = {name: value for name, value in asdict(recipe).items() if name not in _NOT_DECISIVE}
+    steps = open_steps(output, decisive, inputs)
+    with connected(steps, recipe.memory_limit, recipe.threads) as connection:
+        define_draw(connection, recipe.seed)
         for language, tables in dumps.items():
             if not (steps / f"{language}.categories.json").exists():
-                write_categories(connection, tables, steps / f"{language}.categories.parquet")
-        articles = {language: steps / f"{language}.parquet" for language in recipe.languages}
+                with progress(connection, f"categories of {language}"):
+                    write_categories(connection, tables, steps / f"{language}.categories.parquet")
+        articles = {language: steps / f"{language}.articles.parquet" for language in recipe.languages}
         for language, target in articles.items():
             if not target.with_suffix(".json").exists():
                 categories = steps / f"{language}.categories.parquet" if dumps else None
-                write_articles(connection, language, files[language], categories, target, rules_of(recipe))
+                with progress(connection, f"articles of {language}"):
+                    write_articles(connection, language, files[language], categories, target, rules_of(recipe))
         check_splits(connection, list(articles.values()))
         triples = steps / "triples.parquet"
         if not triples.exists():
-            draw_triples(
-                connection,
-                list(articles.values()),
-                triples,
-                category_limit=recipe.category_limit,
-                seed=recipe.seed,
-                engine=recipe.engine,
-            )
+            with progress(connection, "triples"):
+                draw_triples(
+                    connection,
+                    list(articles.values()),
+                    triples,
+                    category_limit=recipe.category_limit,
+                    seed=recipe.seed,
+                    engine=recipe.engine,
+                )
         if recipe.num_triples is not None:
-            triples = steps / "sample.parquet"
+            all_triples, triples = triples, steps / "sample.parquet"
             if not triples.exists():
-                all_triples = steps / "triples.parquet"
                 sample_triples(connection, all_triples, triples, recipe.num_triples, recipe.pair_exponent, recipe.seed)
-        with written_whole(output) as folder:
+        check_triples(connection, articles, triples)
+        with folder_written_whole(output) as folder, progress(connection, "corpus"):
             statistics = write_corpus(connection, articles, triples, folder, recipe)
-    shutil.rmtree(steps)
-    if recipe.push_to_hub:
-        push_to_hub(output, recipe.push_to_hub)
-    print(json.dumps(statistics, indent=2))
+    remove_steps(steps)
+    return statistics
 
 
 def rules_of(recipe: CorpusRecipe) -> ArticleRules:
@@ -147,50 +203,37 @@ def rules_of(recipe: CorpusRecipe) -> ArticleRules:
     )
 
 
-def open_steps(
-    folder: Path, recipe: CorpusRecipe, files: dict[str, list[Path]], dumps: dict[str, dict[str, Path]]
-) -> Path:
-    """The folder of finished steps, emptied where they were taken from another recipe or other files."""
-    inputs = [path for group in files.values() for path in group]
-    inputs += [path for tables in dumps.values() for path in tables.values()]
-    stands = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in inputs]
-    of_resources = {"threads", "memory_limit", "push_to_hub"}
-    wanted = {name: value for name, value in asdict(recipe).items() if name not in of_resources}
-    mark = json.dumps({"recipe": wanted, "inputs": stands}, indent=2)
-    if not (folder / "mark.json").exists() or (folder / "mark.json").read_text(encoding="utf-8") != mark:
-        shutil.rmtree(folder, ignore_errors=True)
-        with file_written_whole(folder / "mark.json") as partial:
-            partial.write_text(mark, encoding="utf-8")
-    return folder
-
-
-@contextmanager
-def connected(recipe: CorpusRecipe, steps: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    config: dict[str, str | bool | int | float | list[str]] = {
-        "memory_limit": recipe.memory_limit,
-        "temp_directory": str(steps / "spilled"),
-    }
-    if recipe.threads is not None:
-        config["threads"] = recipe.threads
-    with duckdb.connect(config=config) as connection:
-        connection.execute("SET enable_progress_bar = false")  # it would stand in the statistics that are printed
-        define_draw(connection, recipe.seed)
-        yield connection
-
-
-@contextmanager
-def full_disk_explained(output: Path) -> Iterator[None]:
+def check_triples(connection: duckdb.DuckDBPyConnection, articles: dict[str, Path], triples: Path) -> None:
     """
     Raises:
-        OSError: the disk is full, with the way on.
+        ValueError: there is no triple to train on; says what there is.
     """
-    try:
-        yield
-    except (OSError, duckdb.Error) as error:
-        if getattr(error, "errno", None) != errno.ENOSPC and "No space left" not in str(error):
-            raise
-        way_on = "free some space and run the command again; it goes on from the last finished step"
-        raise OSError(errno.ENOSPC, f"the disk of {output} is full ({error}); {way_on}") from None
+    splits = dict(connection.execute(f"SELECT split, count(*) FROM {readable(triples)} GROUP BY ALL").fetchall())
+    if splits.get("train"):
+        return
+    files = ", ".join(map(readable, articles.values()))
+    concepts, without_category = connection.execute(
+        f"""
+        SELECT count(*), count(*) FILTER (categorized = 0)
+        FROM (
+            SELECT count_if(len(categories) > 0) AS categorized
+            FROM read_parquet([{files}]) WHERE split = 'train' GROUP BY concept_id HAVING count(*) > 1
+        )
+        """
+    ).fetchall()[0]
+    counts = "; ".join(f"{language}: {read_counts(path)}" for language, path in articles.items())
+    raise ValueError(
+        f"no triple to train on comes of these articles, and {sum(splits.values())} for dev and test. A triple is a "
+        "concept with articles in two languages, and another article that shares a category with it in its language "
+        f"and split. {concepts} concepts of train have articles in two languages, {without_category} of them without "
+        f"any category. Articles by language: {counts}"
+    )
+
+
+def read_counts(articles: Path) -> dict[str, int]:
+    """What was counted when the articles of a language were read."""
+    counts: dict[str, int] = json.loads(articles.with_suffix(".json").read_text(encoding="utf-8"))
+    return counts
 
 
 def write_corpus(
@@ -199,7 +242,7 @@ def write_corpus(
     triples: Path,
     folder: Path,
     recipe: CorpusRecipe,
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Writes articles that a pair can be made of or that are a negative, triples, statistics and card."""
     (folder / "articles").mkdir()
     files = ", ".join(map(readable, articles.values()))
@@ -225,7 +268,7 @@ def write_corpus(
             """
         )
     connection.execute(f"COPY (FROM {readable(triples)}) TO {quoted(folder / 'triples.parquet')} (FORMAT parquet)")
-    read = {language: json.loads(path.with_suffix(".json").read_text("utf-8")) for language, path in articles.items()}
+    read = {language: read_counts(path) for language, path in articles.items()}
     dumps = {
         path.name.removesuffix(".categories.json"): json.loads(path.read_text(encoding="utf-8"))
         for path in sorted(triples.parent.glob("*.categories.json"))
@@ -234,14 +277,6 @@ def write_corpus(
     (folder / "statistics.json").write_text(json.dumps(statistics, indent=2) + "\n", encoding="utf-8")
     (folder / "README.md").write_text(dataset_card(statistics), encoding="utf-8")
     return statistics
-
-
-def push_to_hub(folder: Path, repository: str) -> None:
-    from huggingface_hub import HfApi
-
-    api = HfApi()
-    api.create_repo(repository, repo_type="dataset", exist_ok=True)
-    api.upload_folder(folder_path=folder, repo_id=repository, repo_type="dataset")
 
 
 if __name__ == "__main__":

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from http.client import HTTPException
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from tqdm import tqdm
+
+from foundation.files import locked
+from training.corpus.progress import SECONDS
 
 _TABLES = ("page", "page_props", "categorylinks", "linktarget")
 _AGENT = {"User-Agent": "hmde-corpus/0.1 (https://pypi.org/project/hmde)"}  # Wikimedia turns away those without
@@ -65,11 +69,18 @@ def fetch_dumps(languages: list[str], folder: Path, date: str, mirror: str) -> d
 
 
 def read_sums(path: Path) -> dict[str, str]:
-    """SHA-1 by table, known by the end of its file's name: the list of `latest` has the date in the middle."""
-    lines = (line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
-    return {
-        name.split("-", 2)[-1].removesuffix(".sql.gz"): digest for digest, name in lines if name.endswith(".sql.gz")
-    }
+    """SHA-1 by table, known by the end of its file's name: the list of `latest` has the date in the middle.
+
+    Raises:
+        ValueError: a line is no checksum and file name.
+    """
+    sums = {}
+    for index, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+        if not (fields := re.fullmatch(r"([0-9a-f]{40})  (\S+)", line)):
+            raise ValueError(f"{path}, line {index} is no checksum and file name: {line[:60]!r}; bring the list again")
+        if fields[2].endswith(".sql.gz"):
+            sums[fields[2].split("-", 2)[-1].removesuffix(".sql.gz")] = fields[1]
+    return sums
 
 
 def fetch(address: str, path: Path, sha1: str | None = None) -> None:
@@ -83,42 +94,59 @@ def fetch(address: str, path: Path, sha1: str | None = None) -> None:
         verify(path, sha1)
         return
     partial = path.with_name(path.name + ".partial")
+    with locked(path):
+        if not path.exists():  # another process may have fetched it in the meantime
+            _download(address, partial)
+            try:
+                verify(partial, sha1)
+            except ValueError:
+                partial.unlink()
+                raise
+            partial.rename(path)
+
+
+def _download(address: str, partial: Path) -> None:
     begin = partial.stat().st_size if partial.exists() else 0
     headers = _AGENT | ({"Range": f"bytes={begin}-"} if begin else {})
     try:
         with urlopen(Request(address, headers=headers), timeout=60) as answer:
             resumed = answer.status == 206
-            length = int(answer.headers["Content-Length"]) + (begin if resumed else 0)
+            begin *= resumed
+            length = None if answer.length is None else begin + answer.length
             with (
                 partial.open("ab" if resumed else "wb") as file,
-                tqdm(desc=path.name, total=length, initial=begin * resumed, unit="B", unit_scale=True) as progress,
+                tqdm(
+                    desc=partial.stem, total=length, initial=begin, unit="B", unit_scale=True, disable=None
+                ) as progress,
             ):
                 while block := answer.read(1 << 20):
                     file.write(block)
                     progress.update(len(block))
     except HTTPError as error:
-        if error.code != 416:  # 416: all of it is there already
-            raise ValueError(f"{address}: {error.code} {error.reason}; there is no such dump") from None
-        length = begin
+        if error.code == 416:  # all of it is there already
+            return
+        raise ValueError(f"{address}: {error.code} {error.reason}; there is no such dump") from None
     except (URLError, HTTPException, TimeoutError, ConnectionError) as error:
         raise Unreachable(str(error)) from None
-    if partial.stat().st_size != length:
+    if length not in (None, partial.stat().st_size):
         raise Unreachable(f"the connection broke off at {partial.stat().st_size} of {length} bytes")
-    try:
-        verify(partial, sha1)
-    except ValueError:
-        partial.unlink()
-        raise
-    partial.rename(path)
 
 
 def verify(path: Path, sha1: str | None) -> None:
+    """
+    Raises:
+        ValueError: the file has another checksum.
+    """
     if sha1 is None:
         return
     digest = hashlib.sha1(usedforsecurity=False)
-    with path.open("rb") as file:
+    with (
+        path.open("rb") as file,
+        tqdm(desc=f"checksum of {path.name}", total=path.stat().st_size, delay=SECONDS, disable=None) as progress,
+    ):
         while block := file.read(1 << 20):
             digest.update(block)
+            progress.update(len(block))
     if digest.hexdigest() != sha1:
-        found = digest.hexdigest()
-        raise ValueError(f"{path} has the SHA-1 {found}, its list says {sha1}; remove it and bring it again")
+        own = digest.hexdigest()
+        raise ValueError(f"{path} has the SHA-1 {own}, its list says {sha1}; remove it and bring it again")

@@ -27,7 +27,7 @@ import pyarrow.parquet as parquet
 from isal import igzip
 from isal.igzip_lib import IsalError
 
-from training.folders import file_written_whole
+from foundation.files import file_written_whole
 
 _BLOCK = 1 << 18  # bytes of SQL that are parsed at once; a longer line is read whole
 _CREATE = re.compile(rb"CREATE TABLE `\w+` \((.*?)\n\)[^\n]*;\n", re.DOTALL)
@@ -149,9 +149,9 @@ def _rows(block: bytearray, types: dict[str, pa.DataType], columns: list[str], p
     for outside in (begins, ends - 2, ends - 1):  # `(` and `);` or `),`
         signs[outside.clip(0)] = _LINE_END
     backslashes = np.flatnonzero(signs == ord("\\"))
-    place = np.arange(len(backslashes))
-    run = np.maximum.accumulate(np.where(np.diff(backslashes, prepend=-2) == 1, 0, place))
-    escapes = backslashes[(place - run) % 2 == 0]  # of several in a row every second is itself escaped
+    index = np.arange(len(backslashes))
+    first_of_run = np.maximum.accumulate(np.where(np.diff(backslashes, prepend=-2) == 1, 0, index))
+    escapes = backslashes[(index - first_of_run) % 2 == 0]  # of several in a row every second is itself escaped
     signs[escapes] = np.where(signs[escapes + 1] == ord("'"), ord("'"), _ESCAPE)
     offsets = pa.py_buffer(np.array([0, len(block)], np.int32))
     lines = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(block)])

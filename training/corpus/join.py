@@ -14,8 +14,8 @@ from typing import Literal
 
 import duckdb
 
+from foundation.files import file_written_whole
 from training.corpus.sql import quoted, readable
-from training.folders import file_written_whole
 
 Engine = Literal["duckdb", "spark"]
 
@@ -34,10 +34,10 @@ TRIPLE_COLUMNS = (
 # A category over the limit is drawn less often: its draw, of which the least wins, grows with its size.
 _TRIPLES = """
 WITH member AS (
-    SELECT language, split, category, concept_id, place, size
+    SELECT language, split, category, concept_id, member_index, size
     FROM (
         SELECT language, split, category, concept_id,
-               row_number() OVER (PARTITION BY language, split, category ORDER BY concept_id) - 1 AS place,
+               row_number() OVER (PARTITION BY language, split, category ORDER BY concept_id) - 1 AS member_index,
                count(*) OVER (PARTITION BY language, split, category) AS size
         FROM (
             SELECT DISTINCT language, split, concept_id, category
@@ -65,23 +65,23 @@ side AS (
 ),
 drawn AS (
     SELECT concept_id, anchor_language, positive_language, language, split, category,
-           (place + 1 + draw(concat_ws('|', 'member', concept_id, anchor_language, positive_language, language))
-                        % (size - 1)) % size AS negative_place
+           (member_index + 1 + draw(concat_ws('|', 'member', concept_id, anchor_language, positive_language, language))
+                        % (size - 1)) % size AS negative_index
     FROM (
         SELECT side.concept_id, side.anchor_language, side.positive_language, side.language, side.split,
-               member.category, member.place, member.size,
+               member.category, member.member_index, member.size,
                row_number() OVER (
                    PARTITION BY side.concept_id, side.anchor_language, side.positive_language, side.language
                    ORDER BY CAST(draw(concat_ws('|', 'category', side.concept_id, side.anchor_language,
                                                 side.positive_language, side.language, member.category)) AS DOUBLE)
                             * greatest(1e0, CAST(member.size AS DOUBLE) / {category_limit}),
                             member.category
-               ) AS place_of_category
+               ) AS category_rank
         FROM side
         JOIN member
           ON member.concept_id = side.concept_id AND member.split = side.split AND member.language = side.language
     ) AS candidate
-    WHERE place_of_category = 1
+    WHERE category_rank = 1
 ),
 negative AS (
     SELECT drawn.concept_id, drawn.anchor_language, drawn.positive_language, drawn.language, drawn.category,
@@ -89,7 +89,7 @@ negative AS (
     FROM drawn
     JOIN member
       ON member.language = drawn.language AND member.split = drawn.split AND member.category = drawn.category
-     AND member.place = drawn.negative_place
+     AND member.member_index = drawn.negative_index
 )
 SELECT pair.concept_id, pair.anchor_language, pair.positive_language, hard.category, hard.negative_id,
        hard_positive.negative_id AS positive_negative_id, pair.split
@@ -191,11 +191,11 @@ def sample_triples(
                            row_number() OVER (
                                PARTITION BY {pair}
                                ORDER BY draw(concat_ws('|', 'sample', concept_id, {pair})), concept_id
-                           ) AS place
+                           ) AS draw_rank
                     FROM {readable(triples)}
                 ) AS ranked
                 JOIN (SELECT unnest(?) AS pair, unnest(?) AS quota) AS allowed USING (pair)
-                WHERE place <= quota
+                WHERE draw_rank <= quota
                 ORDER BY split, concept_id, anchor_language, positive_language
             ) TO {quoted(partial)} (FORMAT parquet)
             """,

@@ -5,7 +5,6 @@ Texts are read and written by DuckDB, a row group at a time; only counting sente
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -14,23 +13,15 @@ from typing import Literal
 import duckdb
 import pyarrow.compute as pc
 
+from foundation.files import file_written_whole, write_json
 from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
 from training.corpus.dumps import column_types, dump_to_parquet
 from training.corpus.sql import quoted, readable
-from training.folders import file_written_whole
+from training.corpus.tables import ARTICLE_COLUMNS, check_columns, copy_table, row_name
 
 Source = Literal["tables", "wiki40b", "wikipedia"]
 
-ARTICLE_COLUMNS = {
-    "concept_id": "VARCHAR",  # the same in all languages
-    "language": "VARCHAR",  # ISO 639-1
-    "title": "VARCHAR",
-    "text": "VARCHAR",  # a paragraph a line; a first line that equals the title is cut
-    "categories": "VARCHAR[]",
-    "source": "VARCHAR",
-    "license": "VARCHAR",
-    "split": "VARCHAR",  # train, dev or test, the same for all articles of a concept
-}
+_WIKI_COLUMNS = {"wiki40b": ["wikidata_id", "text", "version_id"], "wikipedia": ["id", "title", "text"]}
 _WIKI40B_TITLE = r"trim(regexp_extract(text, '_START_ARTICLE_\n([^\n]*)', 1))"
 # Headings and paragraphs become lines. What stands before the first marker is the title's.
 _WIKI40B_TEXT = (
@@ -58,20 +49,22 @@ def article_files(source: Source, articles: str, languages: list[str], snapshot:
     """The files that hold the articles of each language, fetched from the Hub where `articles` is no folder.
 
     Raises:
-        ValueError: a language is named twice, is the only one, or has no file.
+        ValueError: a language has no file, or tables of two kinds; a file is no Parquet file with these columns.
     """
-    if len(set(languages)) < max(len(languages), 2):
-        raise ValueError(f"languages are {languages}; name at least two, each once")
     patterns = {language: _patterns(source, language, snapshot) for language in languages}
     folder = Path(articles)
     if source != "tables" and not folder.is_dir():
         folder = _fetch(articles, [pattern for group in patterns.values() for pattern in group])
     files = {}
     for language, group in patterns.items():
-        found = [path for pattern in group for path in sorted(folder.glob(pattern))]
-        if not found:
+        files[language] = [path for pattern in group for path in sorted(folder.glob(pattern))]
+        if not files[language]:
             raise ValueError(f"{folder} has no {' and no '.join(group)}; articles of {language} are needed")
-        files[language] = found[:1] if source == "tables" else found
+        if source == "tables" and len(files[language]) > 1:
+            raise ValueError(f"{folder} has {' and '.join(group)}; keep one of them, joined if each has articles")
+        if source != "tables":
+            for path in files[language]:
+                check_columns(path, _WIKI_COLUMNS[source])
     return files
 
 
@@ -123,19 +116,22 @@ def write_articles(
         page_categories: what `write_categories` wrote, None for tables of articles, which hold their categories.
 
     Raises:
-        ValueError: a file is no article table, holds another language, or a concept twice.
+        ValueError: a row is no article of the language, a concept has two articles, or a file is damaged.
     """
 
-    def has_sentences(text: str) -> bool:
+    def is_long_enough(text: str) -> bool:
         sentences = islice(sentence_spans(replace_surrogates(text), language), rules.min_sentences)
         return sum(1 for _ in sentences) == rules.min_sentences
 
-    connection.create_function("has_sentences", has_sentences, ["VARCHAR"], "BOOLEAN")
+    connection.create_function("is_long_enough", is_long_enough, ["VARCHAR"], "BOOLEAN")
     patterns = [f"regexp_full_match(category, {quoted(pattern)})" for pattern in rules.maintenance_categories]
     connection.execute(f"CREATE OR REPLACE MACRO is_maintenance(category) AS {' OR '.join(['false', *patterns])}")
-    names = ", ".join(map(str, files))
+    rows = target.with_name(f"{language}.rows.parquet")
     try:
-        pages, counts = _pages(connection, language, files, page_categories, rules)
+        if rules.source == "tables":
+            pages, counts = _articles_of_table(connection, language, files[0], rows)
+        else:
+            pages, counts = _articles_of_pages(connection, language, files, page_categories, rules)
         with file_written_whole(target) as partial:
             connection.execute(
                 f"""
@@ -146,38 +142,46 @@ def write_articles(
                            list_filter(categories, lambda category: NOT is_maintenance(category)) AS categories,
                            source, license, split
                     FROM ({pages}) AS page
-                    WHERE has_sentences(text)
+                    WHERE is_long_enough(text)
                 ) TO {quoted(partial)} (FORMAT parquet, COMPRESSION zstd)
                 """
             )
-            _check(connection, partial, language, names)
     except (duckdb.BinderException, duckdb.ConversionException, duckdb.InvalidInputException) as error:
-        raise ValueError(f"{names} is no article table with the columns of {rules.source}: {error}") from None
-    connection.remove_function("has_sentences")
+        names = ", ".join(map(str, files))
+        raise ValueError(f"{names} cannot be read as articles of {rules.source}: {error}; bring them again") from None
+    connection.remove_function("is_long_enough")
+    rows.unlink(missing_ok=True)
     kept, uncategorized = connection.execute(
         f"SELECT count(*), count(*) FILTER (coalesce(len(categories), 0) = 0) FROM {readable(target)}"
     ).fetchall()[0]
     counts |= {"short": counts.pop("usable") - kept, "kept": kept, "kept_without_category": uncategorized}
-    with file_written_whole(target.with_suffix(".json")) as partial:
-        partial.write_text(json.dumps(counts), encoding="utf-8")
+    write_json(target.with_suffix(".json"), counts)
 
 
-def _pages(
+def _articles_of_table(
+    connection: duckdb.DuckDBPyConnection, language: str, path: Path, rows: Path
+) -> tuple[str, dict[str, int]]:
+    """A query for the articles of a table, which is checked and copied to `rows`, and how many there are."""
+    count = copy_table(path, language, rows)
+    twice = connection.execute(
+        f"""
+        SELECT concept_id, list("row" ORDER BY "row")[:2]
+        FROM {readable(rows)} GROUP BY concept_id HAVING count(*) > 1 ORDER BY concept_id LIMIT 1
+        """
+    ).fetchall()
+    for concept_id, indices in twice:
+        raise ValueError(f"{row_name(path, *indices)} are both of concept {concept_id}; keep one article of a concept")
+    return f"SELECT {', '.join(ARTICLE_COLUMNS)} FROM {readable(rows)}", {"read": count, "usable": count}
+
+
+def _articles_of_pages(
     connection: duckdb.DuckDBPyConnection,
     language: str,
     files: list[Path],
     page_categories: Path | None,
     rules: ArticleRules,
 ) -> tuple[str, dict[str, int]]:
-    """A query for the pages in `ARTICLE_COLUMNS`, one a concept, and how many were read, dropped and are left."""
-    if rules.source == "tables":
-        (path,) = files
-        columns = ", ".join(f"{name}: '{kind}'" for name, kind in ARTICLE_COLUMNS.items())
-        reader = f"read_json({readable(path)}, format='newline_delimited', columns={{{columns}}})"
-        table = readable(path) if path.suffix == ".parquet" else reader
-        read = _count(connection, f"SELECT concept_id FROM {table}")
-        return f"SELECT {', '.join(ARTICLE_COLUMNS)} FROM {table}", {"read": read, "usable": read}
-
+    """A query for one article a concept, and how many pages were read, dropped and are left."""
     known = readable(str(page_categories))
     raw = f"read_parquet([{', '.join(map(readable, files))}])"
     if rules.source == "wiki40b":
@@ -185,7 +189,7 @@ def _pages(
         page = f"SELECT version_id AS page, {_WIKI40B_TITLE} AS title, {_WIKI40B_TEXT} AS text FROM {raw}"
         license_ = "CC-BY-SA-3.0"
     else:
-        categorized = f"JOIN {known} AS known ON known.page_id = CAST(id AS BIGINT)"
+        categorized = f"JOIN {known} AS known ON known.page_id = TRY_CAST(id AS BIGINT)"
         keyed = f"SELECT concept_id, id AS page FROM {raw} {categorized}"
         page = f"SELECT id AS page, title, regexp_replace(trim(text), '\\s*\\n\\s*', chr(10), 'g') AS text FROM {raw}"
         license_ = "CC-BY-SA-4.0"
@@ -214,19 +218,6 @@ def _pages(
     }
 
 
-def _check(connection: duckdb.DuckDBPyConnection, articles: Path, language: str, names: str) -> None:
-    strangers = connection.execute(
-        f"SELECT concept_id, language FROM {readable(articles)} WHERE language != {quoted(language)} LIMIT 1"
-    ).fetchall()
-    for concept_id, other in strangers:
-        raise ValueError(f"{names}: article {concept_id} is of language {other}; the file is for {language}")
-    twice = connection.execute(
-        f"SELECT concept_id FROM {readable(articles)} GROUP BY ALL HAVING count(*) > 1 ORDER BY concept_id LIMIT 1"
-    ).fetchall()
-    for (concept_id,) in twice:
-        raise ValueError(f"{names}: concept {concept_id} stands there more than once; keep one article each")
-
-
 def check_splits(connection: duckdb.DuckDBPyConnection, articles: list[Path]) -> None:
     """
     Raises:
@@ -234,7 +225,7 @@ def check_splits(connection: duckdb.DuckDBPyConnection, articles: list[Path]) ->
     """
     torn = connection.execute(
         f"""
-        SELECT concept_id, list(DISTINCT split ORDER BY split)
+        SELECT concept_id, list(split || ' in ' || language ORDER BY language)
         FROM read_parquet([{", ".join(map(readable, articles))}])
         GROUP BY concept_id HAVING count(DISTINCT split) > 1 ORDER BY concept_id LIMIT 1
         """
@@ -312,8 +303,7 @@ def write_categories(connection: duckdb.DuckDBPyConnection, dumps: dict[str, Pat
     }
     for path in tables.values():
         path.unlink()
-    with file_written_whole(target.with_suffix(".json")) as partial:
-        partial.write_text(json.dumps(counts), encoding="utf-8")
+    write_json(target.with_suffix(".json"), counts)
 
 
 def _count(connection: duckdb.DuckDBPyConnection, query: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ PAPER_TRIPLES = {  # paper, section 3.1
     ("ar", "el", "en", "fa", "fi", "fr", "hu", "ja", "ms", "ru", "tr", "zh"): 592_000,
 }
 
+_SOURCES_SHOWN = 10
 _WIKIPEDIA_NOTICE = """
 Texts of Wikipedia are by its authors, under CC BY-SA: whoever shares them, or what is made of them, names the source
 and keeps the licence.
@@ -141,5 +143,22 @@ def dataset_card(statistics: dict[str, Any]) -> str:
         pairs="\n".join(f"| {pair} | {count} |" for pair, count in statistics["triples_by_languages"].items()),
         splits="\n".join(f"| {split} | {count} |" for split, count in statistics["triples"].items()),
         notice=_WIKIPEDIA_NOTICE if statistics["recipe"]["source"] != "tables" else "",
-        sources="; ".join(f"{source}, {license_} ({count})" for source, license_, count in statistics["sources"]),
+        sources=_sources(statistics["sources"]),
     )
+
+
+def _sources(counts: list[list[Any]]) -> str:
+    """The most frequent sources with their licences; there may be as many as articles."""
+    frequent = sorted(counts, key=lambda row: -row[2])[:_SOURCES_SHOWN]
+    shown = sorted(f"{_as_markdown(source)}, {_as_markdown(name)} ({count})" for source, name, count in frequent)
+    others = [f"and {len(counts) - len(shown)} others, see statistics.json"] * (len(counts) > len(shown))
+    return "; ".join(shown + others)
+
+
+def _as_markdown(text: str) -> str:
+    r"""Markdown that shows the text as it is, on one line.
+
+    >>> print(_as_markdown("a_b](x)\n# <i>"))
+    a\_b\](x) \# \<i\>
+    """
+    return re.sub(r"([\\`*_\[\]<>&|#!~$])", r"\\\1", " ".join(text.split()))

@@ -8,9 +8,11 @@ from pathlib import Path
 import pyarrow.parquet as parquet
 from datasets import Dataset, load_dataset
 
+from foundation.fingerprints import digest, fingerprint
+
 
 def load_articles(folder: Path) -> dict[str, Dataset]:
-    """The article tables of a corpus by language, none of a language without articles."""
+    """The article tables of a corpus by language, without the languages that have no article."""
     return {
         path.stem: load_dataset("parquet", data_files=str(path), split="train")
         for path in sorted((folder / "articles").glob("*.parquet"))
@@ -25,10 +27,16 @@ def row_of(articles: dict[str, Dataset], language: str, concept_id: str) -> int:
         ValueError: it is not there.
     """
     concepts = articles[language].data.column("concept_id")
-    row = bisect_left(range(len(concepts)), concept_id, key=lambda place: concepts[place].as_py())
+    row = bisect_left(range(len(concepts)), concept_id, key=lambda index: concepts[index].as_py())
     if row == len(concepts) or concepts[row].as_py() != concept_id:
         raise ValueError(
             f"the articles of language {language!r} lack concept {concept_id}, or are not in the order of their "
             "concepts; make the corpus anew with python -m training.corpus"
         )
     return row
+
+
+def fingerprint_of_corpus(folder: Path) -> str:
+    """Of the triples and the articles, word for word."""
+    tables = [folder / "triples.parquet", *sorted((folder / "articles").glob("*.parquet"))]
+    return fingerprint(*((path.name, digest(path)) for path in tables))

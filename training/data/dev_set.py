@@ -14,7 +14,7 @@ from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 
 
 class DevSet:
-    """Dev concepts to be sought, among themselves and, where they are few, some training concepts.
+    """Dev concepts, whose documents are sought among themselves and, where these are few, among training documents.
 
     Args:
         articles: article tables by language.
@@ -53,25 +53,25 @@ class DevSet:
             [self.articles[key]["text"] for key in keys], tokenizer, language=list(languages)
         )
         titles = model.encode_queries([self.articles[key]["title"] for key in keys], tokenizer)
-        place = {key: number for number, key in enumerate(keys)}
-        queries = np.array([place[query] for query, _ in self.pairs])
-        positives = np.array([place[positive] for _, positive in self.pairs])
+        row_of = {key: row for row, key in enumerate(keys)}
+        queries = np.array([row_of[query] for query, _ in self.pairs])
+        positives = np.array([row_of[positive] for _, positive in self.pairs])
         same_language = languages[positives][:, None] == languages
-        found = {
+        scores = {
             name: float(np.mean(1 / ranks_of(vectors[queries] @ documents.T, positives, same_language)))
             for name, vectors in (("document_mrr", documents), ("title_mrr", titles))
         }
-        return found | {"mrr": sum(found.values()) / 2}
+        return scores | {"mrr": sum(scores.values()) / 2}
 
 
-def draw_concepts(articles: dict[str, Dataset], split: str, number: int, draw: random.Random) -> list[str]:
+def draw_concepts(articles: dict[str, Dataset], split: str, count: int, draw: random.Random) -> list[str]:
     """Concepts of a split; all of them where there are fewer."""
     columns = [
         table.data.column("concept_id").filter(pc.equal(table.data.column("split"), split))
         for table in articles.values()
     ]
     concepts = pa.chunked_array([chunk for column in columns for chunk in column.chunks]).unique().sort()
-    return [concepts[place].as_py() for place in draw.sample(range(len(concepts)), min(number, len(concepts)))]
+    return [concepts[index].as_py() for index in draw.sample(range(len(concepts)), min(count, len(concepts)))]
 
 
 def ranks_of(scores: np.ndarray, positives: np.ndarray, candidates: np.ndarray) -> np.ndarray:

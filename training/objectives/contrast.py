@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-HardNegatives = Literal["own", "all", "none"]
-DocumentObjective = Literal["info_nce", "distance_constraint"]
+from training.recipes import HardNegatives
 
 MARGIN = 0.5  # alpha of T-MDE's distance constraint
 EPSILON = 1e-6  # against division by zero
 
 
-def info_nce(
-    anchors: Tensor, positives: Tensor, negatives: Tensor, *, temperature: float | Tensor, **candidates: Any
-) -> Tensor:
+def info_nce(anchors: Tensor, positives: Tensor, negatives: Tensor, *, temperature: float, **candidates: Any) -> Tensor:
     """InfoNCE with in-batch and hard negatives (equation 1), one loss an anchor.
 
     Anchor i is drawn to positive i and away from the other positives and from its own hard negative, by cosine over
@@ -33,7 +30,6 @@ def info_nce(
         (batch,)
     """
     similarities, masked = cosines(anchors, positives, negatives, **candidates)
-    # Masked after the division, or a learned temperature would get 0 * inf for its gradient.
     logits = (similarities / temperature).masked_fill(masked, -torch.inf)
     return F.cross_entropy(logits, torch.arange(len(anchors), device=anchors.device), reduction="none")
 
@@ -62,10 +58,10 @@ def distance_constraint(
     similarities, masked = cosines(anchors, positives, negatives, **candidates)
     distances = 2 - 2 * similarities
     distances = distances / (mean(distances[~masked]) + EPSILON)
-    places = torch.arange(len(anchors), device=anchors.device)
-    of_positive = distances[places, places].unsqueeze(1)
+    diagonal = torch.arange(len(anchors), device=anchors.device)
+    of_positive = distances[diagonal, diagonal].unsqueeze(1)
     is_negative = ~masked
-    is_negative[places, places] = False
+    is_negative[diagonal, diagonal] = False
     failings = F.relu(MARGIN - (distances - of_positive)) * is_negative
     return of_positive.squeeze(1) + failings.sum(dim=1) / is_negative.sum(dim=1).clamp(min=1)
 
@@ -86,12 +82,12 @@ def cosines(
 
     Args:
         anchors, positives, negatives: (batch, hidden).
-        concepts: (batch,), int64, the concept of each anchor and its positive, or (batch, n), its concepts.
-        negative_concepts: (batch,) or (batch, n), int64, those of each hard negative.
+        concepts: (batch,), int64, the concept of each anchor and its positive.
+        negative_concepts: (batch,), int64, that of each hard negative.
         hard_negatives: an anchor sees its own hard negative (`own`, the paper), those of the whole batch (`all`, the
             authors' code), or none.
         others: (others, hidden), negatives of every anchor from beyond the batch: other devices, a queue.
-        other_concepts: (others,) or (others, n), int64, theirs.
+        other_concepts: (others,), int64, theirs.
 
     Returns:
         cosines (batch, candidates), and whether a candidate, of the anchor's own concept, is not to count (the same
@@ -99,24 +95,25 @@ def cosines(
     """
     anchors, positives, negatives = (F.normalize(vectors, dim=-1) for vectors in (anchors, positives, negatives))
     own = torch.eye(len(anchors), dtype=torch.bool, device=anchors.device)
-    candidates = [(anchors @ positives.T, same_concept(concepts, concepts) & ~own)]
+    similarities = [anchors @ positives.T]
+    masked = [same_concept(concepts, concepts) & ~own]
     if hard_negatives == "own":
-        of_own_concept = same_concept(concepts, negative_concepts).diagonal().unsqueeze(1)  # where documents are mixed
-        candidates.append(((anchors * negatives).sum(dim=-1, keepdim=True), of_own_concept))
+        similarities.append((anchors * negatives).sum(dim=-1, keepdim=True))
+        masked.append((concepts == negative_concepts).unsqueeze(1))
     elif hard_negatives == "all":
-        candidates.append((anchors @ negatives.T, same_concept(concepts, negative_concepts)))
+        similarities.append(anchors @ negatives.T)
+        masked.append(same_concept(concepts, negative_concepts))
     if others is not None and other_concepts is not None:
-        candidates.append((anchors @ F.normalize(others, dim=-1).T, same_concept(concepts, other_concepts)))
-    similarities, masked = (torch.cat(parts, dim=1) for parts in zip(*candidates))
-    return similarities, masked
+        similarities.append(anchors @ F.normalize(others, dim=-1).T)
+        masked.append(same_concept(concepts, other_concepts))
+    return torch.cat(similarities, dim=1), torch.cat(masked, dim=1)
 
 
 def same_concept(rows: Tensor, columns: Tensor) -> Tensor:
-    """(rows, columns), bool: whether two documents share a concept. Each argument: (documents,) or (documents, n).
+    """(rows,) and (columns,) -> (rows, columns), bool: whether two documents are about one concept.
 
-    >>> same_concept(torch.tensor([1, 2]), torch.tensor([[2, 3], [1, 4]]))
-    tensor([[False,  True],
+    >>> same_concept(torch.tensor([1, 2]), torch.tensor([2, 3]))
+    tensor([[False, False],
             [ True, False]])
     """
-    rows, columns = (ids.unsqueeze(1) if ids.ndim == 1 else ids for ids in (rows, columns))
-    return (rows[:, None, :, None] == columns[None, :, None, :]).any(dim=-1).any(dim=-1)
+    return rows[:, None] == columns[None, :]

@@ -1,0 +1,1 @@
+"""Triples of documents to batches of token ids."""

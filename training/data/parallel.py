@@ -1,0 +1,242 @@
+"""Pairs of sentences that are translations of each other, read from a folder of parallel text.
+
+The folder has one table for each pair of languages, `pairs/<one>-<other>.parquet`, with the columns
+
+    id      of the pair; the same where the sentence is the same in several tables, such as an English one
+    first   the sentence in the one language
+    second  its translation into the other
+    split   train, dev or test
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as parquet
+import torch
+from datasets import Dataset, concatenate_datasets, load_dataset
+
+from foundation.fingerprints import digest, fingerprint
+from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
+from training.data.articles import load_articles
+
+COLUMNS = ["id", "first", "second", "split"]
+CHARACTERS_PER_TOKEN = 16  # more than any language has, so that a text is cut before it is tokenized
+
+
+class Example(NamedTuple):
+    """A pair of sentences, and what was drawn to go with it.
+
+    Args:
+        id: of the pair.
+        name: for messages.
+        first, second: the sentences.
+        mixed: the sentences of a pair of other languages, if asked for.
+        text: monolingual.
+        seed: of the draws that are still to be made.
+    """
+
+    id: str
+    name: str
+    first: str
+    second: str
+    mixed: tuple[str, str] | None
+    text: str
+    seed: int
+
+
+class Pairs(torch.utils.data.Dataset):
+    """The pairs of one split, of all languages one after another, memory-mapped.
+
+    Args:
+        folder: of parallel text.
+        split: train, dev or test.
+        mixup: draw a pair of other languages for each. Where there is only one pair of languages, a pair of these.
+        texts: what monolingual text is drawn from; a side of the pair if not given.
+        seed: of all draws. They are made anew in every epoch.
+
+    Raises:
+        ValueError: the folder has no pair of this split, a table lacks a column, or a side is empty; names the file and
+            the row.
+    """
+
+    def __init__(
+        self, folder: str | Path, split: str, *, mixup: bool = False, texts: Texts | None = None, seed: int = 0
+    ) -> None:
+        tables = {path.stem: read_pairs(path, split) for path in pair_files(Path(folder))}
+        tables = {languages: table for languages, table in tables.items() if len(table)}
+        if not tables:
+            raise ValueError(f"{Path(folder) / 'pairs'} has no pair of split {split!r}")
+        self.languages = list(tables)
+        self.ends = np.cumsum([len(table) for table in tables.values()])
+        self.pairs = concatenate_datasets(list(tables.values()))
+        self.mixup = mixup
+        self.texts = texts
+        self.seed = seed
+        self.epoch = 0
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def language_pairs(self) -> np.ndarray:
+        """(pairs,), an id for each pair of languages."""
+        return np.repeat(np.arange(len(self.ends)), np.diff(self.ends, prepend=0))
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __getitem__(self, index: int) -> Example:
+        draw = random.Random(f"{self.seed} {self.epoch} {index}")
+        pair = self.pairs[index]
+        mixed = self.pairs[self._index_of_other_languages(index, draw)] if self.mixup else None
+        return Example(
+            id=pair["id"],
+            name=f"{pair['id']} ({self.languages[self._table_of(index)]})",
+            first=pair["first"],
+            second=pair["second"],
+            mixed=(mixed["first"], mixed["second"]) if mixed else None,
+            text=draw.choice([pair["first"], pair["second"]]) if self.texts is None else self.texts.draw(draw),
+            seed=draw.getrandbits(63),
+        )
+
+    def _table_of(self, index: int) -> int:
+        return int(np.searchsorted(self.ends, index, side="right"))
+
+    def _index_of_other_languages(self, index: int, draw: random.Random) -> int:
+        if len(self.languages) == 1:
+            return draw.randrange(len(self))
+        end = int(self.ends[self._table_of(index)])
+        first = end - int(np.diff(self.ends, prepend=0)[self._table_of(index)])
+        other = draw.randrange(len(self) - (end - first))
+        return other if other < first else other + end - first
+
+    def sentences(self, count: int) -> Iterator[str]:
+        """Both sides of `count` pairs drawn by the seed; of all pairs if there are fewer."""
+        drawn = np.random.default_rng(self.seed).permutation(len(self))[:count]
+        for pair in self.pairs.select(np.sort(drawn)):
+            yield from (pair["first"], pair["second"])
+
+
+class Texts:
+    """Passages of the training articles of a corpus.
+
+    Args:
+        folder: of `python -m training.corpus`.
+        language_exponent: a language with n articles is drawn with a chance in proportion to n to this power.
+        max_length: tokens that a passage need not exceed.
+
+    Raises:
+        ValueError: the corpus has no training article.
+    """
+
+    def __init__(self, folder: str | Path, language_exponent: float, max_length: int) -> None:
+        articles = {
+            language: table.select(np.flatnonzero(pc.equal(table.data.column("split"), "train")))
+            for language, table in load_articles(Path(folder)).items()
+        }
+        self.articles = {language: table for language, table in articles.items() if len(table)}
+        if not self.articles:
+            raise ValueError(f"{folder} has no article of split 'train'; make a corpus with python -m training.corpus")
+        self.chances = [len(table) ** language_exponent for table in self.articles.values()]
+        self.max_characters = CHARACTERS_PER_TOKEN * max_length
+
+    def draw(self, draw: random.Random) -> str:
+        """From the start of one of the sentences of an article."""
+        (language,) = draw.choices(list(self.articles), self.chances)
+        article = self.articles[language][draw.randrange(len(self.articles[language]))]
+        text = replace_surrogates(article["text"])
+        begin, _ = draw.choice(list(sentence_spans(text, language)))
+        return text[begin : begin + self.max_characters]
+
+
+class DevPairs:
+    """Dev pairs, whose translations are sought among the sentences of their table.
+
+    Args:
+        folder: of parallel text.
+        count: pairs of each table at most, drawn by the seed.
+
+    Raises:
+        ValueError: there is no pair of the dev split.
+    """
+
+    def __init__(self, folder: str | Path, count: int, seed: int) -> None:
+        pairs = Pairs(folder, "dev")
+        random_order = np.random.default_rng(seed).permutation(len(pairs))
+        table_of = pairs.language_pairs()
+        self.pairs = {
+            languages: pairs.pairs.select(np.sort(random_order[table_of[random_order] == table][:count]))
+            for table, languages in enumerate(pairs.languages)
+        }
+
+    def evaluate(self, encode: Callable[[list[str]], np.ndarray]) -> dict[str, float]:
+        """P@1: the share of sentences whose nearest one by cosine, of those of the other side, is their translation. Of
+        each table, both ways, and the mean `p_at_1`, which chooses the best model.
+
+        Args:
+            encode: sentences to vectors (sentences, hidden), of any length.
+        """
+        scores = {}
+        for languages, pairs in self.pairs.items():
+            scores[f"{languages}_p_at_1"] = precision_at_1(encode(pairs["first"][:]), encode(pairs["second"][:]))
+        return scores | {"p_at_1": sum(scores.values()) / len(scores)}
+
+
+def precision_at_1(first: np.ndarray, second: np.ndarray) -> float:
+    """(pairs, hidden) twice -> the share of vectors whose nearest one of the other side, by cosine, is their pair's,
+    mean of both ways.
+
+    >>> precision_at_1(np.array([[1.0, 0.0], [0.0, 2.0]]), np.array([[3.0, 1.0], [1.0, 0.0]]))
+    0.25
+    """
+    first, second = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (first, second))
+    cosines = first @ second.T
+    own = np.arange(len(first))
+    return float(np.mean([cosines.argmax(axis=1) == own, cosines.argmax(axis=0) == own]))
+
+
+def pair_files(folder: Path) -> list[Path]:
+    """The tables of a folder of parallel text.
+
+    Raises:
+        ValueError: there is none.
+    """
+    files = sorted((folder / "pairs").glob("*.parquet"))
+    if not files:
+        raise ValueError(
+            f"{folder} has no pairs/<one>-<other>.parquet; make them with python -m training.corpus.parallel"
+        )
+    return files
+
+
+def read_pairs(path: Path, split: str) -> Dataset:
+    """The pairs of a split.
+
+    Raises:
+        ValueError: a column lacks, or a side is empty.
+    """
+    missing = sorted(set(COLUMNS) - set(parquet.read_schema(path).names))
+    if missing:
+        raise ValueError(f"{path} has no column {', '.join(missing)}; it must have {', '.join(COLUMNS)}")
+    table = load_dataset("parquet", data_files=str(path), columns=COLUMNS, split="train")
+    for side in ("first", "second"):
+        column: pa.ChunkedArray = table.data.column(side)
+        empty = pc.fill_null(pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(column)), 0), True)
+        row = pc.index(empty, True).as_py()
+        if row >= 0:
+            raise ValueError(f"{path}, row {row}: {side} is empty; remove the pair")
+    return table.select(np.flatnonzero(pc.equal(table.data.column("split"), split)))
+
+
+def fingerprint_of_pairs(folder: Path, texts: str | None) -> str:
+    """Of the pairs, and of the articles beside them, word for word."""
+    files = pair_files(folder)
+    if texts is not None:
+        files += sorted((Path(texts) / "articles").glob("*.parquet"))
+    return fingerprint(*((path.name, digest(path)) for path in files))

@@ -1,0 +1,169 @@
+"""The sentence vectors of training articles, computed once: what a frozen sentence encoder makes of them never
+changes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from accelerate import Accelerator
+from datasets import Dataset
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from foundation.files import locked, new_array
+from foundation.fingerprints import fingerprint, fingerprint_of_code, fingerprint_of_weights
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from modeling_hmde.packing_hmde import bucket_by_length
+from training.data.articles import row_of
+
+# Documents between two savings, so no more is lost when a process is killed.
+DOCUMENTS_AT_ONCE = 256
+MAX_TOKENS_PER_BATCH = 16_384
+
+
+class SentenceVectors:
+    """Sentence vectors on disk, mapped into memory. Each document has room for `max_sentences`.
+
+    Args:
+        folder: `vectors.npy` (documents, max_sentences, hidden), float32, and `lengths.npy` (documents, max_sentences),
+            int32, the tokens of each sentence, 0 where there is none. Rows that are no training article are all 0.
+        articles: article tables by language; rows follow each other as they do there.
+    """
+
+    def __init__(self, folder: Path, articles: dict[str, Dataset]) -> None:
+        self.vectors = np.load(folder / "vectors.npy", mmap_mode="r")
+        self.lengths = np.load(folder / "lengths.npy", mmap_mode="r")
+        self.articles = articles
+        self.first_rows = dict(zip(articles, accumulate(map(len, articles.values()), initial=0)))
+
+    def batch(self, documents: list[tuple[str, str]]) -> dict[str, Tensor]:
+        """The rows of some documents.
+
+        Args:
+            documents: language and concept of each.
+
+        Returns:
+            `sentence_embeddings` (documents, sentences, hidden), and `sentence_lengths` and `attention_mask`, both
+            (documents, sentences).
+        """
+        rows = [self.first_rows[language] + row_of(self.articles, language, concept) for language, concept in documents]
+        lengths = torch.from_numpy(self.lengths[rows])
+        attention_mask = (lengths > 0).long()
+        num_sentences = int(attention_mask.sum(dim=1).max())
+        return {
+            "sentence_embeddings": torch.from_numpy(np.stack([self.vectors[row, :num_sentences] for row in rows])),
+            "sentence_lengths": lengths[:, :num_sentences],
+            "attention_mask": attention_mask[:, :num_sentences],
+        }
+
+
+def sentence_vectors(
+    folder: Path,
+    accelerator: Accelerator,
+    model: HMDEForDocumentEmbedding,
+    tokenizer: HMDETokenizer,
+    articles: dict[str, Dataset],
+    corpus: str,
+) -> SentenceVectors:
+    """The sentence vectors of the training articles, read from `folder` where they have been kept for the same sentence
+    encoder, tokenizer and corpus, and otherwise computed, each process taking its share.
+
+    Of two runs that need the same vectors one computes them and the other waits. A run that is killed while it computes
+    loses the last few documents; the next one goes on from there.
+
+    Args:
+        folder: gets a folder named by a fingerprint.
+        articles: article tables by language.
+        corpus: fingerprint of these.
+
+    Raises:
+        OSError: the disk has no room for them.
+    """
+    whole = folder / fingerprint_of_vectors(model, tokenizer, corpus)
+    with locked(whole) if accelerator.is_main_process else nullcontext():
+        accelerator.wait_for_everyone()  # until the main process has the lock
+        if not whole.exists():
+            partial = whole.with_name(whole.name + ".partial")
+            shape = (sum(map(len, articles.values())), tokenizer.max_sentences, model.config.hidden_size)
+            if accelerator.is_main_process and not (partial / "lengths.npy").exists():
+                partial.mkdir(parents=True, exist_ok=True)
+                new_array(partial / "vectors.npy", shape, np.float32)
+                new_array(partial / "lengths.npy", shape[:2], np.int32)
+            accelerator.wait_for_everyone()
+            fill(partial, accelerator, model, tokenizer, articles)
+            accelerator.wait_for_everyone()
+            if accelerator.is_main_process:
+                os.replace(partial, whole)
+            accelerator.wait_for_everyone()
+    return SentenceVectors(whole, articles)
+
+
+def fill(
+    folder: Path,
+    accelerator: Accelerator,
+    model: HMDEForDocumentEmbedding,
+    tokenizer: HMDETokenizer,
+    articles: dict[str, Dataset],
+) -> None:
+    """Encode this process's share of the training articles that are not in the arrays of `folder` yet."""
+    vectors = np.lib.format.open_memmap(folder / "vectors.npy", "r+")
+    lengths = np.lib.format.open_memmap(folder / "lengths.npy", "r+")
+    splits = pa.chunked_array([chunk for table in articles.values() for chunk in table.data.column("split").chunks])
+    missing = np.flatnonzero(pc.equal(splits, "train").to_numpy() & (lengths[:, 0] == 0))
+    accelerator.wait_for_everyone()  # until every process knows what is missing
+    share = missing[accelerator.process_index :: accelerator.num_processes]
+    first_rows = list(accumulate(map(len, articles.values()), initial=0))
+    languages = list(articles)
+    model.to(accelerator.device)
+    bar = tqdm(total=len(share), desc="sentence vectors", unit="document", disable=not accelerator.is_main_process)
+    with bar, torch.no_grad(), accelerator.autocast():
+        for first in range(0, len(share), DOCUMENTS_AT_ONCE):
+            rows = share[first : first + DOCUMENTS_AT_ONCE]
+            tables = np.searchsorted(first_rows, rows, side="right") - 1
+            texts = [
+                articles[languages[table]][int(row - first_rows[table])]["text"] for table, row in zip(tables, rows)
+            ]
+            encoded = encode_sentences(model, tokenizer, texts, [languages[table] for table in tables])
+            new_lengths = np.zeros_like(lengths[rows])
+            for index, sentence_embeddings, sentence_lengths in encoded:
+                vectors[rows[index], : len(sentence_embeddings)] = sentence_embeddings.float()
+                new_lengths[index, : len(sentence_lengths)] = sentence_lengths
+            vectors.flush()
+            lengths[rows] = new_lengths  # a document that has lengths has its vectors
+            bar.update(len(rows))
+    lengths.flush()
+
+
+def encode_sentences(
+    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, texts: Sequence[str], languages: Sequence[str]
+) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Of each text, in any order: its index, its sentence vectors (sentences, hidden) and the tokens of each sentence
+    (sentences,), both on the CPU."""
+    rows = tokenizer(list(texts), language=list(languages))["input_ids"] if texts else []
+    for batch in bucket_by_length(torch.tensor([len(row) for row in rows]), MAX_TOKENS_PER_BATCH):
+        inputs = tokenizer.pad({"input_ids": [rows[index] for index in batch]}, return_tensors="pt")
+        sentences, vectors = model.hmde.encode_sentences(**inputs.to(model.device))
+        counts = sentences.document.bincount().tolist()
+        yield from zip(batch.tolist(), vectors.cpu().split(counts), sentences.length.cpu().split(counts))
+
+
+def fingerprint_of_vectors(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, corpus: str) -> str:
+    """Of all that the sentence vectors depend on."""
+    options = ("max_sentences", "max_sentence_length", "segmentation", "long_sentences", "sentence_prompt")
+    return fingerprint(
+        corpus,
+        fingerprint_of_code(),
+        model.config.sentence_pooling,
+        model.config.passage_length,
+        tokenizer.backend_tokenizer.to_str(),
+        [getattr(tokenizer, option) for option in options],
+        fingerprint_of_weights(model.hmde.sentence_encoder.state_dict().items()),
+    )

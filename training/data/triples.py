@@ -1,0 +1,109 @@
+"""Triples of documents, read from a corpus folder: anchor, positive, hard negatives, and a query to go with them."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from datasets import load_dataset
+
+from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
+from training.data.articles import load_articles, row_of
+from training.recipes import QuerySource
+
+# Where a triple has the concept and the language of each role's document. A positive is the anchor's concept in another
+# language, and the positive's hard negative is in the positive's language.
+CONCEPT_OF = {
+    "anchor": "concept_id",
+    "positive": "concept_id",
+    "negative": "negative_id",
+    "positive_negative": "positive_negative_id",
+}
+LANGUAGE_OF = {
+    "anchor": "anchor_language",
+    "positive": "positive_language",
+    "negative": "anchor_language",
+    "positive_negative": "positive_language",
+}
+
+
+class Triples(torch.utils.data.Dataset):
+    """The triples of one split of a corpus, texts looked up in its article tables; all of it memory-mapped.
+
+    Args:
+        folder: what `python -m training.corpus` wrote.
+        split: train, dev or test.
+        symmetric: keep only triples that have a hard negative for the positive too.
+        query_source: what serves as a query: the anchor's title, a sentence of the anchor drawn anew in every epoch, or
+            either with equal chance. Never the positive's own words: the query is in another language.
+        seed: of the draws of queries.
+
+    Raises:
+        ValueError: the folder is no corpus, has no such triple, or lacks articles that its triples name.
+    """
+
+    def __init__(
+        self, folder: str | Path, split: str, *, symmetric: bool, query_source: QuerySource = "both", seed: int = 0
+    ) -> None:
+        folder = Path(folder)
+        if not (folder / "triples.parquet").is_file():
+            raise ValueError(f"{folder} has no triples.parquet; make a corpus with python -m training.corpus")
+        triples = load_dataset("parquet", data_files=str(folder / "triples.parquet"), split="train")
+        wanted = pc.equal(triples.data.column("split"), split)
+        if symmetric:
+            wanted = pc.and_(wanted, triples.data.column("positive_negative_id").is_valid())
+        self.triples = triples.select(np.flatnonzero(wanted))
+        if not len(self.triples):
+            raise ValueError(f"{folder / 'triples.parquet'} has no triple of split {split!r}")
+        self.articles = load_articles(folder)
+        self._check_articles(folder)
+        self.roles = [role for role in CONCEPT_OF if symmetric or role != "positive_negative"]
+        self.query_source = query_source
+        self.seed = seed
+        self.epoch = 0
+
+    def _check_articles(self, folder: Path) -> None:
+        languages = self._columns("anchor_language", "positive_language")
+        for language in sorted({language for column in languages.columns for language in column.unique().to_pylist()}):
+            if language not in self.articles:
+                raise ValueError(
+                    f"{folder / 'articles' / language}.parquet has no article, but {folder / 'triples.parquet'} has "
+                    f"triples of language {language!r}; make the corpus anew with python -m training.corpus"
+                )
+
+    def __len__(self) -> int:
+        return len(self.triples)
+
+    def _columns(self, *names: str) -> pa.Table:
+        return self.triples.select_columns(list(names)).with_format("arrow")[:]
+
+    def language_pairs(self) -> np.ndarray:
+        """(triples,), an id for each pair of an anchor's language and a positive's."""
+        pairs = pc.binary_join_element_wise(*self._columns("anchor_language", "positive_language").columns, "-")
+        return pc.index_in(pairs, pairs.unique().sort()).to_numpy()
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        """The triple, with the article of each role under its name, and the query."""
+        triple = self.triples[index]
+        articles = {role: self._article(triple[CONCEPT_OF[role]], triple[LANGUAGE_OF[role]]) for role in self.roles}
+        return triple | articles | {"query": self._query(articles["anchor"], index)}
+
+    def _article(self, concept_id: str, language: str) -> dict[str, Any]:
+        return self.articles[language][row_of(self.articles, language, concept_id)]
+
+    def _query(self, anchor: dict[str, Any], index: int) -> str:
+        draw = random.Random(f"{self.seed} {self.epoch} {index}")
+        source = draw.choice(["title", "sentence"]) if self.query_source == "both" else self.query_source
+        if source == "title":
+            return anchor["title"]
+        text = replace_surrogates(anchor["text"])
+        begin, end = draw.choice(list(sentence_spans(text, anchor["language"])))
+        return text[begin:end]

@@ -1,0 +1,41 @@
+"""What the processes of a run do together: sum gradients, count chunks, collect sharded weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+import torch
+import torch.distributed as dist
+from accelerate import Accelerator
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+
+def most_of_any_process(count: int, device: torch.device) -> int:
+    """The largest `count` of all processes."""
+    if not dist.is_initialized():
+        return count
+    counts = torch.tensor(count, device=device)
+    dist.all_reduce(counts, op=dist.ReduceOp.MAX)
+    return int(counts)
+
+
+@contextmanager
+def gradients_synchronised(accelerator: Accelerator, encoder: nn.Module, synchronised: bool) -> Iterator[None]:
+    """Whether backward passes within take the mean of the gradients over processes, or add them up on each."""
+    accelerator.sync_gradients = synchronised  # read by the optimizer and by DeepSpeed
+    with nullcontext() if synchronised else accelerator.no_sync(encoder):
+        yield
+
+
+@torch.no_grad()
+def follow(slow: nn.Module, fast: nn.Module, momentum: float) -> None:
+    """slow = momentum * slow + (1 - momentum) * fast, weight by weight. `fast` may be sharded over processes."""
+    for slow_weight, fast_weight in zip(slow.parameters(), fast.parameters()):
+        slow_weight.lerp_(whole(fast_weight).to(slow_weight), 1 - momentum)
+
+
+def whole(weight: Tensor) -> Tensor:
+    """A weight that FSDP may have sharded. All processes must ask for it."""
+    return weight.full_tensor() if isinstance(weight, DTensor) else weight.detach()

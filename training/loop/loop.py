@@ -1,0 +1,289 @@
+"""The training loop: batches to losses to weights. It knows no documents; a stage hands it all that it trains on."""
+
+from __future__ import annotations
+
+import copy
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import DistributedDataParallelKwargs, DistributedType, ProjectConfiguration
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+from transformers import get_linear_schedule_with_warmup
+
+from foundation.files import folder_written_whole, locked
+from foundation.hub import upload_folder
+from foundation.processor import use_all_cores
+from training.loop.cached_gradients import (
+    Chunk,
+    Embeddings,
+    backward_through_chunks,
+    cut_into_chunks,
+)
+from training.loop.checkpoints import (
+    check_output,
+    checkpoints,
+    load_newest_checkpoint,
+    save_checkpoint,
+    stop_on_sigterm,
+)
+from training.loop.distributed import follow
+from training.loop.finite import check_grad_norm, check_losses
+from training.loop.meter import Meter, Work
+from training.loop.momentum import MomentumQueue
+from training.recipes import LoopRecipe
+
+EXIT_CODE_OF_SIGTERM = 143  # 128 + 15, as a shell reports it
+
+
+class Batch(Protocol):
+    """What the loop asks of a batch."""
+
+    @property
+    def rows(self) -> Chunk:
+        """What is embedded. The rows that reach every trained parameter come last."""
+
+    @property
+    def key_rows(self) -> Chunk:
+        """What the momentum encoder embeds, if there is one."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Of the examples, for messages. Row i belongs to example i, modulo the number of examples."""
+
+
+BatchType = TypeVar("BatchType", bound=Batch)
+
+
+@dataclass
+class Stage(Generic[BatchType]):
+    """What is trained, on what, towards what.
+
+    Args:
+        encoder: from a chunk to its embeddings; not yet distributed.
+        parameter_groups: for the optimizer.
+        total_steps: optimizer steps of the run.
+        batches: from an optimizer step on, without end, the batches of each step, on the device of this process.
+        losses: of a batch, by name, each a mean over its examples. Given its embeddings, the batch itself and, with a
+            queue, the momentum encoder's embeddings. Their sum is minimised.
+        work: what a batch gives this process to do.
+        evaluate: scores of an encoder on the dev split, by name. Called on the main process alone.
+        criterion: the score by which the best model is chosen; higher is better.
+        save: an encoder's model, into a folder.
+        run: what must be the same when a run goes on.
+        queue: vectors of earlier batches, if there is a loss for them.
+    """
+
+    encoder: nn.Module
+    parameter_groups: list[dict[str, Any]]
+    total_steps: int
+    batches: Callable[[int], Iterator[list[BatchType]]]
+    losses: Callable[[Embeddings, BatchType, Embeddings | None], dict[str, Tensor]]
+    work: Callable[[BatchType], Work]
+    evaluate: Callable[[nn.Module], dict[str, float]]
+    criterion: str
+    save: Callable[[nn.Module, Path], None]
+    run: dict[str, Any]
+    queue: MomentumQueue | None = None
+
+
+@dataclass
+class Progress:
+    """What a checkpoint must remember beside model, optimizer, schedule and random states.
+
+    Args:
+        criterion: the score by which the best step is chosen.
+        step: optimizer steps taken.
+        history: dev scores by step; step 0 is the untrained start.
+    """
+
+    criterion: str
+    step: int = 0
+    history: dict[int, dict[str, float]] = field(default_factory=dict)
+
+    @property
+    def best_step(self) -> int:
+        """Of equal scores the later step: where the start is already perfect, it must not undo the training."""
+        return max(self.history, key=lambda step: (self.history[step][self.criterion], step))
+
+    def state_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+
+def training_folder(recipe: LoopRecipe) -> Path:
+    """Where checkpoints, logs and the best model so far are kept."""
+    return Path(f"{recipe.output}-training")
+
+
+def accelerator_of(recipe: LoopRecipe) -> Accelerator:
+    """The processes and devices of this run, as `accelerate launch` configured them."""
+    accelerator = Accelerator(
+        mixed_precision=recipe.mixed_precision,
+        log_with=recipe.log_with,
+        project_config=ProjectConfiguration(logging_dir=str(training_folder(recipe) / "logs")),
+        kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)],  # the buffers are constants
+    )
+    if accelerator.device.type == "cpu":
+        num_processes = int(os.environ.get("LOCAL_WORLD_SIZE", accelerator.num_processes))
+        threads = use_all_cores(num_processes)
+        accelerator.print(f"training on the processor, {num_processes} process(es) of {threads} thread(s) each")
+    if accelerator.state.deepspeed_plugin is not None:  # which would read them off data loaders and its own file
+        accelerator.state.deepspeed_plugin.deepspeed_config |= {
+            "train_micro_batch_size_per_gpu": recipe.batch_size,
+            "gradient_clipping": recipe.max_grad_norm,
+        }
+    return accelerator
+
+
+class Loop(Generic[BatchType]):
+    """A run: `run()` trains to the end, or to a signal, and leaves the best model in the training folder, `best`."""
+
+    def __init__(self, stage: Stage[BatchType], recipe: LoopRecipe, accelerator: Accelerator) -> None:
+        self.stage = stage
+        self.recipe = recipe
+        self.accelerator = accelerator
+        self.folder = training_folder(recipe)
+        self.progress = Progress(stage.criterion)
+        self.meter = Meter(accelerator.num_processes, recipe.device_tflops)
+        # FSDP cuts the weights into pieces, so a whole copy is evaluated and saved.
+        sharded = accelerator.distributed_type == DistributedType.FSDP
+        self.whole_copy = copy.deepcopy(stage.encoder).requires_grad_(False).to(accelerator.device) if sharded else None
+        optimizer = torch.optim.AdamW(stage.parameter_groups, lr=recipe.learning_rate)
+        self.encoder, self.optimizer = accelerator.prepare(stage.encoder, optimizer)
+        self.schedule = get_linear_schedule_with_warmup(self.optimizer, recipe.warmup_steps, stage.total_steps)
+        accelerator.register_for_checkpointing(self.schedule, self.progress)
+        if stage.queue is not None:
+            accelerator.register_for_checkpointing(stage.queue)
+
+    def run(self) -> Progress:
+        total_steps = self.stage.total_steps
+        if self.recipe.resume:
+            load_newest_checkpoint(self.accelerator, self.folder / "checkpoints", self.stage.run)
+        self.accelerator.init_trackers("pretrain", {key: str(value) for key, value in asdict(self.recipe).items()})
+        stop_on_sigterm(self.accelerator)
+        if self.progress.step == 0:
+            self.evaluate()
+        with tqdm(
+            desc="training",
+            total=total_steps,
+            initial=self.progress.step,
+            disable=not self.accelerator.is_main_process,
+            unit="step",
+        ) as bar:
+            steps_to_go = islice(self.stage.batches(self.progress.step), total_steps - self.progress.step)
+            for batches in self.meter.waiting(steps_to_go):
+                grad_norm = self.train_step(batches)
+                self.progress.step += 1
+                bar.update()
+                step, last = self.progress.step, self.progress.step == total_steps
+                if step % self.recipe.log_steps == 0:
+                    entry = self.meter.read()
+                    entry |= {"grad_norm": float(grad_norm), "learning_rate": self.schedule.get_last_lr()[0]}
+                    self.accelerator.log(entry, step=step)
+                    bar.set_postfix({name: f"{value:.3g}" for name, value in entry.items()})
+                if step % self.recipe.eval_steps == 0 or last:
+                    self.evaluate()
+                stopped = self.accelerator.check_trigger()
+                if step % self.recipe.save_steps == 0 or last or stopped:
+                    self.save_checkpoint()
+                if stopped and not last:
+                    self.accelerator.print(f"stopped by SIGTERM after step {step}; go on with --resume true")
+                    raise SystemExit(EXIT_CODE_OF_SIGTERM)
+        self.accelerator.end_training()
+        return self.progress
+
+    def train_step(self, batches: list[BatchType]) -> Tensor:
+        """One optimizer step. Returns the norm of its gradient."""
+        self.encoder.train()
+        for batch in batches:
+            losses = self.backward(batch, weight=1 / len(batches), synchronise=batch is batches[-1])
+            self.meter.add(losses, self.stage.work(batch))
+        grad_norm = self.accelerator.clip_grad_norm_(self.encoder.parameters(), self.recipe.max_grad_norm)
+        if self.recipe.mixed_precision != "fp16":  # whose gradient scaler skips such a step
+            check_grad_norm(grad_norm, [name for batch in batches for name in batch.names])
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.schedule.step()
+        if self.stage.queue is not None:
+            self.stage.queue.step(self.accelerator.unwrap_model(self.encoder))
+        return grad_norm
+
+    def backward(self, batch: BatchType, weight: float, synchronise: bool) -> dict[str, Tensor]:
+        """Add the gradients of a batch. Returns its losses."""
+        max_tokens = self.recipe.max_tokens_per_chunk
+        chunks = cut_into_chunks(batch.rows, max_tokens, self.accelerator.num_processes)
+        queue, keys = self.stage.queue, None
+        if queue is not None:
+            keys = queue.embed(cut_into_chunks(batch.key_rows, max_tokens))
+
+        def checked_losses(embeddings: Embeddings) -> dict[str, Tensor]:
+            losses = self.stage.losses(embeddings, batch, keys)
+            check_losses(losses, embeddings, batch.names)
+            return losses
+
+        return backward_through_chunks(
+            self.accelerator, self.encoder, chunks, checked_losses, weight=weight, synchronise=synchronise
+        )
+
+    def evaluate(self) -> None:
+        """Score the model, and keep it if it is the best so far. The untrained start counts as one."""
+        encoder = self.accelerator.unwrap_model(self.encoder)
+        if self.whole_copy is not None:
+            follow(self.whole_copy, encoder, momentum=0.0)
+            encoder = self.whole_copy
+        if self.accelerator.is_main_process:
+            with self.accelerator.autocast():
+                scores = self.stage.evaluate(encoder)
+            step = self.progress.step
+            self.accelerator.print(
+                f"step {step}: " + ", ".join(f"{name} {score:.4f}" for name, score in scores.items())
+            )
+            self.accelerator.log({f"dev_{name}": score for name, score in scores.items()}, step=step)
+            self.progress.history[step] = scores
+            if step == self.progress.best_step:
+                with folder_written_whole(self.folder / "best") as folder:
+                    self.stage.save(encoder, folder)
+        self.accelerator.wait_for_everyone()
+
+    def save_checkpoint(self) -> None:
+        folder = self.folder / "checkpoints"
+        save_checkpoint(self.accelerator, folder, self.progress.step, self.stage.run, self.recipe.keep_checkpoints)
+
+
+def train(
+    recipe: LoopRecipe,
+    make_stage: Callable[[Accelerator], Stage[Any]],
+    write_card: Callable[[Path, Progress], None],
+) -> None:
+    """A whole run: train a stage, and make the best model, with its card, the output folder. On request it goes to the
+    Hub.
+
+    Args:
+        make_stage: from the processes of the run.
+        write_card: into the finished folder.
+
+    Raises:
+        ValueError: the output is there already, another process writes it, or there is nothing to go on from.
+    """
+    folder = training_folder(recipe)
+    check_output(recipe.output, checkpoints(folder / "checkpoints"), recipe.resume, "resume")
+    accelerator = accelerator_of(recipe)
+    with locked(folder, wait=False) if accelerator.is_main_process else nullcontext():
+        progress = Loop(make_stage(accelerator), recipe, accelerator).run()
+        if accelerator.is_main_process:
+            with folder_written_whole(recipe.output) as output:
+                shutil.copytree(folder / "best", output, dirs_exist_ok=True)
+                write_card(output, progress)
+            if recipe.push_to_hub:
+                upload_folder(recipe.output, recipe.push_to_hub)

@@ -1,0 +1,182 @@
+"""Pretraining objectives of sentence encoders, as functions of logits and vectors, and their sum over all processes."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from training.objectives.collectives import mean_of_all_processes, rows_of_other_processes
+from training.objectives.contrast import same_concept
+from training.recipes import WORD_OBJECTIVES, PretrainSentencesRecipe
+
+Queued = tuple[Tensor, Tensor]  # keys (rows, hidden) of earlier batches and their concepts (rows,)
+
+SHRINK = 0.999  # of differences in equation 6, whose logarithm of a cosine is infinite at 1
+
+
+def masked_words(logits: Tensor, labels: Tensor) -> Tensor:
+    """Masked language modeling, of one text (mmlm) or of a text and its translation (tlm; Conneau and Lample, 2019):
+    cross-entropy of each masked token (InfoXLM, equation 2).
+
+    Args:
+        logits: (masked tokens, vocabulary).
+        labels: (masked tokens,), int64.
+
+    Returns:
+        (masked tokens,)
+    """
+    return F.cross_entropy(logits.float(), labels, reduction="none")
+
+
+def words_from_vectors(logits: Tensor, target_ids: Tensor, target_shares: Tensor) -> Tensor:
+    """The divergence of the words predicted from a sentence's vector from those it is to predict (Mao et al., 2021,
+    equations 1 to 4; `word_targets` says which those are).
+
+    KL(target || prediction), as in the authors' code; equation 2 has the arguments in the other order, which would be
+    infinite, since most words have no share in the target.
+
+    Args:
+        logits: (sentences, vocabulary).
+        target_ids: (sentences, targets), int64; an id may stand there more than once.
+        target_shares: (sentences, targets), which add up to 1, or are all 0 where there is nothing to predict.
+
+    Returns:
+        (sentences,)
+    """
+    log_predicted = F.log_softmax(logits.float(), dim=-1)
+    target = torch.zeros_like(log_predicted).scatter_add(1, target_ids, target_shares.float())
+    return (torch.xlogy(target, target) - target * log_predicted).sum(dim=1)
+
+
+def cross_lingual_contrast(
+    queries: Tensor,
+    keys: Tensor,
+    others: Tensor,
+    *,
+    concepts: Tensor,
+    other_concepts: Tensor,
+    temperature: float,
+) -> Tensor:
+    """Cross-lingual contrast (InfoXLM, equation 6): each query seeks the key of its translation.
+
+    Inner products are divided by a temperature, as in the authors' code (0.25), of which the paper says nothing; they
+    are no cosines in either. A key of the query's own pair is never its negative.
+
+    Args:
+        queries: (pairs, hidden), of the trained encoder.
+        keys: (pairs, hidden), of the momentum encoder. No gradient reaches them.
+        others: (others, hidden), keys of other processes and of earlier batches.
+        concepts: (pairs,), int64.
+        other_concepts: (others,), int64.
+
+    Returns:
+        (pairs,)
+    """
+    logits = queries @ torch.cat([keys, others]).detach().T / temperature
+    masked = same_concept(concepts, torch.cat([concepts, other_concepts]))
+    own = torch.arange(len(queries), device=queries.device)
+    masked[own, own] = False
+    return F.cross_entropy(logits.masked_fill(masked, -torch.inf), own, reduction="none")
+
+
+def alignment(first: Tensor, second: Tensor, other_first: Tensor, other_second: Tensor) -> Tensor:
+    """Sentence alignment (Mao et al., 2021, equation 5): each sentence seeks its translation among those of the batch,
+    both ways, by inner product.
+
+    Args:
+        first, second: (pairs, hidden).
+        other_first, other_second: (others, hidden), the sentences of other processes.
+
+    Returns:
+        (pairs,)
+    """
+    own = torch.arange(len(first), device=first.device)
+    there = F.cross_entropy(first @ torch.cat([second, other_second]).T, own, reduction="none")
+    return there + F.cross_entropy(second @ torch.cat([first, other_first]).T, own, reduction="none")
+
+
+def similarity_alignment(first: Tensor, second: Tensor, other_first: Tensor, other_second: Tensor) -> Tensor:
+    """Sentence similarity (Mao et al., 2021, equation 6): two sentences of one language are as similar as their
+    translations are.
+
+    The sum over the sentences that one is compared with, of which a mean over sentences is taken, as of equation 5; so
+    both are on the scale that they have in the paper. The authors' code takes the sum over both, but of equation 5 the
+    mean. Differences are shrunk by a thousandth, which keeps the loss below 6.5 a difference and its gradient finite.
+
+    Args:
+        see `alignment`.
+
+    Returns:
+        (pairs,)
+    """
+    of_first = torch.softmax(first @ torch.cat([first, other_first]).T, dim=1)
+    differences = of_first - torch.softmax(second @ torch.cat([second, other_second]).T, dim=1)
+    return -(math.pi / 2 * SHRINK * differences).cos().log().sum(dim=1)
+
+
+def distillation(first: Tensor, second: Tensor, teacher: Tensor) -> Tensor:
+    """Both sentences of a pair learn the teacher's vector of the first (Reimers and Gurevych, 2020, equation 1): the
+    mean of the squared differences.
+
+    Args:
+        first, second, teacher: (pairs, hidden).
+
+    Returns:
+        (pairs,)
+    """
+    return ((first - teacher) ** 2).mean(dim=1) + ((second - teacher) ** 2).mean(dim=1)
+
+
+def sentence_losses(
+    embeddings: dict[str, Tensor],
+    recipe: PretrainSentencesRecipe,
+    *,
+    concepts: Tensor,
+    num_masked: dict[str, Tensor],
+    keys: Tensor | None = None,
+    queued: Queued | None = None,
+    teacher: Tensor | None = None,
+) -> dict[str, Tensor]:
+    """The weighted losses of a batch, by objective. Their sum is minimised.
+
+    Args:
+        embeddings: by name: `mmlm`, `tlm` (pairs, 1), sums over the masked tokens of a row; `sentences`
+            (2 * pairs, hidden), the first ones and then the second; `words` (2 * pairs, 1), their divergences;
+            `queries` (pairs, hidden). As far as the objectives need them.
+        concepts: (pairs,), int64, the same for pairs whose sentences are.
+        num_masked: of `mmlm` and `tlm`, the masked tokens of the batch, ().
+        keys: (pairs, hidden), the momentum encoder's.
+        queued: those of earlier batches.
+        teacher: (pairs, hidden), its vectors of the first sentences.
+    """
+    losses: dict[str, Tensor] = {}
+    for name in ("mmlm", "tlm"):
+        if name in embeddings:
+            losses[name] = mean_of_all_processes(embeddings[name].squeeze(1), num_masked[name])
+    if "words" in embeddings:  # both sentences of a pair add up, as in equation 2
+        (name,) = WORD_OBJECTIVES & recipe.objectives.keys()
+        losses[name] = 2 * embeddings["words"].mean()
+    if "queries" in embeddings and keys is not None and queued is not None:
+        other_keys = torch.cat([rows_of_other_processes(keys.float()), queued[0]])
+        other_concepts = torch.cat([rows_of_other_processes(concepts), queued[1]])
+        losses["xlco"] = cross_lingual_contrast(
+            embeddings["queries"].float(),
+            keys.float(),
+            other_keys,
+            concepts=concepts,
+            other_concepts=other_concepts,
+            temperature=recipe.temperature,
+        ).mean()
+    if "sentences" in embeddings:
+        first, second = embeddings["sentences"].float().chunk(2)
+        others = [rows_of_other_processes(side) for side in (first, second)]
+        if "align" in recipe.objectives:
+            losses["align"] = alignment(first, second, *others).mean()
+        if "similarity" in recipe.objectives:
+            losses["similarity"] = similarity_alignment(first, second, *others).mean()
+        if "distillation" in recipe.objectives and teacher is not None:
+            losses["distillation"] = distillation(first, second, teacher.float()).mean()
+    return {f"{name}_loss": recipe.objectives[name] * loss for name, loss in losses.items()}

@@ -1,0 +1,285 @@
+"""The options of training, by which every room above is told what to do. Imports nothing of this project."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+DocumentObjective = Literal["info_nce", "distance_constraint"]
+HardNegatives = Literal["own", "all", "none"]
+QuerySource = Literal["title", "sentence", "both"]
+SentencePooling = Literal["cls", "mean"]
+SentenceObjective = Literal["mmlm", "tlm", "xlco", "ugt", "smlm", "xtr", "align", "similarity", "distillation"]
+
+WORD_OBJECTIVES = {"ugt", "smlm", "xtr"}  # words predicted from the vector of a sentence
+PREDICTING = {"mmlm", "tlm", *WORD_OBJECTIVES}  # those that need a head over the vocabulary
+
+
+@dataclass(kw_only=True)
+class LoopRecipe:
+    """How the loop trains, whatever it trains."""
+
+    output: str
+    """Folder of the finished model, ready for the Hub. Checkpoints and logs go to `<output>-training`."""
+
+    epochs: int = 1
+    """Passes over the training data."""
+
+    max_steps: int | None = None
+    """Stop after this many optimizer steps, within `epochs`."""
+
+    batch_size: int = 2
+    """Examples of one batch on one device. In-batch negatives come from the batches of all devices."""
+
+    gradient_accumulation_steps: int = 64
+    """Batches of one optimizer step. They add no negatives."""
+
+    max_tokens_per_chunk: int = 32_768
+    """Tokens that are encoded at once on one device (sentences, where sentence vectors are kept). Memory grows with it.
+    A larger batch is cut into chunks, and its gradients are cached: that costs a second forward pass and changes no
+    result."""
+
+    learning_rate: float = 1e-5
+    """Of the pretrained weights. It rises during the warm-up and then falls linearly to 0."""
+
+    warmup_steps: int = 1000
+    """Optimizer steps over which the learning rates rise from 0."""
+
+    weight_decay: float = 0.0
+    """Of AdamW, on matrices only."""
+
+    max_grad_norm: float = 1.0
+    """A longer gradient is shortened to this norm."""
+
+    queue_size: int = 0
+    """Number of vectors of earlier batches, embedded by a momentum encoder, that are negatives in a loss of their own
+    (cross-lingual contrast of InfoXLM, which takes 131072). 0 leaves it out."""
+
+    queue_momentum: float = 0.9999
+    """Of the momentum encoder's weights (InfoXLM: 0.9999, or 0.999 for a large model)."""
+
+    mixed_precision: Literal["no", "bf16", "fp16"] = "no"
+    """The format of activations. Weights are trained in float32."""
+
+    gradient_checkpointing: bool = False
+    """Compute activations again in the backward pass, which saves memory."""
+
+    compile: bool = False
+    """Compile the sentence encoder with torch.compile."""
+
+    num_workers: int = 0
+    """Processes that tokenize ahead."""
+
+    eval_steps: int = 500
+    """Optimizer steps between evaluations on the dev split. The best model is kept."""
+
+    save_steps: int = 500
+    """Optimizer steps between checkpoints."""
+
+    keep_checkpoints: int = 2
+    """Number of checkpoints that are kept, the newest."""
+
+    log_steps: int = 10
+    """Optimizer steps between log entries."""
+
+    device_tflops: float | None = None
+    """Peak of one device in teraflops a second. With it the utilisation is logged."""
+
+    log_with: str | None = None
+    """A tracker of Accelerate (tensorboard, wandb, mlflow ...), or none."""
+
+    resume: bool = False
+    """Go on from the last whole checkpoint of this output."""
+
+    push_to_hub: str | None = None
+    """Repository to upload the finished folder to."""
+
+    seed: int = 42
+    """Of initialisation, dropout, order and all draws."""
+
+    def __post_init__(self) -> None:
+        sizes = ("epochs", "batch_size", "gradient_accumulation_steps", "max_tokens_per_chunk")
+        steps = ("eval_steps", "save_steps", "keep_checkpoints", "log_steps")
+        for name in (*sizes, *steps, "learning_rate", "max_grad_norm"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
+        if self.max_steps is not None and self.max_steps < 1:
+            raise ValueError(f"max_steps is {self.max_steps}; it must be at least 1, or left out")
+        if self.queue_size < 0:
+            raise ValueError(f"queue_size is {self.queue_size}; it must be at least 0")
+        if not 0 <= self.queue_momentum < 1:
+            raise ValueError(f"queue_momentum is {self.queue_momentum}; it must be at least 0 and below 1")
+
+
+@dataclass(kw_only=True)
+class PretrainRecipe(LoopRecipe):
+    """A pretraining run on triples of documents. The defaults are the paper's."""
+
+    corpus: str
+    """Folder that `python -m training.corpus` wrote."""
+
+    sentence_encoder: str = "sentence-transformers/LaBSE"
+    """Hub name or folder of the encoder to start from; or of an HMDE, to train that one further."""
+
+    architecture: dict[str, Any] = field(default_factory=dict)
+    """Fields of HMDEConfig that differ from its defaults, which are the paper's, or from those of the HMDE."""
+
+    tokenizer: dict[str, Any] = field(default_factory=dict)
+    """Options of HMDETokenizer that differ from its defaults."""
+
+    sentence_dropout: float | None = None
+    """Dropout inside the sentence encoder; its own if not given. On CPUs, 0 makes training about twice as fast."""
+
+    freeze: Literal["nothing", "word_embeddings", "sentence_encoder"] = "nothing"
+    """What is not trained. Frozen word_embeddings spare their large gradient, and languages outside the corpus stay
+    where they are. With a frozen sentence_encoder (paper, table 3), its sentence vectors are computed once, without
+    dropout, and kept in `<corpus>-sentence-vectors` for all runs."""
+
+    document_objective: DocumentObjective = "info_nce"
+    """What draws documents of one concept together: info_nce (paper, equation 1), or distance_constraint (T-MDE)."""
+
+    hard_negatives: HardNegatives = "own"
+    """Which hard negatives an anchor sees: its own (paper), all of the batch, or none."""
+
+    symmetric: bool = False
+    """Also seek the anchor among the anchors, from the positive, with a hard negative of the positive."""
+
+    query_weight: float = 0.0
+    """Weight of the loss that draws a query in one language, encoded by the sentence encoder alone, to the document in
+    the other language. 0 leaves it out, as the paper does."""
+
+    query_source: QuerySource = "both"
+    """What serves as a query: the anchor's title, a sentence of the anchor, or one of the two by chance."""
+
+    language_exponent: float = 1.0
+    """A pair of languages with n triples is drawn with a chance in proportion to n to this power. 1 takes every triple
+    once in an epoch; the authors' code has 0.3."""
+
+    document_learning_rate: float | None = None
+    """Of the new document encoder; `learning_rate` if not given."""
+
+    eval_concepts: int = 100
+    """Size of the pool in which dev concepts are sought. Training concepts fill it up."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.eval_concepts < 1:
+            raise ValueError(f"eval_concepts is {self.eval_concepts}; it must be above 0")
+        for name in ("query_weight", "language_exponent"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
+
+
+@dataclass(kw_only=True)
+class PretrainSentencesRecipe(LoopRecipe):
+    """A pretraining run of a sentence encoder on pairs of sentences."""
+
+    corpus: str
+    """Folder of parallel text: `pairs/<one>-<other>.parquet`, see training/data/parallel.py."""
+
+    objectives: dict[str, float]
+    """What is trained towards, by name, each with its weight: mmlm, tlm, xlco (InfoXLM); ugt or one of its parts, smlm
+    and xtr, align, similarity (the lightweight encoder); distillation. See training/objectives/sentences.py."""
+
+    texts: str | None = None
+    """Folder of `python -m training.corpus`, whose articles are the text of mmlm; the sentences of the pairs, each by
+    itself, if not given."""
+
+    sentence_encoder: str | None = None
+    """Hub name or folder of the encoder to start from; a new one, of `architecture`, if not given."""
+
+    architecture: dict[str, Any] = field(default_factory=dict)
+    """Fields of the encoder's configuration that differ from the start's; of a new encoder, its `model_type` too."""
+
+    layers: list[int] | None = None
+    """Which layers of the encoder to start from are kept, counted from 0; all if not given."""
+
+    vocabulary_size: int | None = None
+    """Train a tokenizer of that many entries on the pairs; that of the encoder to start from if not given."""
+
+    freeze: Literal["nothing", "word_embeddings"] = "nothing"
+    """What is not trained. Frozen word_embeddings spare their large gradient."""
+
+    max_length: int = 128
+    """Tokens of a row at most, with its special tokens. A longer one is cut."""
+
+    prompt: str = ""
+    """Put before every sentence that is to become a vector (E5: `query: `)."""
+
+    pooling: SentencePooling = "mean"
+    """The vector of a sentence: the state of its first token (cls, InfoXLM), or the mean over its tokens."""
+
+    sentence_layer: int | None = None
+    """The layer, counted from 1, whose states become the vector (the universal layer of InfoXLM, 8 of 12); the last if
+    not given."""
+
+    temperature: float = 0.25
+    """What inner products are divided by in xlco. The default is that of InfoXLM's code."""
+
+    mixup: bool = True
+    """Join each pair of xlco with a pair of other languages (mixup contrast)."""
+
+    teacher: str | None = None
+    """Hub name or folder of the encoder whose vectors distillation learns."""
+
+    teacher_pooling: SentencePooling = "mean"
+    """The vector of a sentence in the teacher's last layer."""
+
+    language_exponent: float = 0.7
+    """A pair of languages with n pairs of sentences is drawn with a chance in proportion to n to this power; so is a
+    language with n articles. The default is InfoXLM's."""
+
+    adam_beta2: float = 0.999
+    """Of AdamW (InfoXLM: 0.98)."""
+
+    adam_epsilon: float = 1e-8
+    """Of AdamW (InfoXLM: 1e-6)."""
+
+    keep_mlm_head: bool = False
+    """Save the head that predicts words with the encoder."""
+
+    eval_pairs: int = 1000
+    """Dev pairs of each pair of languages, at most, in which translations are sought."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("max_length", "temperature", "eval_pairs", "adam_epsilon"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
+        if self.language_exponent < 0:
+            raise ValueError(f"language_exponent is {self.language_exponent}; it must be at least 0")
+        unknown = sorted(set(self.objectives) - set(get_args(SentenceObjective)))
+        if unknown or not self.objectives:
+            raise ValueError(
+                f"objectives has {', '.join(unknown) or 'no name'}; it must have some of "
+                f"{', '.join(get_args(SentenceObjective))}"
+            )
+        for name, weight in self.objectives.items():
+            if not weight > 0:
+                raise ValueError(f"the weight of objective {name} is {weight}; it must be above 0, or leave {name} out")
+        words = sorted(WORD_OBJECTIVES & self.objectives.keys())
+        if len(words) > 1:
+            raise ValueError(f"objectives has {' and '.join(words)}, which take the same rows; choose one of them")
+        if ("xlco" in self.objectives) != (self.queue_size > 0):
+            raise ValueError(
+                f"queue_size is {self.queue_size}; it must be above 0 where xlco is among the objectives, which are "
+                f"{', '.join(self.objectives)}, and 0 where it is not"
+            )
+        if ("distillation" in self.objectives) != (self.teacher is not None):
+            raise ValueError("distillation needs a teacher, and a teacher needs the objective distillation; give both")
+        if self.sentence_encoder is None and not ("model_type" in self.architecture and self.vocabulary_size):
+            raise ValueError(
+                "a new encoder needs its model_type in architecture and a vocabulary_size; or name a sentence_encoder "
+                "to start from"
+            )
+        if self.sentence_encoder is not None and self.vocabulary_size is not None:
+            raise ValueError(
+                f"the word embeddings of {self.sentence_encoder} belong to its tokenizer; leave vocabulary_size out"
+            )
+        if self.layers is not None and self.sentence_encoder is None:
+            raise ValueError("layers are those of a sentence_encoder to start from; a new encoder has none")
+        if self.keep_mlm_head and not PREDICTING & self.objectives.keys():
+            raise ValueError(
+                f"keep_mlm_head is true, but no objective trains the head; those that do are "
+                f"{', '.join(sorted(PREDICTING))}"
+            )

@@ -1,0 +1,338 @@
+"""What is wrapped around a sentence encoder to train it: how it starts, what of it is read and what is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+
+from foundation.saved_models import model_type_of
+from training.data.sentence_batches import tokenized
+from training.loop.cached_gradients import Chunk, Embeddings, Rows, cut_into_chunks, embed_chunks
+from training.objectives.sentences import masked_words, words_from_vectors
+from training.recipes import PREDICTING, PretrainSentencesRecipe, SentencePooling
+
+SENTENCES_AT_ONCE = 512  # that are evaluated; of these, those of like length are read together
+
+
+class SentenceEncoder(nn.Module):
+    """From rows to what the objectives ask of them, in one forward pass, as distributed training needs it.
+
+    Args:
+        model: a transformer, or one with a head that predicts masked words, where an objective needs that.
+        pooling, sentence_layer: of a sentence's vector, see PretrainSentencesRecipe.
+        with_vectors: whether an objective compares the vectors of `sentences`.
+        with_projection: whether the vectors of `queries` and `keys` pass a linear layer (InfoXLM, section 3.3), square
+            and without bias, which starts at N(0, 0.02) as in the authors' code, and is not saved.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        pooling: SentencePooling,
+        sentence_layer: int | None = None,
+        *,
+        with_vectors: bool = True,
+        with_projection: bool = False,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.pooling = pooling
+        self.sentence_layer = sentence_layer
+        self.with_vectors = with_vectors
+        self.projection = None
+        if with_projection:
+            self.projection = nn.Linear(model.config.hidden_size, model.config.hidden_size, bias=False)
+            nn.init.normal_(self.projection.weight, std=0.02)
+
+    def forward(self, chunk: Chunk) -> Embeddings:
+        """
+        Args:
+            chunk: rows by name, see SentenceBatch.
+
+        Returns:
+            of `mmlm` and `tlm`, the sum over the masked tokens of each row, (rows, 1); of `sentences`, their vectors
+            (rows, hidden) and, as `words`, how far the words predicted from them are from their targets, (rows, 1); of
+            `queries` and `keys`, their projected vectors (rows, hidden).
+        """
+        embeddings: Embeddings = {}
+        for name, rows in chunk.items():
+            if name in ("mmlm", "tlm"):
+                embeddings[name] = self._masked_words(rows)
+                continue
+            vectors = self.sentence_vectors(rows)
+            if name in ("queries", "keys"):
+                embeddings[name] = vectors if self.projection is None else self.projection(vectors)
+                continue
+            if self.with_vectors:
+                embeddings[name] = vectors
+            if "target_ids" in rows:
+                divergences = words_from_vectors(
+                    predict(self.model, vectors), rows["target_ids"], rows["target_shares"]
+                )
+                embeddings["words"] = divergences.unsqueeze(1)
+        if torch.is_grad_enabled():
+            # Processes wait for the gradients of all weights, but not every row reaches the heads and the layers above
+            # the sentence layer. Where it does not, they get a gradient of 0.
+            words = self.model.get_input_embeddings().weight  # which every row reaches
+            weights = [weight for weight in self.parameters() if weight.requires_grad and weight is not words]
+            nothing = 0 * torch.stack([weight.flatten()[0] for weight in weights]).sum()
+            embeddings = {name: vectors + nothing for name, vectors in embeddings.items()}
+        return embeddings
+
+    def sentence_vectors(self, rows: Rows) -> Tensor:
+        """(rows, tokens) -> (rows, hidden)."""
+        outputs = self.model.base_model(
+            input_ids=rows["input_ids"],
+            attention_mask=rows["attention_mask"],
+            output_hidden_states=self.sentence_layer is not None,
+        )
+        states = outputs.last_hidden_state
+        if self.sentence_layer is not None:
+            states = outputs.hidden_states[self.sentence_layer]
+        if self.pooling == "cls":
+            return states[:, 0]
+        mask = rows["attention_mask"].unsqueeze(-1)
+        return (states * mask).sum(dim=1) / mask.sum(dim=1)
+
+    def _masked_words(self, rows: Rows) -> Tensor:
+        states = self.model.base_model(
+            input_ids=rows["input_ids"], attention_mask=rows["attention_mask"]
+        ).last_hidden_state
+        masked = rows["labels"] >= 0
+        losses = masked_words(predict(self.model, states[masked]), rows["labels"][masked])
+        row_of = masked.nonzero()[:, 0]
+        return losses.new_zeros(len(masked)).index_add(0, row_of, losses).unsqueeze(1)
+
+    @torch.no_grad()
+    def encode(
+        self, sentences: list[str], tokenizer: PreTrainedTokenizerBase, max_length: int, max_tokens: int
+    ) -> np.ndarray:
+        """(sentences, hidden), float32, in the order of the sentences, without dropout.
+
+        Args:
+            max_tokens: to encode at once.
+        """
+        was_training = self.training
+        self.eval()
+        device = next(self.parameters()).device
+        order = np.argsort([len(sentence) for sentence in sentences], kind="stable")
+        parts = []
+        for first in range(0, len(order), SENTENCES_AT_ONCE):
+            texts = [sentences[index] for index in order[first : first + SENTENCES_AT_ONCE]]
+            rows = {name: rows.to(device) for name, rows in tokenized(tokenizer, max_length, texts).items()}
+            for chunk in cut_into_chunks({"sentences": rows}, max_tokens):
+                parts.append(self.sentence_vectors(chunk["sentences"]).float().cpu())
+        self.train(was_training)
+        vectors = torch.cat(parts).numpy()
+        return vectors[np.argsort(order)]
+
+
+class Teacher:
+    """An encoder whose vectors are learned. It stays as it is.
+
+    Args:
+        name: Hub name or folder.
+        pooling: of its vectors.
+        hidden_size: of the student, whose vectors must be as wide.
+    """
+
+    def __init__(self, name: str, pooling: SentencePooling, hidden_size: int, device: torch.device) -> None:
+        model_type_of("teacher", name)
+        self.tokenizer = AutoTokenizer.from_pretrained(name)
+        model = AutoModel.from_pretrained(name, dtype=torch.float32)
+        if model.config.hidden_size != hidden_size:
+            raise ValueError(
+                f"vectors of the teacher {name} have {model.config.hidden_size} values and those of the student "
+                f"{hidden_size}; give the student a hidden_size of {model.config.hidden_size}"
+            )
+        self.encoder = SentenceEncoder(model.requires_grad_(False).to(device).eval(), pooling)
+
+    def embed(self, rows: dict[str, Rows], max_tokens: int) -> Tensor:
+        """(sentences, hidden), without gradient."""
+        return embed_chunks(self.encoder, cut_into_chunks(rows, max_tokens))["sentences"]
+
+
+def predict(model: PreTrainedModel, states: Tensor) -> Tensor:
+    """The head of a masked language model: (..., hidden) -> logits (..., vocabulary)."""
+    for name, part in model.named_children():
+        if name != model.base_model_prefix:
+            states = part(states)
+    return states
+
+
+def build_sentence_encoder(recipe: PretrainSentencesRecipe, tokenizer: PreTrainedTokenizerBase) -> SentenceEncoder:
+    """The encoder to train.
+
+    Raises:
+        ValueError: there is no such encoder, it lacks what the recipe asks for, or its head is of a kind that is not
+            known here.
+    """
+    predicting = bool(PREDICTING & recipe.objectives.keys())
+    config = configuration_of(recipe, tokenizer)
+    if recipe.sentence_encoder is None:
+        model = AutoModel.from_config(config, dtype=torch.float32)
+        masked = AutoModelForMaskedLM.from_config(config, dtype=torch.float32) if predicting else None
+    else:
+        start: dict[str, Any] = {"config": config, "dtype": torch.float32}
+        model = AutoModel.from_pretrained(recipe.sentence_encoder, **start)
+        masked = AutoModelForMaskedLM.from_pretrained(recipe.sentence_encoder, **start) if predicting else None
+    if recipe.layers is not None:
+        keep_layers(model, recipe.layers)
+    num_layers = model.config.num_hidden_layers
+    if recipe.sentence_layer is not None and not 1 <= recipe.sentence_layer <= num_layers:
+        raise ValueError(
+            f"sentence_layer is {recipe.sentence_layer}, but the encoder has {num_layers} layers; give one from 1 to "
+            f"{num_layers}, or none for the last"
+        )
+    if getattr(model, "pooler", None) is not None:
+        cast(nn.Module, model.pooler).requires_grad_(False)  # which no objective reads
+    if masked is not None:
+        masked.config.num_hidden_layers = num_layers
+        setattr(masked, masked.base_model_prefix, model)  # the whole encoder, with its pooler
+        masked.tie_weights()
+        check_head(masked, recipe.sentence_encoder or config.model_type)
+    if recipe.freeze == "word_embeddings":
+        model.get_input_embeddings().requires_grad_(False)
+    if recipe.gradient_checkpointing:
+        model.gradient_checkpointing_enable()
+    if recipe.compile:
+        model.compile(dynamic=True)
+    return SentenceEncoder(
+        masked or model,
+        recipe.pooling,
+        recipe.sentence_layer,
+        with_vectors=bool({"align", "similarity", "distillation"} & recipe.objectives.keys()),
+        with_projection="xlco" in recipe.objectives,
+    ).train()
+
+
+def configuration_of(recipe: PretrainSentencesRecipe, tokenizer: PreTrainedTokenizerBase) -> PreTrainedConfig:
+    """The configuration of the start with what the recipe changes, or a new one for the tokenizer.
+
+    Raises:
+        ValueError: there is no such model, it has no such field, or rows are longer than its positions.
+    """
+    if recipe.sentence_encoder is not None:
+        model_type_of("sentence_encoder", recipe.sentence_encoder)
+        config, unknown = AutoConfig.from_pretrained(
+            recipe.sentence_encoder, return_unused_kwargs=True, **recipe.architecture
+        )
+    else:
+        architecture = dict(recipe.architecture)
+        model_type = architecture.pop("model_type")
+        ids = {
+            name: getattr(tokenizer, name)
+            for name in ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
+        }
+        try:
+            config = AutoConfig.for_model(model_type, vocab_size=len(tokenizer), **ids)
+        except ValueError as error:
+            raise ValueError(f"architecture: there is no model_type {model_type!r} in transformers") from error
+        unknown = {name: value for name, value in architecture.items() if not hasattr(config, name)}
+        for name, value in architecture.items():
+            setattr(config, name, value)
+    if unknown:
+        raise ValueError(f"architecture: a configuration of {config.model_type} has no field {', '.join(unknown)}")
+    positions = getattr(config, "max_position_embeddings", recipe.max_length)
+    if recipe.max_length > positions:
+        raise ValueError(f"max_length is {recipe.max_length}, but the encoder has {positions} positions; lower it")
+    return config
+
+
+def keep_layers(model: PreTrainedModel, layers: list[int]) -> None:
+    """Take the other layers out of an encoder.
+
+    Raises:
+        ValueError: it has no such layer, or none are named.
+    """
+    count = model.config.num_hidden_layers
+    if not layers or not all(0 <= layer < count for layer in layers):
+        raise ValueError(f"layers is {layers}, but the encoder has {count} layers; name some from 0 to {count - 1}")
+    (stack,) = (part for part in model.modules() if isinstance(part, nn.ModuleList) and len(part) == count)
+    kept = [stack[layer] for layer in layers]
+    del stack[:]
+    stack.extend(kept)
+    model.config.num_hidden_layers = len(layers)
+
+
+@torch.no_grad()
+def check_head(model: PreTrainedModel, name: str) -> None:
+    """
+    Raises:
+        ValueError: the parts of a masked language model beside its encoder, one after another, are not its head.
+    """
+    inputs = {"input_ids": torch.tensor([[5, 6, 7]]), "attention_mask": torch.ones(1, 3, dtype=torch.long)}
+    model.eval()
+    expected = model(**inputs).logits
+    try:
+        same = torch.allclose(predict(model, model.base_model(**inputs).last_hidden_state), expected, atol=1e-4)
+    except (RuntimeError, TypeError, ValueError):
+        same = False
+    if not same:
+        raise ValueError(
+            f"the head of {name} that predicts words is of a kind that is not known here; start from an encoder of "
+            "BERT's, XLM-R's or ModernBERT's kind, or leave out the objectives that predict words"
+        )
+
+
+def train_tokenizer(sentences: Iterable[str], vocabulary_size: int) -> PreTrainedTokenizerFast:
+    """A tokenizer of XLM-R's kind, one vocabulary for all languages, lower-cased as the lightweight encoder's is."""
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    trainer = trainers.UnigramTrainer(
+        vocab_size=vocabulary_size, special_tokens=special, unk_token="<unk>", show_progress=False
+    )
+    tokenizer.train_from_iterator(sentences, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>",
+        pair="<s> $A </s> </s> $B </s>",
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in ("<s>", "</s>")],
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        pad_token="<pad>",
+        mask_token="<mask>",
+        cls_token="<s>",
+        sep_token="</s>",
+    )
+
+
+def save_sentence_encoder(
+    encoder: SentenceEncoder, tokenizer: PreTrainedTokenizerBase, folder: Path, keep_head: bool
+) -> None:
+    """A folder that AutoModel and AutoTokenizer open; with the head, AutoModelForMaskedLM too."""
+    model = encoder.model if keep_head else cast(PreTrainedModel, encoder.model.base_model)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def sentence_parameter_groups(encoder: SentenceEncoder, recipe: PretrainSentencesRecipe) -> list[dict[str, Any]]:
+    """Weight decay on matrices only."""
+    groups: dict[float, list[nn.Parameter]] = {}
+    for weight in encoder.parameters():
+        if weight.requires_grad:
+            groups.setdefault(recipe.weight_decay if weight.ndim > 1 else 0.0, []).append(weight)
+    options = {"lr": recipe.learning_rate, "betas": (0.9, recipe.adam_beta2), "eps": recipe.adam_epsilon}
+    return [options | {"params": weights, "weight_decay": decay} for decay, weights in groups.items()]

@@ -26,11 +26,20 @@ from transformers import (
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 
-collect_ignore = ["integrations"]  # programs that tests/test_examples.py starts, each in an environment of its own
+# Programs that tests/test_examples.py starts, each in an environment of its own; tests that `make peers` runs.
+collect_ignore = ["integrations", "peers"]
+
+# LanceDB does not survive a fork, so tests that use it in their own process come after those that fork.
+USE_THE_STORE = {"test_demo.py", "test_encode.py", "test_search.py"}
 
 torch.set_num_threads(1)  # the models are too small to share among threads
 settings.register_profile("deterministic", derandomize=True, deadline=None, database=None)
 settings.load_profile("deterministic")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name in USE_THE_STORE)
+
 
 DOCUMENTS = [
     "The cat sat on the mat. It was warm there! Did the dog see it?",

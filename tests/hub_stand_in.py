@@ -12,6 +12,12 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
+import yaml
+
+# Some of those that the Hub knows.
+LICENSES = {"apache-2.0", "mit", "bsd-3-clause", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0", "other", "unknown"}
+TASKS = {"feature-extraction", "sentence-similarity", "text-classification", "fill-mask"}
+
 
 class Hub(ThreadingHTTPServer):
     """Repositories in memory. A commit is a whole repository, `{path: content}`, under its id.
@@ -59,6 +65,38 @@ def git_oid(content: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
+def metadata_errors(card: str, kind: str) -> list[str]:
+    """What is wrong with a card's metadata, by the Hub's specifications of model and data set cards
+    (github.com/huggingface/hub-docs: modelcard.md and datasetcard.md)."""
+    parts = card.split("---\n")
+    try:
+        metadata = yaml.safe_load(parts[1]) if card.startswith("---\n") and len(parts) > 2 else None
+    except yaml.YAMLError as error:
+        return [f"metadata is no YAML: {str(error).splitlines()[0]}"]
+    if not isinstance(metadata, dict):
+        return ["the card has no metadata between lines of ---"]
+    errors = []
+    if metadata.get("license", "other") not in LICENSES:
+        errors.append(f"license must be one of {sorted(LICENSES)}")
+    languages = metadata.get("language", [])
+    for language in languages if isinstance(languages, list) else [languages]:
+        if not re.fullmatch("[a-z]{2,3}", str(language)):
+            errors.append(f"language {language!r} must be a code of two or three letters")
+    if kind == "model":
+        if metadata.get("pipeline_tag", "feature-extraction") not in TASKS:
+            errors.append(f"pipeline_tag {metadata['pipeline_tag']!r} must be one of {sorted(TASKS)}")
+        for result in (result for model in metadata.get("model-index", []) for result in model["results"]):
+            for key, fields in {"task": ["type"], "dataset": ["type", "name"]}.items():
+                errors += [f"model-index: {key}.{name} is required" for name in fields if not result[key].get(name)]
+            for metric in result["metrics"]:
+                if not metric.get("type") or not isinstance(metric.get("value"), (int, float)):
+                    errors.append("model-index: a metric needs a type and a value")
+    for config in metadata.get("configs", []):
+        if not config.get("config_name") or not config.get("data_files"):
+            errors.append("configs: config_name and data_files are required")
+    return errors
+
+
 class Handler(BaseHTTPRequestHandler):
     server: Hub
     protocol_version = "HTTP/1.1"
@@ -103,8 +141,11 @@ class Handler(BaseHTTPRequestHandler):
         self.reply(200 if is_new else 409, {"url": f"{self.server.url}/{repo}"})
 
     def validate(self, body: bytes) -> None:
-        self.server.validated.append(json.loads(body)["content"])
-        self.reply(200, {"errors": [], "warnings": []})
+        request = json.loads(body)
+        self.server.validated.append(request["content"])
+        errors = metadata_errors(request["content"], request["repoType"])
+        messages = [{"message": error} for error in errors]
+        self.reply(400 if errors else 200, {"errors": messages, "warnings": []}, X_Error_Message="; ".join(errors))
 
     def preupload(self, body: bytes, kind: str, repo: str, revision: str) -> None:
         there = self.server.files(repo if kind == "model" else f"datasets/{repo}", revision)

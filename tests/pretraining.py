@@ -9,10 +9,14 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+import torch
 import torch.distributed as dist
+from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 
 from training import corpus
+from training.loop.distributed import whole
 
 SENTENCES = {
     "en": ["The {0} {0} {0} is warm.", "{0} sat there.", "See the {0} {0}!", "It was on the mat.", "Did {0} sit {0}?"],
@@ -90,3 +94,32 @@ def in_processes(number: int, work: Callable[[int], None], **environment: str) -
             process.kill()
             process.join()
     return [process.exitcode for process in processes]
+
+
+def gradients(
+    main: Callable[[list[str]], None],
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    arguments: list[str],
+    folder: Path,
+    **environment: str,
+) -> list[dict[str, torch.Tensor]]:
+    """The gradients of each step of a run of `main` in as many processes, by the main process."""
+    folder.mkdir()
+    steps: list[dict[str, torch.Tensor]] = []
+    clip = Accelerator.clip_grad_norm_
+
+    def keep(accelerator, parameters, max_norm):
+        named = accelerator.unwrap_model(accelerator._models[0]).named_parameters()
+        steps.append({name: whole(weight.grad).clone() for name, weight in named if weight.grad is not None})
+        return clip(accelerator, accelerator._models[0].parameters(), max_norm)
+
+    def work(rank: int) -> None:
+        main(arguments)
+        if rank == 0:
+            torch.save(steps, folder / "gradients.pt")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Accelerator, "clip_grad_norm_", keep)
+        assert in_processes(number, work, **environment) == [0] * number
+    return torch.load(folder / "gradients.pt")

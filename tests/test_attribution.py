@@ -22,7 +22,7 @@ def test_sentences_stand_where_the_offsets_say(
 ) -> None:
     folder = request.getfixturevalue(encoder)
     tokenizer = HMDETokenizer.from_sentence_encoder(str(folder), sentence_prompt="the", query_prompt="a")
-    (document,) = make_model(folder).encode_sentences([TEXT], tokenizer)
+    (document,) = make_model(folder).prepare_sentences([TEXT], tokenizer)
     assert [TEXT[begin:end] for begin, end in document.spans] == SENTENCES
 
 
@@ -30,7 +30,7 @@ def test_offsets_count_characters_of_the_text_as_given_also_where_it_has_surroga
     model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer
 ) -> None:
     text = "  \ud800 The cat sat. \U0001f600 \n The dog."
-    (document,) = model.encode_sentences([text], tokenizer)
+    (document,) = model.prepare_sentences([text], tokenizer)
     assert [text[begin:end] for begin, end in document.spans] == ["The cat sat.", "\U0001f600", "The dog."]
 
 
@@ -40,7 +40,7 @@ def test_a_long_sentence_is_as_many_as_the_places_it_takes(
 ) -> None:
     folder = request.getfixturevalue(encoder)
     tokenizer = HMDETokenizer.from_sentence_encoder(str(folder), max_sentence_length=5)
-    (document,) = make_model(folder).encode_sentences(["The cat sat on the mat"], tokenizer)
+    (document,) = make_model(folder).prepare_sentences(["The cat sat on the mat"], tokenizer)
     assert document.spans == [(0, 11), (12, 22)]
 
 
@@ -167,15 +167,15 @@ def test_a_document_is_read_once_for_either_scoring(
         return encode(*args, **options)
 
     monkeypatch.setattr(type(model.hmde), "encode_sentences", counted)
-    model.encode_sentences([TEXT], tokenizer, scoring=scoring)
+    model.prepare_sentences([TEXT], tokenizer, scoring=scoring)
     assert len(calls) == 1
 
 
 def test_documents_keep_their_order_whatever_their_length_and_the_batches(
     model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, documents: list[str]
 ) -> None:
-    together = model.encode_sentences(documents, tokenizer)
-    apart = model.encode_sentences(documents, tokenizer, max_tokens_per_batch=1)
+    together = model.prepare_sentences(documents, tokenizer)
+    apart = model.prepare_sentences(documents, tokenizer, max_tokens_per_batch=1)
     embeddings = model.encode_documents(documents, tokenizer)
     for one, other, embedding in zip(together, apart, embeddings):
         assert one.spans == other.spans

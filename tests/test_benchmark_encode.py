@@ -16,7 +16,7 @@ from evaluation.benchmarks.encode import (
     EncodeBenchmarkRecipe,
     draw,
     first_sentences,
-    load_system,
+    load_way,
     lowest_cosine,
     main,
     operations,
@@ -32,32 +32,32 @@ DOCUMENTS = [
 
 def recipe(labse: Path, **options: object) -> EncodeBenchmarkRecipe:
     return EncodeBenchmarkRecipe(
-        documents="", encoder=str(labse), output="", document_prompt="", batch_size=3, **options
+        documents="", encoder=str(labse), output="", document_prompt="", dtype="float32", batch_size=3, **options
     )
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "pooler"])
 def test_the_padded_scheme_computes_the_vectors_of_hmde(labse: Path, pooling: str) -> None:
-    systems = {name: load_system(name, recipe(labse, pooling=pooling)) for name in ("hmde", "padded")}
+    ways = {name: load_way(name, recipe(labse, pooling=pooling)) for name in ("hmde", "padded")}
     with torch.no_grad():
-        assert lowest_cosine(systems, DOCUMENTS) > 1 - 1e-5
+        assert lowest_cosine(ways, DOCUMENTS) > 1 - 1e-5
 
 
 @pytest.mark.parametrize("name", ["windows", "flat"])
-def test_other_systems_make_a_vector_of_each_document(labse: Path, name: str) -> None:
+def test_other_ways_make_a_vector_of_each_document(labse: Path, name: str) -> None:
     long = Document(" ".join(["the cat sat"] * 200), "en")
     with torch.no_grad():
-        system = load_system(name, recipe(labse))
-        vectors = system.encode([*DOCUMENTS, long])
-        alone = system.encode([DOCUMENTS[2]])
+        way = load_way(name, recipe(labse))
+        vectors = way.encode([*DOCUMENTS, long])
+        alone = way.encode([DOCUMENTS[2]])
     assert vectors.shape == (5, 32)
     assert torch.allclose(torch.tensor(vectors[2:3]), torch.tensor(alone), atol=1e-5)
 
 
 def test_windows_overlap_by_a_third_and_end_with_the_document(labse: Path) -> None:
-    system = load_system("windows", recipe(labse))
+    way = load_way("windows", recipe(labse))
     text = " ".join(["cat"] * 300)
-    tokens, _ = system.work([Document(text, "en")])
+    tokens, _ = way.work([Document(text, "en")])
     # 126 words a window, 84 words on: windows begin at 0, 84 and 168, and the fourth would hold nothing new at 252 + 42
     assert tokens == 128 + 128 + 128 + (300 - 252) + 2
 
@@ -69,14 +69,14 @@ def test_tokens_are_the_real_ones_and_operations_are_those_that_torch_counts(lab
         for length in (3, 17):
             encoder(torch.full((1, length), 7))
     assert operations(encoder, [3, 17]) == counter.get_total_flops()
-    tokens, _ = load_system("hmde", recipe(labse)).work([Document("The cat. Le chat.", "en")])
+    tokens, _ = load_way("hmde", recipe(labse)).work([Document("The cat. Le chat.", "en")])
     assert tokens == 5 + 5  # a start token, two words, a full stop, an end token
 
 
 def test_the_operations_of_passages_are_those_of_sentences_read_together(labse: Path) -> None:
     document = Document("The cat. Le chat.", "en")
     (alone, of_sentences), (together, of_passages) = (
-        load_system(name, recipe(labse)).work([document]) for name in ("hmde", "passages")
+        load_way(name, recipe(labse)).work([document]) for name in ("hmde", "passages")
     )
     assert (alone, together) == (10, 8)  # one start and one end token less
     model = AutoModel.from_pretrained(labse)
@@ -85,7 +85,7 @@ def test_the_operations_of_passages_are_those_of_sentences_read_together(labse: 
 
 
 def test_documents_are_drawn_by_their_length_and_cut_to_their_first_sentences(labse: Path) -> None:
-    documents = [Document("Cat. " * number, "en") for number in range(1, 41)]
+    documents = [Document("Cat. " * count, "en") for count in range(1, 41)]
     short, long = (draw(documents, kind, recipe(labse, num_documents=5, max_sentences=4)) for kind in ("short", "long"))
     assert max(len(document.text) for document in short) <= len("Cat. " * 10)
     assert {document.text for document in long} == {"Cat. Cat. Cat. Cat."}
@@ -94,7 +94,7 @@ def test_documents_are_drawn_by_their_length_and_cut_to_their_first_sentences(la
 
 
 def test_a_document_of_so_many_sentences_has_so_many() -> None:
-    lines = [Document("\n".join(f"The cat. sat {number} times" for number in range(30)), "en")]
+    lines = [Document("\n".join(f"The cat. sat {index} times" for index in range(30)), "en")]
     assert len(first_sentences(lines, 7).text.split("\n")) == 7
     assert "." not in first_sentences(lines, 7).text
 
@@ -102,14 +102,21 @@ def test_a_document_of_so_many_sentences_has_so_many() -> None:
 def test_it_writes_its_tables(labse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmark, "matmul_peak", lambda dtype: 1e9)
     rows = [
-        {"text": f"{document.text}\nA line that is long enough, {number}"}
-        for number in range(8)
+        {"text": f"{document.text}\nA line that is long enough, {index}"}
+        for index in range(8)
         for document in DOCUMENTS
     ]
     (tmp_path / "en.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     output = tmp_path / "out"
     options = {"documents": tmp_path, "encoder": labse, "output": output, "num_documents": 4, "rounds": 2}
-    main([*(f"--{name}={value}" for name, value in options.items()), "--sentences=[1, 3]", "--document_prompt="])
+    main(
+        [
+            *(f"--{name}={value}" for name, value in options.items()),
+            "--sentences=[1, 3]",
+            "--document_prompt=",
+            "--dtype=float32",
+        ]
+    )
     results = json.loads((output / "results.json").read_text())
     assert min(results["lowest_cosine_to_padded"].values()) > 0.9999
     assert set(results["turns"]) == {"hmde", "passages", "padded", "windows", "flat"}

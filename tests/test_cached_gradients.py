@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from training import cached_gradients
-from training.cached_gradients import Chunk, Embeddings, backward_through_chunks, chunk_bounds, cut_into_chunks
-from training.objectives import info_nce
-from training.pretrain import TripleEncoder
+from training.loop import cached_gradients
+from training.loop.cached_gradients import Chunk, Embeddings, backward_through_chunks, chunk_bounds, cut_into_chunks
+from training.models import TwoPathEncoder
+from training.objectives.contrast import info_nce
 
 
 @pytest.fixture
-def encoder(model) -> TripleEncoder:
-    return TripleEncoder(copy.deepcopy(model), learn_temperature=True)
+def encoder(model) -> TwoPathEncoder:
+    return TwoPathEncoder(copy.deepcopy(model))
 
 
 @pytest.fixture
@@ -28,20 +28,20 @@ def batch(tokenizer, documents) -> Chunk:
     """Two triples: six documents of quite different lengths, two queries."""
     rows = tokenizer(documents, padding=True, return_tensors="pt")
     queries = tokenizer(["The cat sat", "Katze"], as_queries=True, padding=True, return_tensors="pt")
-    return Chunk(dict(rows), dict(queries))
+    return {"queries": dict(queries), "documents": dict(rows)}
 
 
 def objective(embeddings: Embeddings) -> dict[str, torch.Tensor]:
-    anchors, positives, negatives = embeddings.documents.split(2)
+    anchors, positives, negatives = embeddings["documents"].split(2)
     contrast = functools.partial(
         info_nce,
         concepts=torch.tensor([0, 1]),
         negative_concepts=torch.tensor([2, 3]),
-        temperature=embeddings.temperature,
+        temperature=0.05,
     )
     return {
         "document_loss": contrast(anchors, positives, negatives).mean(),
-        "query_loss": contrast(embeddings.queries, positives, negatives).mean(),
+        "query_loss": contrast(embeddings["queries"], positives, negatives).mean(),
     }
 
 
@@ -52,10 +52,9 @@ def gradients(encoder: nn.Module) -> dict[str, torch.Tensor]:
 def at_once(encoder: nn.Module, chunks: list[Chunk]) -> tuple[float, dict[str, torch.Tensor]]:
     """One graph over all chunks, one backward pass."""
     encoder.zero_grad()
-    parts = [encoder(*chunk) for chunk in chunks]
-    documents = torch.cat([part.documents for part in parts if part.documents is not None])
-    queries = torch.cat([part.queries for part in parts if part.queries is not None])
-    loss = sum(objective(Embeddings(documents, queries, parts[-1].temperature)).values())
+    parts = [encoder(chunk) for chunk in chunks]
+    embeddings = {name: torch.cat([part[name] for part in parts if name in part]) for name in ("queries", "documents")}
+    loss = sum(objective(embeddings).values())
     loss.backward()
     return float(loss), gradients(encoder)
 
@@ -69,7 +68,7 @@ def cached(encoder: nn.Module, chunks: list[Chunk]) -> tuple[float, dict[str, to
 @pytest.mark.parametrize("max_tokens", [1, 40, 60])
 def test_loss_and_gradients_are_those_of_one_graph_with_the_same_dropout(encoder, batch, max_tokens):
     encoder.train()
-    chunks = cut_into_chunks(batch.documents, batch.queries, max_tokens)
+    chunks = cut_into_chunks(batch, max_tokens)
     assert len(chunks) > 1
     torch.manual_seed(7)
     expected_loss, expected = at_once(encoder, chunks)
@@ -87,7 +86,7 @@ def test_loss_and_gradients_are_those_of_one_graph_with_the_same_dropout(encoder
 def test_without_dropout_they_are_those_of_the_whole_batch_in_one_pass(encoder, batch, max_tokens):
     encoder.double().eval()
     expected_loss, expected = at_once(encoder, [batch])
-    loss, found = cached(encoder, cut_into_chunks(batch.documents, batch.queries, max_tokens))
+    loss, found = cached(encoder, cut_into_chunks(batch, max_tokens))
     assert loss == pytest.approx(expected_loss, abs=1e-5)
     for name, gradient in expected.items():
         torch.testing.assert_close(found[name], gradient, rtol=1e-5, atol=1e-5)
@@ -95,11 +94,11 @@ def test_without_dropout_they_are_those_of_the_whole_batch_in_one_pass(encoder, 
 
 def test_other_dropout_the_second_time_would_show(encoder, batch, monkeypatch):
     encoder.train()
-    chunks = cut_into_chunks(batch.documents, batch.queries, 40)
+    chunks = cut_into_chunks(batch, 40)
     torch.manual_seed(7)
     _, expected = at_once(encoder, chunks)
     torch.manual_seed(7)
-    monkeypatch.setattr(cached_gradients, "_replay", lambda encoder, chunk, random_state: encoder(*chunk))
+    monkeypatch.setattr(cached_gradients, "_replay", lambda encoder, chunk, random_state: encoder(chunk))
     _, found = cached(encoder, chunks)
     assert any((found[name] - gradient).abs().max() > 1e-2 for name, gradient in expected.items())
 
@@ -107,22 +106,22 @@ def test_other_dropout_the_second_time_would_show(encoder, batch, monkeypatch):
 def test_a_batch_of_one_chunk_is_embedded_once(encoder, batch):
     passes = []
     encoder.register_forward_hook(lambda *_: passes.append(1))
-    cached(encoder, cut_into_chunks(batch.documents, batch.queries, 10_000))
+    cached(encoder, cut_into_chunks(batch, 10_000))
     assert len(passes) == 1
 
 
 def test_a_document_longer_than_the_budget_has_a_chunk_of_its_own_and_is_told_of(batch, caplog):
     cached_gradients.logger.warning_once.cache_clear()
     with caplog.at_level("WARNING"):
-        chunks = cut_into_chunks(batch.documents, None, max_tokens=20)
-    assert len(chunks[0].documents["input_ids"]) == 1
-    longest = int(batch.documents["attention_mask"].sum(dim=1).max())
+        chunks = cut_into_chunks({"documents": batch["documents"]}, max_tokens=20)
+    assert len(chunks[0]["documents"]["input_ids"]) == 1
+    longest = int(batch["documents"]["attention_mask"].sum(dim=1).max())
     assert f"A document of {longest} tokens is longer than max_tokens_per_chunk, 20" in caplog.text
 
 
 def test_a_frozen_sentence_encoder_gets_no_gradient_and_its_queries_no_backward_pass(encoder, batch):
     encoder.model.hmde.sentence_encoder.requires_grad_(False)
-    _, found = cached(encoder, cut_into_chunks(batch.documents, batch.queries, 1))
+    _, found = cached(encoder, cut_into_chunks(batch, 1))
     assert found
     assert not [name for name in found if "sentence_encoder" in name]
 
@@ -136,11 +135,11 @@ def test_chunks_hold_all_rows_in_order_and_keep_to_the_budget(lengths, max_token
 
 
 def test_chunks_lose_no_token_and_carry_no_column_of_padding(batch):
-    chunks = cut_into_chunks(batch.documents, batch.queries, 40)
+    chunks = cut_into_chunks(batch, 40)
     for kind in ("documents", "queries"):
-        parts = [getattr(chunk, kind) for chunk in chunks if getattr(chunk, kind) is not None]
-        whole = getattr(batch, kind)
+        parts = [chunk[kind] for chunk in chunks if kind in chunk]
+        whole = batch[kind]
         tokens = [part["input_ids"][part["attention_mask"].bool()] for part in parts]
         assert torch.equal(torch.cat(tokens), whole["input_ids"][whole["attention_mask"].bool()])
         assert all(part["attention_mask"][:, -1].any() for part in parts)
-    assert chunks[-1].documents is not None
+    assert "documents" in chunks[-1]

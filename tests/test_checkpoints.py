@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import shutil
 import signal
 from pathlib import Path
 
@@ -14,9 +15,11 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 
+from foundation.files import locked
 from tests.pretraining import in_processes, options, write_corpus
 from training import pretrain
-from training.checkpoints import checkpoints
+from training.loop.checkpoints import checkpoints
+from training.models import TwoPathEncoder
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +73,6 @@ CHANGES = {
     "max_steps": 8,
     "queue_size": 6,
     "queue_momentum": 0.9,
-    "ema_decay": 0.9,
 }
 
 
@@ -78,7 +80,7 @@ CHANGES = {
     ("processes", "changes"), [(1, {}), (1, {"max_tokens_per_chunk": 150}), (2, {"batch_size": 2})]
 )
 def test_a_killed_run_goes_on_bit_for_bit(corpus_folder, labse, tmp_path, processes, changes):
-    """With dropout, drawn queries, a queue, a momentum encoder and averaged weights, killed somewhere in an epoch."""
+    """With dropout, drawn queries, a queue and a momentum encoder, killed somewhere in an epoch."""
     changes = CHANGES | changes
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert run(options(corpus_folder, labse, whole, **changes), tmp_path / "a", processes=processes) == [0] * processes
@@ -186,16 +188,16 @@ def test_a_full_disk_leaves_the_checkpoint_before(corpus_folder, labse, tmp_path
 
 def test_a_loss_that_is_not_a_number_stops_the_run_and_names_its_triples(corpus_folder, labse, tmp_path, monkeypatch):
     steps = []
-    forward = pretrain.TripleEncoder.forward
+    forward = TwoPathEncoder.forward
 
-    def spoil(encoder, documents, queries):
-        embeddings = forward(encoder, documents, queries)
+    def spoil(encoder, chunk):
+        embeddings = forward(encoder, chunk)
         steps.append(1)
         if len(steps) == 3:
-            embeddings.documents.data[1] = torch.nan  # the anchor of the second triple
+            embeddings["documents"].data[1] = torch.nan  # the anchor of the second triple
         return embeddings
 
-    monkeypatch.setattr(pretrain.TripleEncoder, "forward", spoil)
+    monkeypatch.setattr(TwoPathEncoder, "forward", spoil)
     arguments = options(corpus_folder, labse, tmp_path / "model", save_steps=1, gradient_accumulation_steps=1)
     with pytest.raises(FloatingPointError, match=r"document_loss is nan in a batch in which the embeddings of Q\d+ \("):
         pretrain.main(arguments)
@@ -203,3 +205,34 @@ def test_a_loss_that_is_not_a_number_stops_the_run_and_names_its_triples(corpus_
         "step-00000001",
         "step-00000002",
     ]
+
+
+def test_checkpoints_of_an_earlier_run_are_neither_mixed_up_with_those_of_a_new_one_nor_removed(finished, tmp_path):
+    """Whose numbers of steps may be higher, so that each new checkpoint would be removed as the oldest."""
+    shutil.rmtree(tmp_path / "model")
+    before = [path.name for path in checkpoints(tmp_path / "model-training" / "checkpoints")]
+    arguments = [*finished[: finished.index("--resume")], "--seed", "7"]
+    with pytest.raises(ValueError, match=r"model-training has checkpoints of an earlier run.* remove .*model-training"):
+        pretrain.main(arguments)
+    assert [path.name for path in checkpoints(tmp_path / "model-training" / "checkpoints")] == before
+    shutil.rmtree(tmp_path / "model-training")
+    pretrain.main(arguments)
+
+
+def test_of_two_runs_into_one_output_the_second_is_refused(corpus_folder, labse, tmp_path):
+    with locked(tmp_path / "model-training"):
+        codes = run(options(corpus_folder, labse, tmp_path / "model", max_steps=1), tmp_path / "losses")
+    assert codes == [1]
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"\xff\xfe"])
+def test_a_checkpoint_whose_manifest_cannot_be_read_is_a_broken_one(finished, tmp_path, caplog, content):
+    (tmp_path / "model-training" / "checkpoints" / "step-00000004" / "manifest.json").write_bytes(content)
+    pretrain.main(finished)
+    assert "step-00000004 is broken (manifest.json: " in caplog.text
+
+
+def test_another_pool_of_dev_concepts_is_refused_because_scores_would_not_compare(finished):
+    with pytest.raises(ValueError, match="eval_concepts was 3 and is 2"):
+        pretrain.main([*finished, "--eval_concepts", "2"])

@@ -93,6 +93,20 @@ def test_without_labels_there_is_no_loss(labse: Path, inputs: dict[str, torch.Te
     assert output.logits.shape == (4, 3)
 
 
+def test_hidden_states_and_attentions_come_on_request(labse: Path, inputs: dict[str, torch.Tensor]) -> None:
+    model = make_classifier(labse, num_labels=3)
+    model.set_attn_implementation("eager")
+    output = model(**inputs, output_hidden_states=True, output_attentions=True)
+    assert [states.shape[-1] for states in output.hidden_states] == [32] * 3
+    assert [weights.shape[1] for weights in output.attentions] == [8] * 2
+
+
+def test_outputs_are_a_tuple_where_the_configuration_says_so(labse: Path, inputs: dict[str, torch.Tensor]) -> None:
+    model = make_classifier(labse, num_labels=3, return_dict=False)
+    (logits,) = model(**inputs)
+    assert torch.equal(logits, model(**inputs, return_dict=True).logits)
+
+
 def test_labels_and_problem_type_come_back_from_the_folder(labse: Path, tmp_path: Path) -> None:
     names = {0: "economics", 1: "markets", 2: "industry", 3: "society"}
     options = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -73,36 +75,36 @@ def test_every_model_names_its_config_class(model_class: type) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "rule"),
     [
-        ("start_token_id", -1, "at least 0"),
+        ("start_token_id", -1, "greater or equal to 0"),
         ("start_token_id", 200, "vocabulary of 200"),
-        ("pad_token_id", -1, "at least 0"),
+        ("pad_token_id", -1, "greater or equal to 0"),
         ("pad_token_id", 200, "vocabulary of 200"),
         ("pad_token_id", 101, "must differ"),
-        ("sentence_pooling", "max", "one of cls, mean, pooler"),
-        ("max_sentence_length", 2, "at least 3"),
+        ("sentence_pooling", "max", "one of ('cls', 'mean', 'pooler')"),
+        ("max_sentence_length", 2, "greater or equal to 3"),
         ("max_sentence_length", 513, "only 512 positions"),
-        ("max_sentences", 0, "at least 1"),
-        ("passage_length", -1, "at least 0"),
+        ("max_sentences", 0, "greater or equal to 1"),
+        ("passage_length", -1, "greater or equal to 0"),
         ("passage_length", 127, "a sentence may have 128 tokens"),
-        ("num_document_layers", 0, "at least 1"),
-        ("num_document_attention_heads", 0, "at least 1"),
+        ("num_document_layers", 0, "greater or equal to 1"),
+        ("num_document_attention_heads", 0, "greater or equal to 1"),
         ("num_document_attention_heads", 5, "does not divide the width 32"),
-        ("document_intermediate_size", 0, "at least 1"),
+        ("document_intermediate_size", 0, "greater or equal to 1"),
         ("document_hidden_act", "gelo", "one of"),
-        ("document_layer_norm_eps", 0.0, "above 0"),
-        ("document_dropout", 1.0, "below 1"),
-        ("document_dropout", -0.1, "at least 0"),
-        ("document_residual", 1.0, "below 1"),
-        ("document_norm", "none", "one of post, pre"),
-        ("document_pooling", "cls", "one of mean, token_mean, mean_with_dbos, dbos"),
-        ("temperature", 0.0, "above 0"),
-        ("temperature", float("nan"), "above 0"),
-        ("initializer_range", -1.0, "above 0"),
+        ("document_layer_norm_eps", 0.0, "greater than 0"),
+        ("document_dropout", 1.0, "smaller than 1"),
+        ("document_dropout", -0.1, "greater or equal to 0"),
+        ("document_residual", 1.0, "smaller than 1"),
+        ("document_norm", "none", "one of ('post', 'pre')"),
+        ("document_pooling", "cls", "one of ('mean', 'token_mean', 'mean_with_dbos', 'dbos')"),
+        ("temperature", 0.0, "greater than 0"),
+        ("temperature", float("nan"), "greater than 0"),
+        ("initializer_range", -1.0, "greater than 0"),
         ("hidden_size", 64, "leave it out"),
     ],
 )
 def test_an_impossible_value_is_refused_by_its_name(field: str, value: object, rule: str) -> None:
-    with pytest.raises(ValueError, match=rule) as refusal:
+    with pytest.raises((ValueError, TypeError), match=re.escape(rule)) as refusal:
         HMDEConfig(sentence_config=SENTENCE_CONFIG, **{field: value})
     assert field in str(refusal.value)
 
@@ -122,14 +124,14 @@ def test_an_impossible_value_is_refused_by_its_name(field: str, value: object, r
 )
 @pytest.mark.parametrize("value", [4.0, "4", True, None])
 def test_what_must_be_whole_is_refused_as_anything_else(field: str, value: object) -> None:
-    with pytest.raises(TypeError, match=f"{field} is {value!r}; it must be an int"):
+    with pytest.raises(TypeError, match=f"{field} is {value!r}.* expected int"):
         HMDEConfig(sentence_config=SENTENCE_CONFIG, **{field: value})
 
 
 @pytest.mark.parametrize("field", ["document_layer_norm_eps", "document_dropout", "temperature", "initializer_range"])
 @pytest.mark.parametrize("value", ["0.1", True, None])
 def test_what_must_be_a_number_is_refused_as_anything_else(field: str, value: object) -> None:
-    with pytest.raises(TypeError, match=f"{field} is {value!r}; it must be a number"):
+    with pytest.raises(TypeError, match=f"{field} is {value!r}.* expected float"):
         HMDEConfig(sentence_config=SENTENCE_CONFIG, **{field: value})
 
 
@@ -163,3 +165,111 @@ def test_sentences_that_are_read_together_have_no_start_token_of_their_own(sente
 def test_a_model_that_is_no_text_encoder_is_refused() -> None:
     with pytest.raises(ValueError, match="no hidden_size"):
         HMDEConfig(sentence_config=CLIPConfig())
+
+
+# --- fields that are none --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    HMDEConfig(sentence_config=SENTENCE_CONFIG, max_sentences=7, num_labels=3).save_pretrained(tmp_path)
+    return tmp_path
+
+
+def change_file(folder: Path, **fields: object) -> None:
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | fields))
+
+
+@pytest.mark.parametrize(
+    ("field", "advice"),
+    [
+        ("document_poling", "did you mean document_pooling?"),
+        ("num_attention_heads", "did you mean num_document_attention_heads?"),
+        ("colour", "help"),
+    ],
+)
+def test_an_unknown_field_is_refused_with_those_of_similar_names(field: str, advice: str) -> None:
+    for make in (HMDEConfig, lambda **fields: AutoConfig.for_model("hmde", **fields)):
+        with pytest.raises(ValueError, match=f"HMDEConfig has no field {field}; {re.escape(advice)}"):
+            make(sentence_config=SENTENCE_CONFIG, **{field: 1})
+
+
+def test_what_every_configuration_takes_is_taken() -> None:
+    options = {
+        "architectures": ["HMDEForDocumentEmbedding"],
+        "attn_implementation": "eager",
+        "auto_map": {"AutoConfig": "configuration_hmde.HMDEConfig"},
+        "dtype": "bfloat16",
+        "id2label": {0: "cats", 1: "dogs"},
+        "label2id": {"cats": 0, "dogs": 1},
+        "name_or_path": "someone/hmde",
+        "num_labels": 2,
+        "output_attentions": True,
+        "output_hidden_states": True,
+        "problem_type": "regression",
+        "quantization_config": {},
+        "return_dict": False,
+        "transformers_version": "5.20.0",
+    }
+    config = HMDEConfig(sentence_config=SENTENCE_CONFIG, **options)
+    assert config.num_labels == 2
+    assert HMDEConfig(**config.to_dict()).to_dict() == config.to_dict()
+
+
+def test_a_file_of_another_version_of_transformers_is_read(saved: Path) -> None:
+    added = {
+        "transformers_version": "6.1.0",
+        "torch_dtype": "float32",
+        "a_field_of_version_6": {"a": 1},
+        "use_cache": True,
+        "is_decoder": False,
+        "_commit_hash": None,
+        "pruned_heads": {},
+    }
+    change_file(saved, **added)
+    for config in (
+        HMDEConfig.from_pretrained(saved),
+        AutoConfig.from_pretrained(saved),
+        HMDEConfig.from_json_file(saved / "config.json"),
+        HMDEConfig.from_dict(json.loads((saved / "config.json").read_text())),
+    ):
+        assert (config.max_sentences, config.num_labels, config.hidden_size) == (7, 3, 32)
+        assert config.a_field_of_version_6 == {"a": 1}
+
+
+def test_a_misspelt_field_of_a_file_is_warned_of(saved: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "modeling_hmde"):
+        HMDEConfig.from_pretrained(saved)
+        assert not caplog.messages
+        change_file(saved, document_poling="dbos")
+        assert HMDEConfig.from_pretrained(saved).document_pooling == "mean"
+    assert "document_poling, which is not used; is it document_pooling?" in caplog.text
+
+
+def test_an_argument_of_loading_that_is_a_misspelt_field_is_refused_and_others_are_handed_back(saved: Path) -> None:
+    with pytest.raises(ValueError, match="no field max_sentence; did you mean max_sentences"):
+        HMDEConfig.from_pretrained(saved, max_sentence=3)
+    config, unused = HMDEConfig.from_pretrained(saved, max_sentence=3, max_sentences=4, return_unused_kwargs=True)
+    assert config.max_sentences == 4
+    assert unused == {"max_sentence": 3}
+
+
+def test_what_is_changed_when_loading_is_checked_together_with_the_file(saved: Path) -> None:
+    config = HMDEConfig.from_pretrained(saved, document_pooling="dbos", sentence_config={"num_hidden_layers": 3})
+    assert (config.document_pooling, config.sentence_config.num_hidden_layers) == ("dbos", 3)
+    assert (config.max_sentences, config.sentence_config.hidden_size) == (7, 32)
+    with pytest.raises(ValueError, match=r"document_residual is 0\.5, but document_pooling is 'dbos'"):
+        HMDEConfig.from_pretrained(saved, document_pooling="dbos", document_residual=0.5)
+
+
+@pytest.mark.parametrize(("field", "value"), [("max_sentences", 0), ("document_pooling", "max"), ("temperature", "1")])
+def test_a_value_set_later_is_checked_too(field: str, value: object) -> None:
+    config = HMDEConfig(sentence_config=SENTENCE_CONFIG)
+    with pytest.raises((ValueError, TypeError), match=f"{field} is {value!r}"):
+        setattr(config, field, value)
+
+
+def test_what_is_no_sentence_config_is_refused() -> None:
+    with pytest.raises(TypeError, match="sentence_config is 3; it must be a configuration"):
+        HMDEConfig(sentence_config=3)

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from pathlib import Path
 
@@ -25,6 +26,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation.files import locked
 from training.corpus import build, main
 from training.corpus.download import fetch, fetch_dumps
 from training.corpus.dumps import column_types, dump_to_parquet, read_dump
@@ -123,7 +125,7 @@ def test_every_row_that_mysqldump_can_write_is_read_back(tmp_path_factory, rows,
 
 def test_an_insert_of_many_megabytes_is_read_in_bounded_batches(tmp_path, monkeypatch):
     monkeypatch.setattr("training.corpus.dumps._BLOCK", 1 << 12)  # blocks end anywhere inside rows
-    rows = [(number, f"Title_{number}_" + "x" * 50) for number in range(2000)]
+    rows = [(index, f"Title_{index}_" + "x" * 50) for index in range(2000)]
     path = tmp_path / "xxwiki-latest-page.sql.gz"
     write_dump(path, "`a` int(8),\n  `b` varbinary(255)", rows, rows_per_insert=300)
     batches = list(read_dump(path, ["a", "b"]))
@@ -174,11 +176,11 @@ HIDDEN, MAINTENANCE = "Hidden_things", "Articles_to_clean"
 class Wiki:
     """What a Wikipedia holds, and its files. Pages are numbered from 1 in each language."""
 
-    def __init__(self, language: str, number: int) -> None:
+    def __init__(self, language: str, index: int) -> None:
         self.language = language
         self.articles: dict[str, dict] = {}
         for concept in range(1, 25):
-            if (concept + number) % 4:  # each language lacks a quarter of the concepts
+            if (concept + index) % 4:  # each language lacks a quarter of the concepts
                 categories = [f"Gruppe_{concept % 3}_'d\\été\"", f"水_{concept % 5}", HIDDEN, MAINTENANCE]
                 sentences = SENTENCES if concept != 7 else SENTENCES[:2]
                 self.articles[f"Q{concept}"] = {
@@ -199,7 +201,7 @@ class Wiki:
     def write(self, folder: Path) -> None:
         articles = self.articles.items()
         names = sorted({name for _, article in articles for name in article["categories"]})
-        category_page = {name: 500 + place for place, name in enumerate(names)}
+        category_page = {name: 500 + index for index, name in enumerate(names)}
         pages = [(a["page"], 0, a["title"].replace(" ", "_"), 0, 0.25, None) for _, a in articles]
         pages += [(page, 14, name, 0, 0.5, None) for name, page in category_page.items()]
         pages += [(900, 0, "Redirect", 1, 0.5, "de"), (901, 1, "Talk", 0, 0.5, None)]
@@ -215,7 +217,7 @@ class Wiki:
         write_dump(folder / f"{prefix}page.sql.gz", CREATE["page"], pages)
         write_dump(folder / f"{prefix}page_props.sql.gz", CREATE["page_props"], props)
         if self.language == "en":  # the present schema
-            targets = {name: 10**10 + place for place, name in enumerate(names)}
+            targets = {name: 10**10 + index for index, name in enumerate(names)}
             rows: list[tuple] = [(page, SORTKEY, kind, 2, targets[name]) for page, name, kind in links]
             rows.append((101, SORTKEY, "page", 2, 77))  # a target that is not listed
             write_dump(folder / f"{prefix}categorylinks.sql.gz", CREATE["categorylinks by id"], rows)
@@ -269,7 +271,7 @@ def write_sums(folder: Path, prefix: str) -> None:
 
 @pytest.fixture(scope="module")
 def wikis() -> dict[str, Wiki]:
-    return {language: Wiki(language, number) for number, language in enumerate(LANGUAGES)}
+    return {language: Wiki(language, index) for index, language in enumerate(LANGUAGES)}
 
 
 @pytest.fixture
@@ -297,8 +299,8 @@ def arguments(world: Path, output: str, *options: str, source: str = "wiki40b") 
 
 
 def rows_of(path: str) -> list[dict]:
-    found = duckdb.sql(f"SELECT * FROM read_parquet('{path}')")
-    return [dict(zip(found.columns, row)) for row in found.fetchall()]
+    table = duckdb.sql(f"SELECT * FROM read_parquet('{path}')")
+    return [dict(zip(table.columns, row)) for row in table.fetchall()]
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:
@@ -330,16 +332,16 @@ def test_the_triples_are_all_that_the_definition_allows_and_no_other(world, wiki
         second = triple["positive_negative_id"]
         assert second in negatives(concept, positive) or (second is None and not negatives(concept, positive))
         assert triple["split"] == split[concept]
-    found = Counter((t["concept_id"], *sorted((t["anchor_language"], t["positive_language"]))) for t in triples)
+    drawn = Counter((t["concept_id"], *sorted((t["anchor_language"], t["positive_language"]))) for t in triples)
     expected = {
         (concept, one, other)
         for one, other in combinations(LANGUAGES, 2)
         for concept in usable[one].keys() & usable[other].keys()
         if negatives(concept, one) or negatives(concept, other)
     }
-    assert set(found.values()) == {1}
+    assert set(drawn.values()) == {1}
     both = {key for key in expected if all(negatives(key[0], language) for language in key[1:])}
-    assert both <= set(found) <= expected
+    assert both <= set(drawn) <= expected
 
 
 def test_what_was_dropped_is_counted(world, wikis):
@@ -400,8 +402,8 @@ for step in KILLED_AT:
         os._exit(0)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL, step
 """
-# There are 25 renamings: a mark, 5 for the dumps of a wiki and 6 with linktarget, 2 for its articles, triples, output.
-KILLED_AT = [3, 12, 19, 24, 25]
+# The renamings: a mark, 5 for the dumps of a wiki and 6 with linktarget, 2 for its articles, triples, output, steps.
+KILLED_AT = [3, 12, 19, 24]
 
 
 def test_a_run_that_was_killed_goes_on_from_the_last_finished_step_and_gives_the_same_bytes(world, monkeypatch):
@@ -455,6 +457,48 @@ def test_a_cycle_of_categories_is_no_membership_and_changes_nothing(world, wikis
     assert bytes_of(world / "cycle") == bytes_of(world / "none")
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("dumps/enwiki-latest-page.sql.gz", "has the SHA-1"),
+        ("wiki40b/en/train-00000-of-00001.parquet", "is no Parquet file, or not a whole one"),
+    ],
+)
+def test_an_input_that_is_cut_is_named_before_any_work(world, name, message):
+    (world / name).write_bytes((world / name).read_bytes()[:-30])
+    with pytest.raises(ValueError, match=rf"{re.escape(name)}.*{message}"):
+        main(arguments(world, "corpus"))
+    assert not (world / "corpus.steps").exists()
+
+
+def test_a_dump_that_is_cut_and_has_its_checksum_is_named(world):
+    path = world / "dumps" / "fiwiki-latest-categorylinks.sql.gz"
+    path.write_bytes(path.read_bytes()[:-30])
+    write_sums(world / "dumps", "fiwiki-latest-")
+    with pytest.raises(ValueError, match=r"fiwiki-latest-categorylinks\.sql\.gz is truncated or damaged"):
+        main(arguments(world, "corpus"))
+    assert not (world / "corpus").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "column"), [("wiki40b", "wikidata_id"), ("wikipedia", "title"), ("wiki40b", "version_id")]
+)
+def test_a_file_of_wikipedia_that_lacks_a_column_is_named(world, source, column):
+    path = max((world / source).rglob("*.parquet"))
+    parquet.write_table(parquet.read_table(path).drop_columns([column]), path)
+    with pytest.raises(ValueError, match=rf"{path.name} has no column {column}; it must have"):
+        main(arguments(world, "corpus", source=source))
+
+
+def test_a_page_whose_id_is_no_number_is_of_no_concept(world, wikis):
+    path = world / "wikipedia" / "20231101.en" / "train-00000-of-00001.parquet"
+    rows = parquet.read_table(path).to_pylist()
+    parquet.write_table(pa.Table.from_pylist([*rows, rows[0] | {"id": "none"}]), path)
+    main(arguments(world, "corpus", source="wikipedia"))
+    statistics = json.loads((world / "corpus" / "statistics.json").read_text())
+    assert statistics["read"]["en"]["without_concept"] == 2
+
+
 def test_a_full_disk_says_so_and_what_is_finished_stays(world, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -478,7 +522,7 @@ def test_a_concept_in_two_splits_is_named(tmp_path):
         row = {"concept_id": "Q1", "language": language, "title": "T", "text": " ".join(SENTENCES), "split": split}
         row |= {"categories": ["a"], "source": "s", "license": "l"}
         (tmp_path / f"{language}.jsonl").write_text(json.dumps(row) + "\n")
-    with pytest.raises(ValueError, match="Q1 is in the splits dev, train"):
+    with pytest.raises(ValueError, match="Q1 is in the splits train in de, dev in en"):
         main(["--articles", str(tmp_path), "--output", str(tmp_path / "out"), "--languages", '["de", "en"]'])
 
 
@@ -549,7 +593,25 @@ def test_a_wrong_checksum_is_named_and_the_fetched_file_removed(tmp_path, mirror
     target.parent.mkdir()
     with pytest.raises(ValueError, match=r"page\.sql\.gz.*has the SHA-1 .*its list says 00"):
         fetch(f"{address}/fiwiki/latest/fiwiki-latest-page.sql.gz", target, "00")
-    assert not list(target.parent.iterdir())
+    assert not list(target.parent.glob("[!.]*"))
+
+
+@pytest.mark.parametrize("content", ["<html>not found</html>\n", "da39a3ee  enwiki-latest-page.sql.gz\n", "\xff\n"])
+def test_a_list_of_checksums_that_is_none_is_named_with_the_line(world, content):
+    (world / "dumps" / "enwiki-latest-sha1sums.txt").write_bytes(content.encode("latin-1"))
+    with pytest.raises(ValueError, match=r"enwiki-latest-sha1sums\.txt, line 1 is no checksum and file name"):
+        main(arguments(world, "corpus"))
+
+
+def test_two_builders_fetch_a_dump_once(tmp_path, mirror):
+    address, asked = mirror
+    name = "fiwiki-latest-page.sql.gz"
+    with ThreadPoolExecutor(1) as pool:
+        with locked(tmp_path / name):  # the first is about to fetch it
+            second = pool.submit(fetch, f"{address}/fiwiki/latest/{name}", tmp_path / name)
+            shutil.copy(tmp_path / "served" / "fiwiki" / "latest" / name, tmp_path / name)
+        second.result(timeout=10)
+    assert not asked
 
 
 def test_a_language_without_a_dump_is_named(tmp_path, mirror):

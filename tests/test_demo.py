@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import runpy
 import shutil
 from collections.abc import Callable
@@ -28,7 +30,16 @@ def app(
     HMDETokenizer.from_sentence_encoder(str(labse)).save_pretrained(folder / "model")
     (folder / "docs").mkdir()
     (folder / "docs" / "en.jsonl").write_text(json.dumps({"title": "Cat & mat", "text": TEXT}) + "\n")
-    (folder / "docs" / "de.jsonl").write_text(json.dumps({"title": "Hund", "text": "Der Hund schlief."}) + "\n")
+    odd = [
+        "",
+        {"title": None, "text": "Das Erste.\u2028Das Zweite."},
+        {"text": None},
+        {"text": ""},
+        {"text": "Kein Titel."},
+    ]
+    rows = [{"title": "Hund", "text": "Der Hund schlief."}, *odd]
+    lines = (json.dumps(row, ensure_ascii=False) if row else " " for row in rows)
+    (folder / "docs" / "de.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HMDE_MODEL", str(folder / "model"))
         patch.setenv("HMDE_DOCUMENTS", str(folder / "docs"))
@@ -42,6 +53,35 @@ def test_texts_are_shown_as_they_are_and_nothing_in_them_becomes_markup(app: Sim
     assert "&lt;b&gt;It was warm there!" in shown
     assert "Hund" not in shown
     assert app.search("  ", ["en"]) == app.search("Who sat?", []) == ""
+
+
+def test_documents_without_title_or_text_and_with_odd_line_ends_are_shown(app: SimpleNamespace) -> None:
+    shown = app.search("Hund", ["de"])
+    assert shown.count("<article") == 4
+    assert "Das Erste." in shown
+    assert "Kein Titel." in shown
+
+
+def test_the_sentence_that_is_nearest_to_the_question_is_marked_most(app: SimpleNamespace) -> None:
+    text = "Le chat dort. Der Hund schlief. The cat sat."
+    question = "Der Hund schlief."
+    shares = {
+        html.unescape(sentence): float(share)
+        for share, sentence in re.findall(r"--share: ([\d.]+)[^>]*>(.*?)</mark>", app.explain(question, text, "de"))
+    }
+    explanations = app.encoder.model.explain(question, [text], app.encoder.tokenizer, language="de", scoring="maximum")
+    begin, end, _ = explanations[0].sentences[0]
+    assert max(shares, key=shares.__getitem__) == text[begin:end]
+    assert max(shares.values()) == 0.75
+    assert len(shares) == 3
+
+
+@pytest.mark.parametrize("nothing", [None, "", " \n"])
+def test_nothing_asked_shows_nothing(app: SimpleNamespace, nothing: str | None) -> None:
+    assert (
+        app.search(nothing, ["de"]) == app.explain(nothing, "Ein Text.", "de") == app.explain("Was?", nothing, "") == ""
+    )
+    assert "Ein Text." in app.explain("Was?", "Ein Text.", None)
 
 
 def test_a_browser_shows_the_documents_of_a_question(app: SimpleNamespace) -> None:
@@ -59,7 +99,7 @@ def test_a_browser_shows_the_documents_of_a_question(app: SimpleNamespace) -> No
             page.locator("#question textarea").press("Enter")
             page.wait_for_selector("#hits article.hit", timeout=60_000)
             titles = page.locator("#hits h3").all_inner_texts()
-            assert sorted(titles) == ["Cat & mat", "Hund"]
+            assert {"Cat & mat", "Hund"} <= {*titles}
             assert page.locator("#hits mark").all_inner_texts().count("Der Hund schlief.") == 1
             browser.close()
     finally:

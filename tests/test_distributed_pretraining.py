@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from accelerate import Accelerator, DistributedType, PartialState
+from accelerate import DistributedType, PartialState
 from safetensors.torch import load_file
 
-from tests.pretraining import in_processes, options, write_corpus
+from modeling_hmde import HMDEForDocumentEmbedding
+from tests.pretraining import gradients, in_processes, options, write_corpus
 from training import pretrain
-from training.distributed import whole
 
 
 @pytest.fixture(scope="module")
@@ -32,31 +32,8 @@ EXACT = {
     "hard_negatives": "all",
     "symmetric": "true",
     "query_weight": 0.5,
-    "learn_temperature": "true",
     "learning_rate": 1e-4,
 }
-
-
-def gradients(monkeypatch: pytest.MonkeyPatch, number: int, arguments: list[str], folder: Path, **environment: str):
-    """The gradients and losses of each step of a run, by the main process."""
-    folder.mkdir()
-    steps: list[dict[str, torch.Tensor]] = []
-    clip = Accelerator.clip_grad_norm_
-
-    def keep(accelerator, parameters, max_norm):
-        named = accelerator.unwrap_model(accelerator._models[0]).named_parameters()
-        steps.append({name: whole(weight.grad).clone() for name, weight in named if weight.grad is not None})
-        return clip(accelerator, accelerator._models[0].parameters(), max_norm)
-
-    def work(rank: int) -> None:
-        pretrain.main(arguments)
-        if rank == 0:
-            torch.save(steps, folder / "gradients.pt")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Accelerator, "clip_grad_norm_", keep)
-        assert in_processes(number, work, **environment) == [0] * number
-    return torch.load(folder / "gradients.pt")
 
 
 @pytest.mark.parametrize(
@@ -71,13 +48,13 @@ def gradients(monkeypatch: pytest.MonkeyPatch, number: int, arguments: list[str]
 def test_two_processes_have_the_gradients_of_one(
     corpus_folder, labse, tmp_path, monkeypatch, environment, max_tokens_per_chunk, document_objective
 ):
-    """With accumulation, a queue, a learned temperature, and more chunks on one process than on the other."""
+    """With accumulation, a queue, and more chunks on one process than on the other."""
     changes = EXACT | {"max_steps": 3, "queue_size": 8, "queue_momentum": 0.9, "eval_steps": 3, "save_steps": 3}
     changes |= {"max_tokens_per_chunk": max_tokens_per_chunk, "document_objective": document_objective}
     one = options(corpus_folder, labse, tmp_path / "one", **changes, batch_size=4)
     two = options(corpus_folder, labse, tmp_path / "two", **changes, batch_size=2)
-    expected = gradients(monkeypatch, 1, one, tmp_path / "of-one")
-    found = gradients(monkeypatch, 2, two, tmp_path / "of-two", **environment)
+    expected = gradients(pretrain.main, monkeypatch, 1, one, tmp_path / "of-one")
+    found = gradients(pretrain.main, monkeypatch, 2, two, tmp_path / "of-two", **environment)
     assert len(expected) == 3
     for before, after in zip(expected, found):
         assert before.keys() == after.keys()
@@ -95,7 +72,7 @@ def test_deepspeed_trains_as_ddp(corpus_folder, labse, tmp_path, monkeypatch):
         assert in_processes(2, lambda _: pretrain.main(arguments), **environment) == [0, 0]
         return load_file(tmp_path / name / "model.safetensors")
 
-    start = pretrain.HMDEForDocumentEmbedding.from_sentence_encoder(labse, num_document_attention_heads=4).state_dict()
+    start = HMDEForDocumentEmbedding.from_sentence_encoder(labse, num_document_attention_heads=4).state_dict()
     expected = weights("ddp")
     # Accelerate knows it on GPUs only.
     monkeypatch.setattr(PartialState, "_prepare_backend", lambda *_: ("gloo", DistributedType.NO))

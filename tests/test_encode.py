@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
-from evaluation.encode import main
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from search.documents import Document, Documents
+from search.embeddings import Embeddings
+from search.encode import main
+from search.index import Changes, Encoder, open_index, update_index
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +51,8 @@ def collection(table: pa.Table, tmp_path: Path) -> Path:
 
 
 def arguments(saved: str, documents: Path, output: Path, **options: object) -> list[str]:
-    given = {"model": saved, "documents": documents, "output": output, "documents_per_shard": 8} | options
+    given = {"model": saved, "documents": documents, "output": output, "documents_per_shard": 8}
+    given |= {"dtype": "float32"} | options
     return [f"--{name}={value}" for name, value in given.items()]
 
 
@@ -111,7 +118,7 @@ def test_two_processes_that_are_killed_and_started_again_write_what_one_writes(
 ) -> None:
     output = tmp_path / "out"
     launch = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2"]
-    command = [*launch, "-m", "evaluation.encode", *arguments(saved, collection, output, documents_per_shard=1)]
+    command = [*launch, "-m", "search.encode", *arguments(saved, collection, output, documents_per_shard=1)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_DATASETS_CACHE": str(tmp_path / "cache")}
     process = subprocess.Popen(command, env=environment, start_new_session=True)
     deadline = time.monotonic() + 300
@@ -141,14 +148,135 @@ def test_what_cannot_be_encoded_is_named_before_anything_is_computed(
         main(arguments(str(labse), collection, output))
     with pytest.raises(ValueError, match="have no column 'name', only id, text, language"):
         main(arguments(saved, collection, output, id_column="name"))
-    with pytest.raises(ValueError, match=r"must be \.parquet files or \.jsonl files"):
+    with pytest.raises(ValueError, match=r"lies in .*so shards would be read as documents"):
         main(arguments(saved, tmp_path, output))
     with pytest.raises(ValueError, match="documents_per_shard is 0; it must be at least 1"):
         main(arguments(saved, collection, output, documents_per_shard=0))
     assert not output.exists()
 
 
-def test_a_document_without_text_is_named(saved: str, tmp_path: Path) -> None:
-    pq.write_table(pa.table({"id": ["a", "b"], "text": ["The cat.", None]}), tmp_path / "documents.parquet")
-    with pytest.raises(ValueError, match=r"document b of .* has no text \(null\)"):
-        main(arguments(saved, tmp_path / "documents.parquet", tmp_path / "out"))
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("", "holds no document; give rows in files of .jsonl or .parquet"),
+        ('{"id": 1, "text": "a"}\n{"id"', r"documents\.jsonl, row 2 is no JSON"),
+        ('{"id": 1, "text": "a"}\n{"id": "2", "text": "b"}', r"documents\.jsonl, row 2: id is '2'; write all as str"),
+        ('{"id": 1, "text": "a"}\n{"id": true, "text": "b"}', r"documents\.jsonl, row 2: id is True; it must be a str"),
+        (
+            '{"id": 1, "text": "a"}\n{"text": "b"}',
+            r"documents\.jsonl, row 2: id is None; it must be a string or an int",
+        ),
+        ('{"id": 1, "text": "a"}\n\n{"id": 1, "text": "b"}', r"documents\.jsonl, row 3: id 1 is used twice"),
+        ('{"id": 1, "text": "a"}\n{"id": 2, "text": ["b"]}', r"documents\.jsonl, row 2: document 2 has no text"),
+        (
+            '{"id": 1, "text": "a"}\n{"id": 2, "text": null}',
+            r"documents\.jsonl, row 2: document 2 has no text \(None\)",
+        ),
+    ],
+)
+def test_a_row_that_cannot_be_encoded_is_named_before_anything_is_computed(
+    saved: str, tmp_path: Path, lines: str, message: str
+) -> None:
+    (tmp_path / "documents.jsonl").write_text(lines)
+    with pytest.raises(ValueError, match=message):
+        main(arguments(saved, tmp_path / "documents.jsonl", tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def rewritten(output: Path, saved: str, collection: Path) -> list[int]:
+    """The numbers of the shards that a further run writes."""
+    before = {path: path.stat().st_mtime_ns for path in output.glob("shard-*")}
+    main(arguments(saved, collection, output))
+    shards = sorted(output.glob("shard-*"))
+    return [number for number, path in enumerate(shards) if path.stat().st_mtime_ns != before.get(path)]
+
+
+def test_what_has_changed_is_encoded_again_and_nothing_else(
+    saved: str,
+    collection: Path,
+    tmp_path: Path,
+    table: pa.Table,
+    model: HMDEForDocumentEmbedding,
+    tokenizer: HMDETokenizer,
+) -> None:
+    output = tmp_path / "out"
+    main(arguments(saved, collection, output))
+    assert rewritten(output, saved, collection) == []
+    appended = pa.table({"id": ["new"], "text": ["Der Hund schlief."], "language": ["de"]})
+    pq.write_table(appended, collection / "c.parquet")
+    assert rewritten(output, saved, collection) == [11]
+    assert_complete(output, model, tokenizer, pa.concat_tables([table, appended]))
+    texts = table["text"].to_pylist()
+    texts[20] = "Le chat dort."
+    changed = table.set_column(1, "text", [texts])
+    pq.write_table(changed.slice(0, 40), collection / "a.parquet")
+    assert rewritten(output, saved, collection) == [2]
+    (collection / "c.parquet").unlink()
+    pq.write_table(changed.slice(40, 16), collection / "b.parquet")
+    assert rewritten(output, saved, collection) == []
+    assert_complete(output, model, tokenizer, changed.slice(0, 56))
+    os.truncate(output / "shard-000003.parquet", 100)
+    assert rewritten(output, saved, collection) == [3]
+    assert_complete(output, model, tokenizer, changed.slice(0, 56))
+
+
+def test_a_model_that_was_trained_further_encodes_everything_again(
+    saved: str, collection: Path, tmp_path: Path, table: pa.Table, tokenizer: HMDETokenizer
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(saved, folder)
+    main(arguments(str(folder), collection, tmp_path / "out"))
+    trained = HMDEForDocumentEmbedding.from_pretrained(folder)
+    with torch.no_grad():
+        trained.get_input_embeddings().weight.mul_(1.5)
+    trained.save_pretrained(folder)
+    main(arguments(str(folder), collection, tmp_path / "out"))
+    assert_complete(tmp_path / "out", trained, tokenizer, table)
+
+
+class NothingToEncode(Encoder):
+    """Fails where something is encoded that was encoded before."""
+
+    def encode(self, documents: Sequence[Document]) -> np.ndarray:
+        raise AssertionError([document.id for document in documents])
+
+
+def test_an_index_takes_the_embeddings_that_there_are_and_encodes_the_rest(
+    saved: str,
+    collection: Path,
+    tmp_path: Path,
+    table: pa.Table,
+    model: HMDEForDocumentEmbedding,
+    tokenizer: HMDETokenizer,
+) -> None:
+    main(arguments(saved, collection, tmp_path / "out", language_column="language"))
+    embeddings = Embeddings(tmp_path / "out", saved)
+    documents = Documents(collection)
+    encoder = NothingToEncode(saved, model, tokenizer)
+    assert update_index(tmp_path / "index", documents, encoder, embeddings=embeddings) == Changes(90, 0, 0, 0)
+    extra = pa.table({"id": ["new"], "text": ["Der Hund schlief."], "language": ["de"]})
+    pq.write_table(extra, collection / "c.parquet")
+    with pytest.raises(AssertionError, match=r"c\.parquet#new"):
+        update_index(tmp_path / "index", documents, encoder, embeddings=embeddings)
+    encoder = Encoder(saved, model, tokenizer)
+    assert update_index(tmp_path / "index", documents, encoder, embeddings=embeddings) == Changes(1, 0, 0, 90)
+    rows = open_index(tmp_path / "index").table.search().to_list()
+    languages = [row["language"] for row in rows]
+    expected = model.encode_documents([row["text"] for row in rows], tokenizer, language=languages)
+    np.testing.assert_allclose([row["vector"] for row in rows], expected, atol=1e-5)
+
+
+def test_embeddings_of_another_model_damaged_or_missing_ones_are_refused(
+    saved: str, collection: Path, tmp_path: Path
+) -> None:
+    main(arguments(saved, collection, tmp_path / "out"))
+    other = tmp_path / "other"
+    shutil.copytree(saved, other)
+    (other / "added").touch()
+    with pytest.raises(ValueError, match=r"shard-000000\.parquet was made by another model"):
+        Embeddings(tmp_path / "out", str(other))
+    with pytest.raises(ValueError, match="holds no embeddings"):
+        Embeddings(collection, saved)
+    os.truncate(tmp_path / "out" / "shard-000001.parquet", 100)
+    with pytest.raises(ValueError, match=r"shard-000001\.parquet is damaged"):
+        Embeddings(tmp_path / "out", saved)

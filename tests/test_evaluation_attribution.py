@@ -132,6 +132,9 @@ def test_a_run_writes_a_table_a_measure(
         (None, "missing"),
         ("no JSON", "SQuAD's format"),
         ('{"data": [{}]}', "SQuAD's format"),
+        ("[" * 100_000, "SQuAD's format"),
+        ('{"data": [{"paragraphs": [{"context": null, "qas": []}]}]}', "SQuAD's format .*None is no text"),
+        ('{"data": [{"paragraphs": [{"context": "c", "qas": [{"id": "q1"}]}]}]}', "SQuAD's format .* KeyError"),
         (squad((TEXT, {"other": ("Who?", [0])})), "ids"),
     ],
 )

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from huggingface_hub import ModelCard
 from transformers import AutoTokenizer, BatchEncoding, BertForSequenceClassification
 
 from evaluation.__main__ import main
@@ -163,6 +164,25 @@ def test_a_classifier_of_transformers_is_tested_too(recipe: dict[str, Any], labs
     assert "topics-finetuned" in run_main(recipe)["tasks"]
 
 
+def test_a_card_gets_the_results_of_its_own_model_and_their_task(
+    recipe: dict[str, Any], saved: Path, labse: Path, tmp_path: Path
+) -> None:
+    folder, labels = tmp_path / "bert", {"id2label": {0: "cats", 1: "dogs"}, "label2id": {"cats": 0, "dogs": 1}}
+    BertForSequenceClassification.from_pretrained(labse, **labels).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(labse).save_pretrained(folder)
+    (folder / "README.md").write_text("---\nlicense: apache-2.0\n---\n\n# A model\n", encoding="utf-8")
+    recipe |= {"systems": {"bert": {"kind": "first", "model": str(folder), "pooling": "mean"}}, "model_cards": ["bert"]}
+    # The classifier of that name is another model first, then the very model of the system.
+    for classifier, tasks in ((saved, {"topics-frozen"}), (folder, {"topics-frozen", "topics-finetuned"})):
+        recipe["classification"]["topics"]["finetuned"] = {"bert": [str(classifier)]}
+        results = run_main(recipe)["tasks"]
+        assert list(results["topics-frozen"]["bert"]["models"]) == [str(folder)]
+        assert list(results["topics-finetuned"]["bert"]["models"]) == [str(classifier)]
+        in_card = ModelCard.load(folder / "README.md").data.eval_results
+        assert {one.dataset_type for one in in_card} == tasks
+        assert {one.task_type for one in in_card} == {"text-classification"}
+
+
 def test_each_protocol_has_a_table_that_names_it(recipe: dict[str, Any], saved: Path) -> None:
     recipe["classification"]["topics"] |= {"finetuned": {"hmde": [str(saved)]}, "measure": "macro_f1"}
     run_main(recipe)
@@ -223,6 +243,13 @@ def test_a_label_that_train_does_not_have_is_named_with_its_file(recipe: dict[st
     assert not Path(recipe["output"]).exists()
 
 
+def test_training_documents_of_one_label_are_refused(recipe: dict[str, Any]) -> None:
+    for part in ("train", "dev", "test"):
+        write_texts(Path(recipe["classification"]["topics"]["data"]) / f"en.{part}.tsv", ("cats", CATS))
+    with pytest.raises(ValueError, match=r"en\.train\.tsv has no label but 'cats'; there is nothing to tell apart"):
+        run_main(recipe)
+
+
 def test_a_label_that_a_classifier_does_not_have_is_named_with_its_file(recipe: dict[str, Any], saved: Path) -> None:
     task = recipe["classification"]["topics"] | {"finetuned": {"hmde": [str(saved)]}}
     for part in ("en.train", "en.dev", "fr.test"):
@@ -242,6 +269,10 @@ def test_a_label_that_a_classifier_does_not_have_is_named_with_its_file(recipe: 
         ({"test_languages": []}, "test_languages is empty"),
         ({"measure": "r_precision"}, "measure is r_precision; with multilabel=False it is accuracy or macro_f1"),
         ({"finetuned": {"hmde": ["nowhere"]}}, "hmde: nowhere is no model folder"),
+        (
+            {"finetuned": {"hmde": ["nowhere"]}, "multilabel": True, "measure": "r_precision"},
+            "finetuned classifiers predict one label a text",
+        ),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_written(

@@ -9,10 +9,9 @@ from pathlib import Path
 import ir_datasets
 import pytest
 
-from evaluation.classification import ClassificationTask
 from evaluation.formats import clef_documents, clef_topics, long_code, prepare
 from evaluation.readers import read_labelled_texts, read_retrieval_set
-from evaluation.retrieval import RetrievalTask
+from evaluation.recipes import ClassificationTask, RetrievalTask
 
 
 def written(path: Path, content: str | bytes) -> Path:
@@ -72,6 +71,15 @@ def test_clef_topics_are_titles_and_descriptions(tmp_path: Path) -> None:
     ]
     with pytest.raises(ValueError, match=r"de.txt, topic 1: lacks <num>, <fi-title> or <fi-desc>"):
         list(clef_topics(file, "fi"))
+
+
+def test_a_clef_file_in_utf_8_with_a_broken_byte_is_named_and_not_read_as_another_encoding(tmp_path: Path) -> None:
+    broken = SDA.encode().replace(b"Bern", b"Br\xfcgg")
+    assert "Zürich" in SDA
+    with pytest.raises(ValueError, match=r"sda\.sgml, line 6: is not UTF-8 \(invalid start byte\), as the file is"):
+        list(clef_documents(written(tmp_path / "sda.sgml", broken.replace(b"Jan.", "Jän. Fév.".encode()))))
+    with pytest.raises(ValueError, match=r"sda\.gz is no whole gzip file"):
+        list(clef_documents(written(tmp_path / "sda.sgml", gzip.compress(broken)[:-9]).rename(tmp_path / "sda.gz")))
 
 
 def clef_folder(folder: Path) -> Path:
@@ -164,6 +172,24 @@ def test_ntrex_becomes_documents_with_one_id_in_all_languages(tmp_path: Path) ->
         prepare(task, tmp_path / "out")
 
 
+@pytest.mark.parametrize("mark", ["\u2028", "\x85", "\x0c", "\r"])
+def test_only_a_line_feed_ends_a_sentence(tmp_path: Path, mark: str) -> None:
+    written(tmp_path / "ntrex" / "DOCUMENT_IDS.tsv", "bbc.1\nrt.2\n")
+    for name in ("src.eng", "ref.deu"):
+        written(tmp_path / "ntrex" / "NTREX-128" / f"newstest2019-{name}.txt", f"One{mark} two.\r\nThree.\n")
+    prepare(RetrievalTask(str(tmp_path / "ntrex"), ["en-de"], format="ntrex", sought_by="documents"), tmp_path / "a")
+    found = read_retrieval_set(tmp_path / "a", ["en-de"], sought_by="documents")
+    assert dict(found.documents["de"]) == {"bbc.1": f"One{mark} two.", "rt.2": "Three."}
+    for language in ("deu", "eng"):
+        written(tmp_path / "tatoeba" / f"tatoeba.deu-eng.{language}", f"One{mark} two.\nThree.\n")
+    prepare(RetrievalTask(str(tmp_path / "tatoeba"), ["de-en"], format="tatoeba"), tmp_path / "b")
+    assert list(read_retrieval_set(tmp_path / "b", ["de-en"]).queries["de"].values()) == ["One two.", "Three."]
+    for part in ("train.1000", "dev", "test"):
+        written(tmp_path / "mldoc" / f"english.{part}", f"CCAT\tOne{mark} two.\r\nMCAT\tThree.\r\n")
+    prepare(ClassificationTask(str(tmp_path / "mldoc"), ["en"], format="mldoc"), tmp_path / "c")
+    assert labelled(tmp_path / "c", "en.test") == (["CCAT", "MCAT"], [f"One{mark} two.", "Three."])
+
+
 def test_ntrex_names_some_languages_by_region_or_kind(tmp_path: Path) -> None:
     written(tmp_path / "ntrex" / "DOCUMENT_IDS.tsv", "bbc.1\n")
     for code in ("zho-TW", "zho-CN", "por-BR", "por", "arb"):
@@ -234,6 +260,45 @@ def test_multieurlex_becomes_texts_with_several_labels(tmp_path: Path) -> None:
     prepare(task, tmp_path / "out")
     assert labelled(tmp_path / "out", "en.train") == (["7|12", "7"], ["A law.", "Old."])
     assert labelled(tmp_path / "out", "de.test") == (["7|12"], ["Ein Gesetz."])
+
+
+def test_a_quoted_field_may_hold_line_feeds(tmp_path: Path) -> None:
+    for part in ("train", "dev", "test"):
+        content = 'category\theadline\ttext\nsports\tA\t"one\ntwo ""three"""\n'
+        written(tmp_path / "news" / "data" / "eng" / f"{part}.tsv", content)
+    prepare(ClassificationTask(str(tmp_path / "news"), ["en"], format="masakhanews"), tmp_path / "out")
+    assert labelled(tmp_path / "out", "en.test") == (["sports"], ['A one two "three"'])
+
+
+NEWS = "category\theadline\ttext\nsports\tA\tone\n"
+LAW = {"text": {"en": "A law."}, "eurovoc_concepts": {"level_1": ["7"]}}
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "content", "message"),
+    [
+        ("masakhanews", "data/eng/train.tsv", "category\ttext\nsports\tone\n", "line 2: lacks one of the columns"),
+        ("masakhanews", "data/eng/train.tsv", NEWS + "sports\tA\n", "line 3: lacks one of the columns category, head"),
+        ("masakhanews", "data/eng/train.tsv", NEWS + '"' + "x" * 200_000, r"line 3: cannot be read \(field larger"),
+        ("masakhanews", "data/eng/train.tsv", NEWS.encode() + b"a\tb\t\xfc\n", "line 3: is not UTF-8"),
+        ("multieurlex", "train.jsonl", json_lines(LAW) + "{\n", "line 2: is no JSON"),
+        ("multieurlex", "train.jsonl", json_lines(LAW, []), r"line 2: lacks a field, or has one of another type"),
+        ("multieurlex", "train.jsonl", json_lines(LAW, {"text": {}}), r"line 2: lacks a field.*eurovoc_concepts"),
+        ("multieurlex", "train.jsonl", json_lines(LAW | {"text": {"en": 5}}), "line 1: .* are not all strings"),
+        ("mldr", "mldr-v1.0-en/corpus.jsonl.gz", json_lines({"docid": "d"}), "line 1: lacks a field.*'text'"),
+        ("mldr", "mldr-v1.0-en/corpus.jsonl.gz", "", "gz is empty"),
+        ("ir_datasets", "none", "", "'.*', which ir_datasets does not know"),
+    ],
+)
+def test_a_malformed_file_is_named_with_its_line(
+    tmp_path: Path, name: str, file: str, content: str | bytes, message: str
+) -> None:
+    written(tmp_path / file, content)
+    task: RetrievalTask | ClassificationTask = RetrievalTask(str(tmp_path), ["en-en"], format=name)
+    if name in ("masakhanews", "multieurlex"):
+        task = ClassificationTask(str(tmp_path), ["en"], format=name)
+    with pytest.raises(ValueError, match=message):
+        prepare(task, tmp_path / "out")
 
 
 def test_languages_that_have_a_short_code_are_found_by_their_long_one() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evaluation.readers import (
     DocumentFile,
@@ -17,6 +21,7 @@ from evaluation.readers import (
     read_qrels,
     read_queries,
     read_retrieval_set,
+    read_run,
 )
 
 
@@ -90,6 +95,7 @@ GOOD = {
     read_queries: "q1\ttext",
     read_qrels: "q1\t0\td1\t1",
     read_labelled_texts: "label\ttext",
+    read_run: "q1 Q0 d1 1 0.5 tag",
 }
 
 
@@ -106,9 +112,13 @@ GOOD = {
         (
             read_documents,
             '{"doc_id": "d 2", "text": "t"}',
-            "'d 2'; an id has at least one character and no white",
+            "'d 2'; an id has at least one character, and no white",
         ),
         (read_documents, '{"doc_id": "", "text": "t"}', "an id has at least one character"),
+        (read_documents, '{"doc_id": "\\u0000", "text": "t"}', "no white space, NUL or lone surrogate"),
+        (read_documents, '{"doc_id": "\\ud800", "text": "t"}', "no white space, NUL or lone surrogate"),
+        (read_documents, '{"doc_id": "\\u2028", "text": "t"}', "no white space, NUL or lone surrogate"),
+        (read_documents, "[" * 100_000, "is no JSON"),
         (read_queries, "q2 text", "write query_id TAB text"),
         (read_queries, "q2\t ", "write query_id TAB text"),
         (read_queries, "", "write query_id TAB text"),
@@ -121,6 +131,10 @@ GOOD = {
         (read_labelled_texts, "label text", "write label TAB text"),
         (read_labelled_texts, " \ttext", "write label TAB text"),
         (read_labelled_texts, "", "write label TAB text"),
+        (read_run, "q1 d1 0.5", "write query_id Q0 doc_id rank score tag"),
+        (read_run, "q1 Q0 d2 2 high tag", "the score a number"),
+        (read_run, "q1 Q0 d2 2 nan tag", "the score a number"),
+        (read_run, "q1 Q0 d1 2 0.25 tag", "ranks d1 for q1 a second time"),
     ],
 )
 def test_a_malformed_line_is_named_with_the_rule(
@@ -158,6 +172,64 @@ def test_a_pair_without_a_judged_query_is_refused(folder: Path) -> None:
         read_retrieval_set(folder, ["en-de", "en-fr"], split="test")
     with pytest.raises(ValueError, match="pairs is empty"):
         read_retrieval_set(folder, [], split="test")
+
+
+def test_a_text_with_a_lone_surrogate_is_one_that_every_encoder_reads(tmp_path: Path) -> None:
+    documents = DocumentFile(written(tmp_path / "en.jsonl", r'{"doc_id": "d", "text": "a\ud800b"}'))
+    assert documents["d"] == next(documents.texts()) == "a\ufffdb"
+
+
+def test_a_packed_file_is_read_if_it_is_whole(tmp_path: Path) -> None:
+    packed = gzip.compress(b"q\ttext\n")
+    assert read_queries(written(tmp_path / "en.tsv.gz", packed)) == {"q": "text"}
+    for broken in (packed[:-4], b"q\ttext\n", packed[:10] + b"\xff" + packed[11:]):
+        with pytest.raises(ValueError, match=r"en\.tsv\.gz is no whole gzip file .*; take it anew"):
+            read_queries(written(tmp_path / "en.tsv.gz", broken))
+
+
+HOSTILE = [
+    "\ufeff",
+    "\0",
+    "\u2028",
+    "\x85",
+    "\r\n",
+    "\r",
+    "\n",
+    "\t",
+    '"',
+    "{",
+    "[1]",
+    "null",
+    "\\ud800",
+    " ",
+    "0" * 5000,
+]
+
+
+@given(st.sampled_from(list(GOOD)), st.lists(st.tuples(st.integers(0, 90), st.sampled_from(HOSTILE)), max_size=3))
+def test_a_reader_returns_or_names_the_file(
+    tmp_path_factory: pytest.TempPathFactory, read: Callable[[Path], object], changes: list[tuple[int, str]]
+) -> None:
+    content = f"{GOOD[read]}\n{GOOD[read].replace('1', '2')}\n"
+    for index, piece in changes:
+        content = content[:index] + piece + content[index:]
+    path = written(tmp_path_factory.getbasetemp() / "hostile", content)
+    message = ""
+    try:
+        read(path)
+    except ValueError as error:
+        message = str(error)
+    assert not message or message.startswith(str(path))
+
+
+@given(st.dictionaries(st.from_regex(r"[^\s\0\ud800-\udfff]+", fullmatch=True), st.text(), min_size=1))
+def test_documents_that_are_written_are_read_as_they_were(
+    tmp_path_factory: pytest.TempPathFactory, documents: dict[str, str]
+) -> None:
+    lines = [json.dumps({"doc_id": doc_id, "text": text}, ensure_ascii=False) for doc_id, text in documents.items()]
+    file = DocumentFile(written(tmp_path_factory.getbasetemp() / "en.jsonl", "\n".join(lines)))
+    assert dict(file) == documents
+    assert list(file.texts()) == list(documents.values())
 
 
 def test_documents_are_read_one_by_one_and_in_order(tmp_path: Path) -> None:
@@ -213,7 +285,7 @@ def test_late_sentences_are_from_the_last_third_of_long_documents() -> None:
     documents = {"long": text, "short": "A sentence of enough length. " * 50, "same": text}
     found = late_sentences(documents, "en")
     assert found == dict.fromkeys(["long", "same"], "Some sentence of the last part of it.")
-    many = {"x": " ".join(f"This is sentence number {number} of many." for number in range(200))}
+    many = {"x": " ".join(f"This is sentence number {index} of many." for index in range(200))}
     assert late_sentences(many, "en") == late_sentences(many, "en")
     assert int(late_sentences(many, "en")["x"].split()[4]) >= 130
 

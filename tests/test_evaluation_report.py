@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from evaluation.report import Table, averages, environment, show, write_json, write_whole
+from evaluation.report import Table, averages, environment, show
+from foundation.files import write_json, write_text
 
 TABLE = Table("MAP", "pair", {"first": {"en-de": 0.12345, "en-fr": 1.0}, "hmde": {"en-de": 0.5, "en-fr": 0.0}})
 
@@ -72,7 +73,7 @@ def test_tables_are_printed_and_json_keeps_every_script(tmp_path: Path, capsys: 
 
 def test_a_file_that_cannot_be_written_whole_leaves_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
-    write_whole(path, "old")
+    write_text(path, "old")
     with pytest.raises(UnicodeEncodeError):
-        write_whole(path, "new \ud800")
+        write_text(path, "new \ud800")
     assert path.read_text() == "old"

@@ -214,7 +214,7 @@ def test_bfloat16_changes_scores_a_little(recipe: dict[str, Any]) -> None:
         file = run_main(recipe, *arguments) / "runs" / "task" / "base" / "en-de.run"
         return float(file.read_text(encoding="utf-8").splitlines()[1].split()[4])
 
-    full, half = cosine_of_the_second(), cosine_of_the_second("--dtype", "bfloat16")
+    full, half = (cosine_of_the_second("--dtype", dtype) for dtype in ("float32", "bfloat16"))
     assert full != half
     assert full == pytest.approx(half, abs=0.02)
 

@@ -14,7 +14,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers import models as modules
 from transformers import AutoModel, AutoTokenizer, LongformerForMaskedLM
 
-from evaluation.systems import BM25, HMDESystem, SystemRecipe, WindowTokenizer, check_systems, load_system
+from evaluation.recipes import SystemRecipe
+from evaluation.systems import BM25, HMDESystem, WindowTokenizer, check_systems, load_system
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.configuration_hmde import SentencePooling
 from modeling_hmde.segmentation_hmde import sentence_spans

@@ -78,8 +78,11 @@ def desk(
     lines = [json.dumps({"title": f"document {place}", "text": text}) for place, text in enumerate(documents)]
     (folder / "docs").mkdir()
     (folder / "docs" / "en.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    shutil.copytree(REPOSITORY / "search", folder / "search")
-    shutil.copy(REPOSITORY / "demo" / "app.py", folder)
+    for package in ("search", "foundation"):
+        shutil.copytree(REPOSITORY / package, folder / package)
+    shutil.copytree(REPOSITORY / "demo", folder / "space")
+    for package in ("search", "foundation", "modeling_hmde"):
+        shutil.copytree(REPOSITORY / package, folder / "space" / package)
 
     cosines = model.encode_documents(documents, tokenizer) @ model.encode_queries([QUESTION], tokenizer)[0]
     best = cosines.argsort()[::-1][:3]

@@ -7,8 +7,87 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch.export import Dim
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+
+DYNAMIC = {"input_ids": {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}, "attention_mask": {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}}
+
+
+def rows(tokenizer: HMDETokenizer, documents: list[str], **options: object) -> dict[str, torch.Tensor]:
+    return dict(tokenizer(documents, padding=True, return_tensors="pt", **options))
+
+
+@pytest.mark.parametrize(
+    ("encoder", "options"),
+    [
+        ("xlmr", {"sentence_pooling": "pooler", "document_pooling": "dbos"}),
+        ("labse", {"sentence_pooling": "cls", "document_positions": True, "attn_implementation": "eager"}),
+        ("labse", {"sentence_pooling": "mean", "document_residual": 0.3, "attn_implementation": "sdpa"}),
+    ],
+    ids=["packed", "eager", "sdpa"],
+)
+def test_torch_export_records_what_the_model_computes(
+    encoder: str,
+    options: dict,
+    request: pytest.FixtureRequest,
+    make_model: Callable[..., HMDEForDocumentEmbedding],
+    documents: list[str],
+) -> None:
+    folder = request.getfixturevalue(encoder)
+    model = make_model(folder, dtype=torch.float64, **options)
+    tokenizer = HMDETokenizer.from_sentence_encoder(str(folder))
+    with torch.no_grad():
+        program = torch.export.export(model, (), rows(tokenizer, documents[:2]), dynamic_shapes=DYNAMIC).module()
+        for texts, padding_side in ((documents, "right"), (documents[2:], "left"), (documents[:1], "right")):
+            inputs = rows(tokenizer, texts, padding_side=padding_side)
+            expected, actual = model(**inputs), program(**inputs)
+            torch.testing.assert_close(actual.pooler_output, expected.pooler_output, rtol=1e-8, atol=1e-8)
+            count = expected.sentence_embeddings.shape[1]
+            for name in ("sentence_embeddings", "last_hidden_state", "sentence_lengths"):
+                torch.testing.assert_close(actual[name][:, :count], expected[name], rtol=1e-8, atol=1e-8)
+                assert not actual[name][:, count:].any()
+
+
+def test_a_traced_model_computes_what_the_model_does(
+    labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding], tokenizer: HMDETokenizer, documents: list[str]
+) -> None:
+    model = make_model(labse, dtype=torch.float64)
+    with torch.no_grad():
+        traced = torch.jit.trace(model, example_kwarg_inputs=rows(tokenizer, documents[:2]), strict=False)
+        inputs = rows(tokenizer, documents)
+        expected = model(**inputs).pooler_output
+        torch.testing.assert_close(traced(**inputs)["pooler_output"], expected, rtol=1e-8, atol=1e-8)
+
+
+def test_transformers_exports_the_model(
+    labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding], tokenizer: HMDETokenizer, documents: list[str]
+) -> None:
+    exporters = pytest.importorskip("transformers.exporters.exporter_dynamo")
+    options = pytest.importorskip("transformers.exporters.configs").DynamoConfig(dynamic=True)
+    model = make_model(labse, dtype=torch.float64)
+    exported = exporters.DynamoExporter().export(model, rows(tokenizer, documents[:2]), options)
+    inputs = rows(tokenizer, documents)
+    with torch.no_grad():
+        expected = model(**inputs).pooler_output
+    torch.testing.assert_close(exported(**inputs).pooler_output, expected, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "options", [{"passage_length": 128, "sentence_pooling": "mean"}, {}], ids=["passages", "modernbert"]
+)
+def test_what_cannot_be_exported_from_rows_is_refused(
+    options: dict,
+    request: pytest.FixtureRequest,
+    make_model: Callable[..., HMDEForDocumentEmbedding],
+    documents: list[str],
+) -> None:
+    folder = request.getfixturevalue("labse" if options else "modernbert")
+    inputs = rows(HMDETokenizer.from_sentence_encoder(str(folder)), documents)
+    with pytest.raises(Exception, match=r"cannot be exported from rows of tokens: only bert.* training\.export"):
+        torch.export.export(make_model(folder, **options), (), inputs)
+
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed; it is in the extra 'onnx'")
 pytest.importorskip("onnxscript", reason="onnxscript is not installed; it is in the extra 'onnx'")

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoModel, AutoModelForSequenceClassification, BertConfig, BertModel, PreTrainedTokenizerFast
+from transformers.utils.logging import enable_progress_bar
 
 from modeling_hmde import (
     HMDEConfig,
@@ -253,6 +254,25 @@ def test_a_model_loads_in_bfloat16_and_keeps_it_when_saved(
     assert AutoModel.from_pretrained(tmp_path).dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize("on_disk", ["hmde.sentence_encoder", "hmde.document_encoder", ""])
+def test_texts_are_encoded_where_weights_are_offloaded(
+    on_disk: str,
+    saved: Path,
+    model: HMDEForDocumentEmbedding,
+    tokenizer: HMDETokenizer,
+    documents: list[str],
+    tmp_path: Path,
+) -> None:
+    parts = {"hmde.sentence_encoder": "cpu", "hmde.document_encoder": "cpu"}
+    devices = parts | {on_disk: "disk"} if on_disk else dict.fromkeys(parts, "disk")
+    loaded = AutoModel.from_pretrained(saved, device_map=devices, offload_folder=tmp_path)
+    assert any(parameter.is_meta for parameter in loaded.parameters())
+    for encode in ("encode_documents", "encode_queries"):
+        expected = getattr(model, encode)(documents, tokenizer)
+        np.testing.assert_allclose(getattr(loaded, encode)(documents, tokenizer), expected, atol=1e-6)
+    assert loaded.explain("The cat", documents, tokenizer) == model.explain("The cat", documents, tokenizer)
+
+
 def test_weights_are_saved_as_safetensors_only(saved: Path, model: HMDEForDocumentEmbedding) -> None:
     assert set(load_file(saved / "model.safetensors")) == set(model.state_dict())
     assert not [*saved.glob("*.bin"), *saved.glob("*.pt")]
@@ -305,6 +325,11 @@ def test_a_row_that_does_not_begin_with_the_start_token_is_refused(model: HMDEFo
 def test_a_row_of_padding_is_refused(model: HMDEForDocumentEmbedding, attention_mask: torch.Tensor | None) -> None:
     with pytest.raises(ValueError, match="row 1 of the batch has no real token"):
         model(torch.tensor([[2, 7, 3], [0, 0, 0]]), attention_mask)
+
+
+def test_a_batch_without_rows_is_refused(model: HMDEForDocumentEmbedding) -> None:
+    with pytest.raises(ValueError, match="input_ids has no row"):
+        model(torch.empty(0, 3, dtype=torch.long))
 
 
 def test_more_sentences_than_positions_are_refused(labse: Path, make_model: MakeModel) -> None:
@@ -418,6 +443,7 @@ def test_encoding_leaves_training_mode_as_it_was_and_draws_no_dropout(
 def test_the_progress_bar_counts_texts(
     model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, documents: list[str], capfd: pytest.CaptureFixture
 ) -> None:
+    enable_progress_bar()  # which other tests of this process may have disabled
     model.encode_documents(documents, tokenizer)
     assert "6/6" not in capfd.readouterr().err
     model.encode_documents(documents, tokenizer, show_progress_bar=True)

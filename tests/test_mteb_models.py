@@ -13,7 +13,8 @@ from mteb.abstasks.retrieval import AbsTaskRetrieval
 from mteb.abstasks.task_metadata import TaskMetadata
 
 from evaluation.mteb_models import SystemForMTEB
-from evaluation.systems import SystemRecipe, load_system
+from evaluation.recipes import SystemRecipe
+from evaluation.systems import load_system
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 
 DOCUMENTS = {

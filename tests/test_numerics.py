@@ -480,6 +480,112 @@ def test_dropout_acts_in_training_only(labse: Path, make_model: MakeModel) -> No
         assert not torch.equal(model(**inputs).pooler_output, model(**inputs).pooler_output)
 
 
+@pytest.mark.parametrize("attn_implementation", ["packed", "sdpa", "eager"])
+def test_all_dropout_of_the_document_encoder_is_that_of_its_dropout_modules(
+    labse: Path, make_model: MakeModel, attn_implementation: str
+) -> None:
+    inputs = tokenize(labse)
+    model = make_model(labse, document_dropout=0.5, attn_implementation=attn_implementation)
+    with torch.no_grad():
+        expected = model(**inputs).pooler_output
+        model.train()
+        for module in model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+        torch.testing.assert_close(model(**inputs).pooler_output, expected, **TOLERANCE)
+
+
+# --- hidden states and attentions -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("attn_implementation", ["packed", "sdpa", "eager"])
+@pytest.mark.parametrize("document_norm", ["post", "pre"])
+def test_hidden_states_are_those_of_each_layer_of_the_document_encoder(
+    labse: Path, make_model: MakeModel, document_norm: str, attn_implementation: str
+) -> None:
+    """Each layer by itself, on each document by itself, has them as its input and output."""
+    model = make_model(labse, document_norm=document_norm, document_positions=True, attn_implementation="eager")
+    model.set_attn_implementation(attn_implementation)
+    encoder = model.hmde.document_encoder
+    with torch.no_grad():
+        output = model(**tokenize(labse), output_hidden_states=True)
+        assert model(**tokenize(labse)).hidden_states is None
+        model.set_attn_implementation("eager")
+        assert len(output.hidden_states) == 1 + model.config.num_document_layers
+        for row, document in enumerate(DOCUMENTS):
+            count = 1 + len(document)
+            states = torch.cat([encoder.dbos[None], output.sentence_embeddings[row, : count - 1]])
+            expected = states + encoder.positions.weight[:count]
+            if document_norm == "post":
+                expected = encoder.input_norm(expected)
+            for layer, actual in zip([None, *encoder.layers], output.hidden_states, strict=True):
+                expected = expected if layer is None else layer(expected[None], None)[0][0]
+                torch.testing.assert_close(actual[row, :count], expected, **TOLERANCE)
+                assert not actual[row, count:].any()
+    torch.testing.assert_close(output.hidden_states[-1][:, 1:], output.last_hidden_state, **TOLERANCE)
+
+
+def test_attentions_are_distributions_over_the_sentences_of_a_document(labse: Path, make_model: MakeModel) -> None:
+    model = make_model(labse, attn_implementation="eager")
+    with torch.no_grad():
+        output = model(**tokenize(labse), output_attentions=True, output_hidden_states=True)
+        assert torch.equal(output.pooler_output, model(**tokenize(labse)).pooler_output)
+    attention = model.hmde.document_encoder.layers[0].attention
+    assert len(output.attentions) == model.config.num_document_layers
+    for row, document in enumerate(DOCUMENTS):
+        count = 1 + len(document)
+        states = output.hidden_states[0][row, :count]
+        for head, weights in enumerate(output.attentions[0][row]):
+            query, key = (project(states).chunk(4, dim=1)[head] for project in (attention.query, attention.key))
+            expected = torch.stack([(key @ vector / 8**0.5).softmax(dim=0) for vector in query])
+            torch.testing.assert_close(weights[:count, :count], expected, **TOLERANCE)
+            assert not weights[:count, count:].any()
+
+
+@pytest.mark.parametrize("attn_implementation", ["packed", "sdpa"])
+def test_attentions_that_are_not_kept_are_refused(labse: Path, make_model: MakeModel, attn_implementation: str) -> None:
+    model = make_model(labse, attn_implementation=attn_implementation)
+    with pytest.raises(ValueError, match=r'does not keep its weights.*set_attn_implementation\("eager"\)'):
+        model(**tokenize(labse), output_attentions=True)
+
+
+def test_the_sentence_encoders_states_and_attentions_come_on_request(labse: Path, make_model: MakeModel) -> None:
+    model = make_model(labse, attn_implementation="eager")
+    encoder, tokenizer = (
+        AutoModel.from_pretrained(labse, attn_implementation="eager"),
+        AutoTokenizer.from_pretrained(labse),
+    )
+    wanted = {"output_hidden_states": True, "output_attentions": True}
+    with torch.no_grad():
+        assert model(**tokenize(labse), **wanted).sentence_encoder_hidden_states is None
+        output = model(**tokenize(labse), **wanted, output_sentence_encoder=True)
+        for index, sentence in enumerate(itertools.chain(*DOCUMENTS)):
+            expected = encoder(**tokenizer(sentence, return_tensors="pt"), **wanted)
+            count = expected.hidden_states[0].shape[1]
+            for actual, states in zip(output.sentence_encoder_hidden_states, expected.hidden_states, strict=True):
+                torch.testing.assert_close(actual[index, :count], states[0], **TOLERANCE)
+            for actual, weights in zip(output.sentence_encoder_attentions, expected.attentions, strict=True):
+                torch.testing.assert_close(actual[index, :, :count, :count], weights[0], **TOLERANCE)
+
+
+def test_gradients_reach_the_hidden_states_and_attentions(labse: Path, make_model: MakeModel) -> None:
+    output = make_model(labse, attn_implementation="eager")(
+        **tokenize(labse), output_hidden_states=True, output_attentions=True
+    )
+    for states in (*output.hidden_states, *output.attentions):
+        states.retain_grad()
+    output.pooler_output.square().sum().backward()
+    assert all(states.grad.any() for states in (*output.hidden_states, *output.attentions))
+
+
+def test_the_configuration_may_ask_for_hidden_states(labse: Path, make_model: MakeModel) -> None:
+    model = make_model(labse)
+    model.config.output_hidden_states = True
+    with torch.no_grad():
+        assert len(model(**tokenize(labse)).hidden_states) == 3
+        assert model(**tokenize(labse), output_hidden_states=False).hidden_states is None
+
+
 # --- packed and padded, on processors and GPUs -----------------------------------------------------------------------
 
 

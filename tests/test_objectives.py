@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from training.objectives import distance_constraint, info_nce
+from training.objectives.contrast import distance_constraint, info_nce
 
 TEMPERATURE = 0.05
 
@@ -118,33 +118,6 @@ def test_negatives_from_beyond_the_batch_enter_every_denominator_but_for_those_o
         exponentials = [math.exp(cosine(anchors[anchor], other) / TEMPERATURE) for other in candidates]
         expected = -math.log(exponentials[anchor] / sum(exponentials))
         assert float(losses[anchor]) == pytest.approx(expected, rel=1e-9)
-
-
-@pytest.mark.parametrize("hard_negatives", ["own", "all"])
-def test_mixed_documents_that_share_one_concept_are_no_negatives(triples, hard_negatives):
-    """Row 0's positive and row 1's share concept 1; row 0's hard negative is mixed with one of concept 0."""
-    anchors, positives, negatives = triples
-    options = {
-        "concepts": torch.tensor([[0, 1], [1, 2], [3, 4], [5, 6], [7, 8]]),
-        "negative_concepts": torch.tensor([[10, 0], [11, 12], [13, 14], [15, 16], [17, 18]]),
-        "temperature": TEMPERATURE,
-        "hard_negatives": hard_negatives,
-    }
-    before = info_nce(anchors, positives, negatives, **options)
-    positives, negatives = positives.clone(), negatives.clone()
-    positives[1] += 10 * anchors[0]
-    negatives[0] += 10 * anchors[0]
-    after = info_nce(anchors, positives, negatives, **options)
-    assert float(after[0]) == pytest.approx(float(before[0]), rel=1e-9)
-
-
-def test_a_learned_temperature_has_a_finite_gradient_where_negatives_are_masked(triples):
-    temperature = torch.tensor(0.05, dtype=torch.float64, requires_grad=True)
-    losses = info_nce(
-        *triples, concepts=numbered(0, 0, 2, 3, 4), negative_concepts=numbered(5, 6, 7, 8, 9), temperature=temperature
-    )
-    losses.sum().backward()
-    assert temperature.grad.isfinite()
 
 
 def distance_constraint_written_out(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 from pathlib import Path
@@ -19,10 +20,15 @@ from transformers import AutoModel, AutoTokenizer
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from tests.pretraining import in_processes, options, write_corpus
 from training import pretrain
-from training.articles import load_articles, row_of
-from training.data import Triples, collate, concept_number
-from training.dev_set import DevSet
-from training.pretrain_objective import objective
+from training.data.articles import load_articles, row_of
+from training.data.batches import collate, integer_of
+from training.data.dev_set import DevSet
+from training.data.triples import Triples
+from training.loop.loop import Progress
+from training.loop.meter import Meter
+from training.models import TwoPathEncoder, build, model_flops
+from training.objectives.documents import document_losses
+from training.recipes import PretrainRecipe
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +91,7 @@ def test_the_loss_falls_and_the_best_model_is_kept(corpus_folder, xlmr, tmp_path
 @pytest.mark.parametrize(("scores", "best"), [((0.5, 0.9, 0.7), 4), ((0.9, 0.9, 0.7), 4), ((1.0, 0.9, 1.0), 8)])
 def test_the_best_step_is_the_later_of_equals(scores, best):
     history = {step: {"mrr": score} for step, score in zip((0, 4, 8), scores, strict=True)}
-    assert pretrain.Progress(step=8, history=history).best_step == best
+    assert Progress("mrr", step=8, history=history).best_step == best
 
 
 def test_a_frozen_sentence_encoder_keeps_its_weights_and_the_document_encoder_does_not(corpus_folder, labse, tmp_path):
@@ -104,7 +110,7 @@ def test_an_hmde_is_trained_on_from_where_it_stands(labse, tmp_path):
     saved.bfloat16().save_pretrained(start)
     HMDETokenizer.from_sentence_encoder(labse, max_sentences=7, query_prompt="query: ").save_pretrained(start)
     changes = {"architecture": {"temperature": 0.5}, "freeze": "word_embeddings", "sentence_dropout": 0.0}
-    model, tokenizer = pretrain.build(pretrain.PretrainRecipe("corpus", "output", sentence_encoder=start, **changes))
+    model, tokenizer = build(PretrainRecipe(corpus="corpus", output="output", sentence_encoder=start, **changes))
     for name, weight in saved.state_dict().items():
         assert torch.equal(model.state_dict()[name], weight.float())
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}  # which small steps need
@@ -140,7 +146,7 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(corpus_fold
         pass
 
     steps = []
-    read = pretrain.Meter.read
+    read = Meter.read
 
     def interrupt(meter):
         steps.append(1)
@@ -149,7 +155,7 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(corpus_fold
         return read(meter)
 
     with monkeypatch.context() as patch:
-        patch.setattr(pretrain.Meter, "read", interrupt)
+        patch.setattr(Meter, "read", interrupt)
         with pytest.raises(Interrupted):
             pretrain.main(options(corpus_folder, labse, halved, **changes))
     assert not halved.exists()
@@ -159,32 +165,71 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(corpus_fold
     assert all(torch.equal(resumed[name], value) for name, value in expected.items())
 
 
-def test_the_objective_adds_up_what_the_recipe_asks_for(corpus_folder, labse):
-    recipe = pretrain.PretrainRecipe(str(corpus_folder), "unused", str(labse), symmetric=True, query_weight=0.5)
+def test_the_losses_are_those_that_the_recipe_asks_for(corpus_folder, labse):
+    recipe = PretrainRecipe(corpus="", output="", sentence_encoder=str(labse), symmetric=True, query_weight=0.5)
     recipe.architecture = {"num_document_attention_heads": 4}
-    model, tokenizer = pretrain.build(recipe)
-    triples = Triples(corpus_folder, "train", both_sides=True)
-    batch = collate([triples[place] for place in range(3)], tokenizer, both_sides=True)
+    model, tokenizer = build(recipe)
+    triples = Triples(corpus_folder, "train", symmetric=True)
+    batch = collate([triples[index] for index in range(3)], triples.roles, tokenizer)
     with torch.no_grad():
-        embeddings = pretrain.TripleEncoder(model)(batch.documents, batch.queries)
-    assert len(embeddings.documents) == 12
-    torch.testing.assert_close(embeddings.queries, model.embed_queries(**batch.queries))
-    losses = objective(embeddings, batch, recipe, temperature=0.05)
+        embeddings = TwoPathEncoder(model)(batch.rows)
+    assert len(embeddings["documents"]) == 12
+    torch.testing.assert_close(embeddings["queries"], model.embed_queries(**batch.rows["queries"]))
+    losses = document_losses(embeddings, batch, recipe, temperature=0.05)
     assert set(losses) == {"document_loss", "reverse_loss", "query_loss"}
-    alone = objective(embeddings, batch, pretrain.PretrainRecipe("", "", query_weight=1.0), 0.05)
+    alone = document_losses(embeddings, batch, PretrainRecipe(corpus="", output="", query_weight=1.0), 0.05)
     torch.testing.assert_close(losses["query_loss"], 0.5 * alone["query_loss"])
     torch.testing.assert_close(losses["document_loss"], alone["document_loss"])
+    assert set(collate([triples[0]], triples.roles, tokenizer, with_queries=False).rows) == {"documents"}
+
+
+def test_a_frozen_sentence_encoder_costs_nothing_where_its_vectors_are_kept_and_tokens_are_tokens(
+    corpus_folder, labse, tmp_path, monkeypatch
+):
+    """Tokens a second and FLOPs of a recipe that keeps sentence vectors, against the documents it reads."""
+    work = []
+    add = Meter.add
+
+    def note(meter, losses, of_batch):
+        work.append(of_batch)
+        add(meter, losses, of_batch)
+
+    monkeypatch.setattr(Meter, "add", note)
+    changes = {"freeze": "sentence_encoder", "max_steps": 1, "gradient_accumulation_steps": 1, "seed": 3}
+    pretrain.main(options(corpus_folder, labse, tmp_path / "kept", **changes))
+    pretrain.main(options(corpus_folder, labse, tmp_path / "read", **(changes | {"freeze": "nothing"})))
+    kept, read = work
+    assert kept.documents == read.documents == 12
+    assert kept.tokens == read.tokens > 12 * 4  # documents of at least as many tokens as sentences
+    model = HMDEForDocumentEmbedding.from_pretrained(tmp_path / "kept")
+    document_encoder = sum(
+        weight.numel() for weight in model.hmde.document_encoder.layers.parameters() if weight.ndim > 1
+    )
+    sentence_encoder = sum(
+        weight.numel() for weight in model.hmde.sentence_encoder.encoder.parameters() if weight.ndim > 1
+    )
+    positions = 12 * (4 + 1)  # max_sentences and the DBOS vector
+    assert kept.flops == 6 * document_encoder * positions
+    assert read.flops == 6 * (document_encoder * positions + sentence_encoder * read.tokens)
+
+
+def test_the_flops_of_a_frozen_sentence_encoder_are_those_of_its_forward_pass(model, tokenizer):
+    rows = dict(tokenizer(["The cat sat."], as_queries=True, return_tensors="pt"))
+    trained = model_flops(model, rows, document_path=False)
+    frozen = copy.deepcopy(model)
+    frozen.hmde.sentence_encoder.requires_grad_(False)
+    assert 0 < model_flops(frozen, rows, document_path=False) == trained / 3
 
 
 def test_queries_are_the_anchors_title_or_one_of_its_sentences_and_change_with_the_epoch(corpus_folder):
-    triples = Triples(corpus_folder, "train", both_sides=False, query_source="sentence", seed=1)
-    first = [triples[place]["query"] for place in range(len(triples))]
-    assert all(query in triples[place]["anchor"] for place, query in enumerate(first))
-    assert first == [triples[place]["query"] for place in range(len(triples))]
+    triples = Triples(corpus_folder, "train", symmetric=False, query_source="sentence", seed=1)
+    first = [triples[index]["query"] for index in range(len(triples))]
+    assert all(query in triples[index]["anchor"]["text"] for index, query in enumerate(first))
+    assert first == [triples[index]["query"] for index in range(len(triples))]
     triples.set_epoch(1)
-    assert first != [triples[place]["query"] for place in range(len(triples))]
-    titles = Triples(corpus_folder, "train", both_sides=False, query_source="title")
-    assert titles[0]["query"] == titles.article(titles[0]["concept_id"], titles[0]["anchor_language"])["title"]
+    assert first != [triples[index]["query"] for index in range(len(triples))]
+    titles = Triples(corpus_folder, "train", symmetric=False, query_source="title")
+    assert titles[0]["query"] == titles[0]["anchor"]["title"]
 
 
 @pytest.mark.parametrize(
@@ -198,8 +243,8 @@ def test_queries_are_the_anchors_title_or_one_of_its_sentences_and_change_with_t
         ({"max_tokens_per_chunk": 0}, "max_tokens_per_chunk is 0"),
         ({"queue_size": -1}, "queue_size is -1"),
         ({"queue_momentum": 1.0}, "queue_momentum is 1.0; it must be at least 0 and below 1"),
-        ({"mixup": "true", "freeze": "sentence_encoder"}, "mixup joins texts"),
-        ({"batch_size": 1000}, "a batch of 1000 triples over all processes is more than there is"),
+        ({"language_exponent": -1.0}, "language_exponent is -1.0; it must be at least 0"),
+        ({"batch_size": 1000}, "a batch of 1000 examples over all processes is more than there are"),
         ({"architecture": '{"max_sentence": 4}'}, "no field max_sentence"),
         ({"architecture": '{"num_document_attention_heads": 5}'}, "does not divide"),
     ],
@@ -227,12 +272,10 @@ def test_every_article_is_found_and_one_that_lacks_is_named(corpus_folder):
             row_of(articles, "en", concept)
 
 
-@pytest.mark.parametrize("both_sides", [False, True])
-def test_lengths_and_language_pairs_are_those_of_each_triple(corpus_folder, both_sides):
-    triples = Triples(corpus_folder, "train", both_sides=both_sides)
-    rows = [triples[place] for place in range(len(triples))]
-    roles = ("anchor", "positive", "negative")
-    assert triples.lengths().tolist() == [sum(len(row[role]) for role in roles) for row in rows]
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_language_pairs_are_those_of_each_triple(corpus_folder, symmetric):
+    triples = Triples(corpus_folder, "train", symmetric=symmetric)
+    rows = [triples[index] for index in range(len(triples))]
     pairs = [f"{row['anchor_language']}-{row['positive_language']}" for row in rows]
     assert triples.language_pairs().tolist() == [sorted(set(pairs)).index(pair) for pair in pairs]
 
@@ -240,59 +283,32 @@ def test_lengths_and_language_pairs_are_those_of_each_triple(corpus_folder, both
 def test_more_processes_than_documents_are_refused(corpus_folder, labse, tmp_path, capfd):
     arguments = options(corpus_folder, labse, tmp_path / "model", batch_size=20)
     assert in_processes(2, lambda _: pretrain.main(arguments)) == [1, 1]
-    assert "a batch of 40 triples over all processes is more than there is" in capfd.readouterr().err
+    assert "a batch of 40 examples over all processes is more than there are" in capfd.readouterr().err
 
 
-def test_mixed_documents_hold_the_first_halves_of_two_triples_and_share_their_concepts(corpus_folder, tokenizer):
-    triples = Triples(corpus_folder, "train", both_sides=False)
-    chosen = [triples[place] for place in (0, 9, 20)]
-    plain, mixed = (collate(chosen, tokenizer, both_sides=False, mixup=mixup) for mixup in (False, True))
-    start = tokenizer.start_token_id
-
-    def sentences(batch, row):
-        ids = batch.documents["input_ids"][row][batch.documents["attention_mask"][row].bool()]
-        return [tuple(part.tolist()) for part in ids.tensor_split(torch.where(ids == start)[0])[1:]]
-
-    half = tokenizer.max_sentences // 2
-    orders = set()
-    for role in range(3):
-        for triple in range(3):
-            one, other = (sentences(plain, 3 * role + place)[:half] for place in (triple, (triple + 1) % 3))
-            found = sentences(mixed, 3 * role + triple)
-            assert found in (one + other, other + one)
-            orders.add(found == one + other)
-    assert orders == {True, False}
-    assert mixed.concepts.tolist() == [
-        [plain.concepts[triple], plain.concepts[(triple + 1) % 3]] for triple in range(3)
-    ]
-    assert (
-        collate(chosen, tokenizer, both_sides=False, mixup=True)
-        .documents["input_ids"]
-        .equal(mixed.documents["input_ids"])
-    )
-
-
-def test_a_concept_has_the_same_number_in_every_batch_and_no_other_concept_has_it():
-    assert concept_number("Q1") == concept_number("Q1")
-    assert len({concept_number(f"Q{number}") for number in range(1000)} | {concept_number(None)}) == 1001
+def test_a_concept_has_the_same_integer_in_every_batch_and_no_other_concept_has_it():
+    assert integer_of("Q1") == integer_of("Q1")
+    assert len({integer_of(f"Q{concept}") for concept in range(1000)}) == 1000
 
 
 def test_a_run_with_every_option_of_the_objective_and_the_batches_trains(corpus_folder, labse, tmp_path):
     changes = {
-        "mixup": "true",
         "queue_size": 8,
         "queue_momentum": 0.9,
-        "group_by_length": "true",
         "language_exponent": 0.5,
-        "learn_temperature": "true",
-        "ema_decay": 0.5,
         "device_tflops": 1.0,
         "max_tokens_per_chunk": 200,
         "query_weight": 1.0,
+        "symmetric": "true",
+        "log_with": "tensorboard",
     }
     pretrain.main(options(corpus_folder, labse, tmp_path / "model", max_steps=3, **changes))
-    config = HMDEForDocumentEmbedding.from_pretrained(tmp_path / "model-training" / "best").config
-    assert config.temperature == pytest.approx(0.05, rel=0.1)
+    (log,) = (tmp_path / "model-training" / "logs" / "pretrain").glob("events*")
+    events = EventAccumulator(str(log)).Reload()
+    losses = {"document_loss", "reverse_loss", "query_loss", "queue_loss"}
+    throughput = {"documents_per_second", "tokens_per_second", "model_flop_utilisation"}
+    assert losses | throughput <= set(events.Tags()["scalars"])
+    assert all(event.value > 0 for name in losses | throughput for event in events.Scalars(name))
 
 
 def test_an_unknown_key_is_an_error(corpus_folder, labse, tmp_path, capsys):

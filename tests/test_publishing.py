@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from hub_stand_in import Hub, running_hub
+from hub_stand_in import Hub, metadata_errors, running_hub
 from huggingface_hub import DatasetCard, ModelCard
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
@@ -147,6 +147,28 @@ HfApi().upload_folder(repo_id="someone/sample", folder_path=sys.argv[1], repo_ty
     files = hub.files("datasets/someone/sample")
     assert {"README.md", "docs/de.jsonl", "qrels.test.tsv"} <= set(files)
     assert files["README.md"].decode() in hub.validated
+
+
+@pytest.mark.parametrize(
+    ("card", "error"),
+    [
+        ("# No metadata\n", "no metadata"),
+        ("---\nlicense: [\n---\n", "no YAML"),
+        ("---\nlicense: apache\n---\n", "license must be one of"),
+        ("---\nlanguage: [german]\n---\n", "language 'german' must be a code"),
+        ("---\npipeline_tag: embedding\n---\n", "pipeline_tag 'embedding' must be one of"),
+        ("---\nmodel-index: [{results: [{task: {}, dataset: {}, metrics: [{}]}]}]\n---\n", "dataset.name is required"),
+    ],
+)
+def test_a_card_that_the_hub_would_not_accept_is_not_accepted_here(card: str, error: str) -> None:
+    assert error in "; ".join(metadata_errors(card, "model"))
+
+
+def test_nothing_is_pushed_with_a_card_that_is_not_accepted(hub: Hub, folder: Path, tmp_path: Path) -> None:
+    (folder / "README.md").write_text("---\nlicense: apache\n---\n", encoding="utf-8")
+    with pytest.raises(AssertionError, match=r"Invalid metadata in README\.md\.\s+- license must be one of"):
+        run(PUSH, hub, tmp_path, str(folder))
+    assert not hub.files("someone/hmde")
 
 
 # --- cards -----------------------------------------------------------------------------------------------------------

@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonargparse import auto_cli
 
 from evaluation.__main__ import EvaluationRecipe
 from evaluation.attribution import AttributionRecipe
+from foundation.command_line import options_from
 from modeling_hmde import HMDEConfig
 from training.benchmarks.choices import ChoicesBenchmark, on_command_line
 from training.corpus.build import CorpusRecipe
 from training.finetune import FinetuneRecipe
 from training.longformer import LongformerRecipe
-from training.pretrain import PretrainRecipe
+from training.recipes import PretrainRecipe, PretrainSentencesRecipe
 
 CONFIGURATION = Path(__file__).resolve().parents[1] / "configuration"
 RECIPES = {
@@ -25,13 +25,14 @@ RECIPES = {
     "finetune": FinetuneRecipe,
     "longformer": LongformerRecipe,
     "pretrain": PretrainRecipe,
+    "pretrain_sentences": PretrainSentencesRecipe,
 }
 FILES = sorted(path for folder in RECIPES for path in (CONFIGURATION / folder).glob("*.yaml"))
 NO_RECIPE = {"published.yaml"}  # numbers of the papers
 
 
 def fill(recipe: type, path: Path, *options: str) -> Any:
-    return auto_cli(recipe, args=["--config", str(path), *options], as_positional=False)
+    return options_from(recipe, ["--config", str(path), *options])
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if path.name not in NO_RECIPE], ids=lambda path: path.stem)
@@ -48,4 +49,5 @@ def test_a_pretraining_recipe_names_an_architecture_that_there_is(path: Path) ->
 def test_each_choice_changes_what_the_recipe_has() -> None:
     benchmark = fill(ChoicesBenchmark, CONFIGURATION / "benchmarks" / "choices.yaml")
     for choice in benchmark.choices.values():
-        fill(PretrainRecipe, CONFIGURATION / "pretrain" / "e5-small.yaml", *on_command_line(choice))
+        recipe = fill(PretrainRecipe, CONFIGURATION / "pretrain" / "e5-small.yaml", *on_command_line(choice))
+        HMDEConfig(**recipe.architecture)

@@ -126,3 +126,9 @@ def test_replaced_surrogates_leave_a_text_of_the_same_length_that_has_a_utf_8_fo
     assert len(replaced) == len(text)
     replaced.encode()
     assert all(new == old or "\ud800" <= old <= "\udfff" for new, old in zip(replaced, text, strict=True))
+
+
+@pytest.mark.parametrize("language", ["\ud800", "e\udfff", "xx", "-", "", "\x00", "ENGLISH"])
+def test_a_language_code_that_means_nothing_gets_the_general_rules(language):
+    text = "Is it Dr. Smith? Yes. He came."
+    assert list(sentence_spans(text, language)) == list(sentence_spans(text, "en"))

@@ -73,6 +73,59 @@ def test_the_language_reaches_the_sentence_splitter(
     assert_close(load(folder).encode_document([text], language="de"), german)
 
 
+def test_each_document_may_come_with_its_language(
+    folder: Path, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer
+) -> None:
+    text = "Das war am 3. Mai. Der Hund sah sie."
+    texts = [text, f"{text} {text}", "Ja.", text]
+    languages = ["fr", "de", "de", "de"]
+    expected = model.encode_documents(texts, tokenizer, language=languages, normalize=False)
+    assert not np.allclose(expected[0], expected[3])
+    inputs = [{"text": text, "language": code} for text, code in zip(texts, languages)]
+    for batch_size in (1, 32):
+        assert_close(load(folder).encode_document(inputs, batch_size=batch_size), expected)
+    mixed = [{"text": texts[0], "language": "fr"}, *texts[1:3], {"text": texts[3]}]
+    assert_close(load(folder).encode_document(mixed, language="de"), expected)
+
+
+def test_a_list_of_languages_is_refused_as_texts_are_sorted_by_length(folder: Path) -> None:
+    for options in ({"language": ["de", "fr"]}, {"processing_kwargs": {"text": {"language": ["de", "fr"]}}}):
+        with pytest.raises(ValueError, match="give each text its own"):
+            load(folder).encode_document(["Ja.", "Nein."], **options)
+
+
+def test_processing_options_reach_the_tokenizer(folder: Path, documents: list[str]) -> None:
+    loaded = load(folder)
+    for options in ({"text": {"max_length": 7}}, {"common": {"max_length": 7}, "text": {"truncation": True}}):
+        assert loaded.preprocess(documents, processing_kwargs=options)["input_ids"].shape[1] == 7
+    text = "Das war am 3. Mai. Der Hund sah sie."
+    expected = loaded.encode_document([text], language="de")
+    assert_close(loaded.encode_document([text], processing_kwargs={"text": {"language": "de"}}), expected)
+    assert not np.allclose(loaded.encode_document([text]), expected)
+    with pytest.raises(ValueError, match="processing_kwargs has audio; HMDE reads 'text' and 'common' only"):
+        loaded.encode(documents, processing_kwargs={"audio": {}})
+    with pytest.raises(ValueError, match="the tokenizer has no option max_lenght; did you mean max_length"):
+        loaded.encode(documents, processing_kwargs={"text": {"max_lenght": 7}})
+
+
+@pytest.mark.parametrize("bad", [{"texts": "a"}, {"text": "a", "title": "b"}, ("a", "b"), 7], ids=str)
+def test_what_is_no_text_is_refused_with_what_is_taken(folder: Path, bad: object) -> None:
+    with pytest.raises(ValueError, match="give a string or"):
+        load(folder).preprocess([bad])
+
+
+def test_what_the_model_does_not_give_is_named(folder: Path) -> None:
+    with pytest.raises(ValueError, match="and no 'token_embeddings'"):
+        load(folder).encode(["Ja."], output_value="token_embeddings")
+    assert "sentence_embedding" in load(folder).encode("Ja.", output_value=None)
+
+
+def test_encode_reads_documents_unless_told_that_they_are_queries(folder: Path, documents: list[str]) -> None:
+    loaded = load(folder)
+    assert_close(loaded.encode(documents, prompt_name="query"), loaded.encode_document(documents))
+    assert_close(loaded.encode(documents, task="query"), loaded.encode_query(documents))
+
+
 def test_a_prompt_of_the_users_stands_before_each_text(folder: Path, documents: list[str]) -> None:
     loaded = load(folder)
     prompted = loaded.encode_query(documents, prompt="der Hund ")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import multiprocessing
+import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,9 +16,12 @@ from accelerate.state import AcceleratorState
 
 from tests.pretraining import in_processes, options, write_corpus
 from training import pretrain
-from training.checkpoints import corpus_fingerprint
-from training.data import Triples, collate
-from training.sentence_vectors import SentenceVectors, fingerprint, sentence_vectors
+from training.data import sentence_vectors as module
+from training.data.articles import fingerprint_of_corpus, load_articles
+from training.data.batches import collate
+from training.data.sentence_vectors import SentenceVectors, fingerprint_of_vectors, sentence_vectors
+from training.data.triples import Triples
+from training.models import TwoPathEncoder
 
 
 @pytest.fixture(autouse=True)
@@ -31,34 +38,34 @@ def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def triples(corpus_folder) -> Triples:
-    return Triples(corpus_folder, "train", both_sides=True)
+    return Triples(corpus_folder, "train", symmetric=True)
 
 
 def test_document_embeddings_are_the_same_from_kept_vectors(corpus_folder, triples, model, tokenizer, tmp_path):
-    corpus = corpus_fingerprint(corpus_folder)
+    corpus = fingerprint_of_corpus(corpus_folder)
     kept = sentence_vectors(tmp_path, Accelerator(cpu=True), model, tokenizer, triples.articles, corpus)
-    chosen = [triples[place] for place in range(4)]
-    encoder = pretrain.TripleEncoder(model)
+    chosen = [triples[index] for index in range(4)]
+    encoder = TwoPathEncoder(model)
     with torch.no_grad():
-        anew = encoder(collate(chosen, tokenizer, both_sides=True).documents, None).documents
-        found = encoder(collate(chosen, tokenizer, True, sentence_vectors=kept).documents, None).documents
-    torch.testing.assert_close(found, anew, rtol=1e-5, atol=1e-5)
+        anew = encoder(collate(chosen, triples.roles, tokenizer).rows)
+        from_kept = encoder(collate(chosen, triples.roles, tokenizer, sentence_vectors=kept).rows)
+    torch.testing.assert_close(from_kept, anew, rtol=1e-5, atol=1e-5)
 
 
 def test_they_are_computed_once_and_again_for_another_encoder_tokenizer_corpus_or_code(
     corpus_folder, triples, model, tokenizer, make_model, xlmr, tmp_path, monkeypatch
 ):
     first = sentence_vectors(tmp_path, Accelerator(cpu=True), model, tokenizer, triples.articles, "corpus")
-    monkeypatch.setattr("training.sentence_vectors.encode", None)  # would fail if called
+    monkeypatch.setattr("training.data.sentence_vectors.encode_sentences", None)  # would fail if called
     again = sentence_vectors(tmp_path, Accelerator(cpu=True), model, tokenizer, triples.articles, "corpus")
     assert isinstance(again, SentenceVectors)
     assert (again.vectors == first.vectors).all()
-    names = {fingerprint(model, tokenizer, "corpus"), fingerprint(model, tokenizer, "another")}
-    names.add(fingerprint(make_model(xlmr), tokenizer, "corpus"))
+    names = {fingerprint_of_vectors(model, tokenizer, "corpus"), fingerprint_of_vectors(model, tokenizer, "another")}
+    names.add(fingerprint_of_vectors(make_model(xlmr), tokenizer, "corpus"))
     monkeypatch.setattr(tokenizer, "max_sentences", 5)
-    names.add(fingerprint(model, tokenizer, "corpus"))
-    monkeypatch.setattr("training.sentence_vectors.fingerprint_of_code", lambda: "another version")
-    names.add(fingerprint(model, tokenizer, "corpus"))
+    names.add(fingerprint_of_vectors(model, tokenizer, "corpus"))
+    monkeypatch.setattr("training.data.sentence_vectors.fingerprint_of_code", lambda: "another version")
+    names.add(fingerprint_of_vectors(model, tokenizer, "corpus"))
     assert len(names) == 5
 
 
@@ -74,3 +81,69 @@ def test_two_processes_share_the_work(corpus_folder, labse, tmp_path):
         files.append(file.rename(tmp_path / f"vectors-of-{number}.npy"))
         shutil.rmtree(file.parent)
     assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def keep(corpus_folder: Path, folder: Path, model, tokenizer, die_after: int = -1) -> None:
+    """A run of its own that keeps the sentence vectors, two documents at a time, and may be killed on the way."""
+    encoded = []
+    encode_sentences = module.encode_sentences
+
+    def counted(*arguments):
+        if len(encoded) == die_after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        encoded.append(1)
+        return encode_sentences(*arguments)
+
+    module.DOCUMENTS_AT_ONCE, module.encode_sentences = 2, counted
+    AcceleratorState._reset_state(reset_partial_state=True)
+    sentence_vectors(folder, Accelerator(cpu=True), model, tokenizer, load_articles(corpus_folder), "corpus")
+    (folder / f"encoded-by-{os.getpid()}").write_text(str(len(encoded)))
+
+
+def start(*arguments) -> multiprocessing.Process:
+    process = multiprocessing.get_context("fork").Process(target=keep, args=arguments)
+    process.start()
+    return process
+
+
+def kept(folder: Path) -> dict[str, bytes]:
+    (whole,) = (path for path in folder.iterdir() if path.is_dir())
+    return {path.name: path.read_bytes() for path in whole.iterdir()}
+
+
+def batches_encoded(folder: Path) -> int:
+    return sum(int(path.read_text()) for path in folder.glob("encoded-by-*"))
+
+
+def test_of_two_runs_that_need_the_same_vectors_one_computes_them(corpus_folder, model, tokenizer, tmp_path):
+    keep(corpus_folder, tmp_path / "alone", model, tokenizer)
+    runs = [start(corpus_folder, tmp_path / "shared", model, tokenizer) for _ in range(2)]
+    for run in runs:
+        run.join()
+    assert [run.exitcode for run in runs] == [0, 0]
+    assert kept(tmp_path / "shared") == kept(tmp_path / "alone")
+    assert batches_encoded(tmp_path / "shared") == batches_encoded(tmp_path / "alone") > 8
+
+
+def test_a_killed_run_loses_no_more_than_the_documents_it_was_at(corpus_folder, model, tokenizer, tmp_path):
+    keep(corpus_folder, tmp_path / "alone", model, tokenizer)
+    killed = start(corpus_folder, tmp_path / "killed", model, tokenizer, 5)
+    killed.join()
+    assert killed.exitcode == -signal.SIGKILL
+    again = start(corpus_folder, tmp_path / "killed", model, tokenizer)
+    again.join()
+    assert again.exitcode == 0
+    assert kept(tmp_path / "killed") == kept(tmp_path / "alone")
+    assert batches_encoded(tmp_path / "killed") == batches_encoded(tmp_path / "alone") - 5
+
+
+def test_a_disk_without_room_for_the_vectors_is_said_before_any_is_computed(
+    corpus_folder, triples, model, tokenizer, tmp_path, monkeypatch
+):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr(module, "encode_sentences", None)  # would fail if called
+    with pytest.raises(OSError, match=r"vectors\.npy needs \d+ MiB on the disk"):
+        sentence_vectors(tmp_path, Accelerator(cpu=True), model, tokenizer, triples.articles, "corpus")

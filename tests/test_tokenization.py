@@ -422,6 +422,82 @@ def test_mask_and_length_come_as_asked_for(wide: HMDETokenizer) -> None:
     assert encoded["length"] == [*map(len, encoded["input_ids"])]
 
 
+# --- tokens of a text, as text splitters and others read them ---------------------------------------------------------
+
+
+@given(st.lists(PROSE, max_size=3).map(" ".join))
+def test_tokens_without_special_ones_are_the_sentence_encoders_of_the_whole_text(
+    narrow: HMDETokenizer, base: PreTrainedTokenizerFast, text: str
+) -> None:
+    ids = base(text, add_special_tokens=False)["input_ids"]
+    assert narrow(text, add_special_tokens=False)["input_ids"] == narrow.encode(text, add_special_tokens=False) == ids
+    assert narrow.tokenize(text) == base.tokenize(text)
+    assert narrow.encode(text, truncation=False, max_length=2**32 - 1) == base.encode(text)
+    assert narrow.decode(narrow.encode(text, add_special_tokens=False)) == base.decode(ids)
+
+
+def test_a_call_without_special_tokens_takes_what_every_call_takes(
+    wide: HMDETokenizer, base: PreTrainedTokenizerFast, documents: list[str]
+) -> None:
+    options: dict[str, Any] = {
+        "add_special_tokens": False,
+        "padding": True,
+        "truncation": True,
+        "max_length": 5,
+        "return_offsets_mapping": True,
+        "return_tensors": "pt",
+    }
+    rows = wide(documents)["input_ids"]
+    actual, expected = wide(documents, **options), base(documents, return_token_type_ids=False, **options)
+    assert set(actual) == set(expected)
+    assert all(torch.equal(actual[key], expected[key]) for key in expected)
+    assert wide(documents)["input_ids"] == rows, "the limit of one call is not that of the next"
+
+
+def test_text_never_becomes_a_special_token_without_special_tokens_either(wide: HMDETokenizer) -> None:
+    for text in SPECIAL_TOKENS:
+        assert not {*wide.encode(text, add_special_tokens=False)} & {*wide.all_special_ids} - {wide.unk_token_id}
+
+
+def test_a_text_splitter_by_tokens_loses_nothing_and_adds_nothing(narrow: HMDETokenizer) -> None:
+    """As LangChain's SentenceTransformersTokenTextSplitter: tokens without the first and the last, decoded by parts."""
+    text = "the cat sat. der hund! the dog. die katze. the cat. der hund. the mat."
+    ids = narrow.encode(text, max_length=2**32 - 1, truncation="do_not_truncate")[1:-1]
+    chunks = [narrow.decode(ids[first : first + 5]) for first in range(0, len(ids), 5)]
+    assert "".join("".join(chunks).replace("##", "").split()) == "".join(text.split())
+
+
+@pytest.mark.parametrize("padding_side", ["right", "left"])
+def test_tokens_words_and_characters_of_a_row_are_found_from_each_other(
+    wide: HMDETokenizer, base: PreTrainedTokenizerFast, padding_side: str
+) -> None:
+    texts = ["The cat sat. Der Hund!", "Le chat dort."]
+    encoded = wide(texts, padding=True, padding_side=padding_side, return_offsets_mapping=True, language="en")
+    for index, text in enumerate(texts):
+        assert encoded.tokens(index) == wide.convert_ids_to_tokens(encoded["input_ids"][index])
+        words = [word for word in encoded.word_ids(index) if word is not None]
+        assert words == sorted(words)
+        sentences = [text[begin:end] for begin, end in tokenization_hmde.sentence_spans(text, "en")]
+        assert len({*words}) == sum(len({*base(each).word_ids()} - {None}) for each in sentences)
+        for token, (begin, end) in enumerate(encoded["offset_mapping"][index]):
+            special = (begin, end) == (0, 0)
+            assert (encoded.sequence_ids(index)[token] is None) == (encoded.word_ids(index)[token] is None) == special
+            if special:
+                assert encoded.token_to_chars(index, token) is None
+                continue
+            assert encoded.char_to_token(index, end - 1) is not None
+            assert tuple(encoded.token_to_chars(index, token)) == (begin, end)
+            first, last = encoded.word_to_tokens(index, encoded.token_to_word(index, token))
+            assert first <= token < last
+            word = encoded.token_to_word(index, encoded.char_to_token(index, end - 1))
+            assert encoded.char_to_word(index, end - 1) == word
+            chars = encoded.word_to_chars(index, encoded.token_to_word(index, token))
+            assert chars.start <= begin < end <= chars.end
+    alone = wide(texts[0])
+    assert alone.tokens() == wide.convert_ids_to_tokens(alone["input_ids"])
+    assert alone.char_to_token(len(texts[0])) is None
+
+
 # --- bad input -------------------------------------------------------------------------------------------------------
 
 
@@ -433,6 +509,14 @@ def test_mask_and_length_come_as_asked_for(wide: HMDETokenizer) -> None:
 def test_what_is_no_text_is_refused_by_its_place(wide: HMDETokenizer, text: object, named: str) -> None:
     with pytest.raises(TypeError, match=f"{named}, not str"):
         wide(text)
+
+
+def test_a_chat_is_tokenized_by_its_template(wide: HMDETokenizer) -> None:
+    """transformers passes options of its own to the tokenizer."""
+    chat = [{"role": "user", "content": "the cat"}]
+    template = "{% for message in messages %}{{ message.content }}{% endfor %}"
+    ids = wide.apply_chat_template(chat, chat_template=template, return_dict=False)
+    assert ids == wide.encode("the cat", add_special_tokens=False)
 
 
 def test_an_empty_list_is_refused(wide: HMDETokenizer) -> None:
@@ -455,7 +539,7 @@ def test_a_text_without_content_is_one_empty_sentence(
     ("arguments", "reason"),
     [
         ({"text_pair": "b"}, "one document at a time"),
-        ({"add_special_tokens": False}, "no start tokens"),
+        ({"max_lenght": 7}, "the tokenizer has no option max_lenght; did you mean max_length"),
         ({"is_split_into_words": True}, "is_split_into_words=True is not supported"),
         ({"return_overflowing_tokens": True}, "return_overflowing_tokens=True is not supported"),
         ({"truncation": True, "max_length": 2}, "max_length is 2, but a sentence takes 2 special tokens"),

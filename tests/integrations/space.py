@@ -1,4 +1,4 @@
-"""The demo as a Space starts it, from a folder in which `app.py` lies, asked over HTTP."""
+"""The demo as a Space starts it, from a folder in which `app.py` and what it imports lie, asked over HTTP."""
 
 import os
 import re
@@ -9,7 +9,9 @@ from pathlib import Path
 from gradio_client import Client
 
 folder, documents_file, question = sys.argv[1:]
-os.environ |= {"HMDE_MODEL": folder, "HMDE_DOCUMENTS": str(Path(documents_file).parent)}
+os.environ |= {"HMDE_MODEL": str(Path(folder).resolve()), "HMDE_DOCUMENTS": str(Path(documents_file).parent.resolve())}
+os.chdir("space")
+sys.path.insert(0, os.getcwd())
 app = runpy.run_path("app.py")
 _, url, _ = app["demo"].launch(prevent_thread_lock=True, quiet=True)
 shown = Client(url, verbose=False).predict(question, app["LANGUAGES"], api_name="/search")

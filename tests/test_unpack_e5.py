@@ -17,8 +17,8 @@ from sentence_transformers import SentenceTransformer
 from tokenizers import normalizers
 from transformers import AutoModel, AutoTokenizer
 
-from training import sentence_encoder
-from training.sentence_encoder import Packed, charsmap, dequantise, main, normalisation_rules, read_packed_file
+from training import unpack_e5
+from training.unpack_e5 import Packed, charsmap, dequantise, main, normalisation_rules, read_packed_file
 
 HIDDEN, LAYERS, HEADS, INTERMEDIATE, ROWS, POSITIONS, TYPES = 32, 1, 2, 64, 16, 24, 2
 PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁", "▁query", "▁passage", ":", "▁hello", "é", "A", "<mask>"]
@@ -99,7 +99,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: tuple[bytes
     (folder / "__init__.py").write_text("raise ImportError('wrong version of Python')\n")
     (folder / "e5-small-q4.bin").write_bytes(packed[0])
     monkeypatch.syspath_prepend(folder.parent)
-    monkeypatch.setattr(sentence_encoder, "PACKED_SHA256", hashlib.sha256(packed[0]).hexdigest())
+    monkeypatch.setattr(unpack_e5, "PACKED_SHA256", hashlib.sha256(packed[0]).hexdigest())
     return folder
 
 

@@ -1,0 +1,61 @@
+"""A tiny folder of parallel text, and the options of a run on it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+
+SENTENCES = {
+    "de": ("The {0} is warm and {1}.", "Die {0} ist warm und {1}."),
+    "fr": ("See the {0} on the {1}!", "Le {0} dort sur {1}!"),
+}
+
+
+def write_table(path: Path, rows: list[dict[str, str | None]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    columns = ["id", "first", "second", "split"]
+    parquet.write_table(pa.table({name: pa.array([row[name] for row in rows], pa.string()) for name in columns}), path)
+
+
+def write_pairs(folder: Path, num_pairs: int = 16, num_dev: int = 4) -> Path:
+    """English beside German, and half as many beside French."""
+    for (language, templates), count in zip(SENTENCES.items(), (num_pairs, num_pairs // 2)):
+        rows = []
+        for index in range(count):
+            words = chr(ord("a") + index) * 3, chr(ord("z") - index) * 2
+            first, second = (template.format(*words) for template in templates)
+            split = "dev" if index < num_dev else "train"
+            rows.append({"id": f"{language}{index}", "first": first, "second": second, "split": split})
+        write_table(folder / "pairs" / f"en-{language}.parquet", rows)
+    return folder
+
+
+INFOXLM = {
+    "objectives": '{"mmlm": 1.0, "tlm": 0.5, "xlco": 2.0}',
+    "queue_size": 6,
+    "queue_momentum": 0.9,
+    "sentence_layer": 1,
+    "pooling": "cls",
+}
+LIGHTWEIGHT = {"objectives": '{"ugt": 1.0, "align": 2.0, "similarity": 2.0}'}
+NO_DROPOUT = json.dumps({"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0})
+
+
+def options(pairs: Path, encoder: Path | None, output: Path, **changes: object) -> list[str]:
+    values: dict[str, object] = {
+        "corpus": pairs,
+        "output": output,
+        "batch_size": 4,
+        "gradient_accumulation_steps": 1,
+        "learning_rate": 1e-3,
+        "warmup_steps": 2,
+        "epochs": 4,
+        "eval_steps": 4,
+        "save_steps": 4,
+        "log_steps": 1,
+    }
+    values |= {} if encoder is None else {"sentence_encoder": encoder}
+    return [part for name, value in (values | changes).items() for part in (f"--{name}", str(value))]

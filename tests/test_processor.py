@@ -1,0 +1,64 @@
+"""A machine's cores and its fastest number format are used unless the user says otherwise."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from foundation.processor import dtype_of
+
+CORES = len(os.sched_getaffinity(0))
+
+
+def threads(num_processes: int, **environment: str) -> int:
+    """Of a process that was started with these variables, after it has asked for all cores."""
+    code = f"from foundation.processor import use_all_cores; print(use_all_cores({num_processes}))"
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("OMP", "ACCELERATE"))}
+    run = subprocess.run([sys.executable, "-c", code], env=inherited | environment, capture_output=True, check=True)
+    return int(run.stdout)
+
+
+@pytest.mark.parametrize(
+    ("num_processes", "environment", "expected"),
+    [
+        pytest.param(1, {"ACCELERATE_MIXED_PRECISION": "no", "OMP_NUM_THREADS": "1"}, CORES, id="launched"),
+        pytest.param(CORES, {"ACCELERATE_MIXED_PRECISION": "no", "OMP_NUM_THREADS": "1"}, 1, id="shared"),
+        pytest.param(99, {"ACCELERATE_MIXED_PRECISION": "no", "OMP_NUM_THREADS": "1"}, 1, id="crowded"),
+        pytest.param(2, {"ACCELERATE_MIXED_PRECISION": "no", "OMP_NUM_THREADS": "2"}, 2, id="the user's number"),
+        pytest.param(1, {"OMP_NUM_THREADS": "1"}, 1, id="not launched"),
+    ],
+)
+def test_cores_are_divided_among_processes_unless_the_user_says_otherwise(num_processes, environment, expected):
+    assert threads(num_processes, **environment) == expected
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "expected"),
+    [
+        ({"amx_bf16": True}, torch.bfloat16),
+        ({"avx512_bf16": True, "avx2": True}, torch.bfloat16),
+        ({"bf16": True, "neon": True}, torch.bfloat16),
+        ({"avx512_bf16": False, "avx2": True}, torch.float32),
+        ({}, torch.float32),
+    ],
+)
+def test_the_format_is_the_one_that_the_processor_multiplies(monkeypatch, capabilities, expected):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    assert dtype_of("auto") == expected
+
+
+@pytest.mark.parametrize("in_hardware", [True, False])
+def test_on_a_gpu_the_gpu_decides(monkeypatch, in_hardware):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: in_hardware)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": not in_hardware})
+    assert dtype_of("auto") == (torch.bfloat16 if in_hardware else torch.float32)
+
+
+def test_a_format_that_is_named_is_taken():
+    assert (dtype_of("float32"), dtype_of("bfloat16")) == (torch.float32, torch.bfloat16)

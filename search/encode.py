@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from accelerate import PartialState
+from accelerate import Accelerator
 from datasets import load_dataset
 
 from foundation.command_line import options_from
@@ -77,7 +77,7 @@ class EncodeRecipe:
 
 def main(argv: list[str] | None = None) -> None:
     recipe = options_from(EncodeRecipe, argv)
-    state = PartialState()
+    state = Accelerator()
     if state.device.type == "cpu":
         use_all_cores(int(os.environ.get("LOCAL_WORLD_SIZE", state.num_processes)))
     with state.main_process_first():

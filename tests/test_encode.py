@@ -6,10 +6,7 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +16,10 @@ import pytest
 import torch
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from search.documents import Document, Documents
+from search import encode as module
 from search.embeddings import Embeddings
 from search.encode import main
-from search.index import Changes, Encoder, open_index, update_index
+from tests.pretraining import in_processes
 
 
 @pytest.fixture(scope="module")
@@ -115,23 +112,27 @@ def test_two_processes_that_are_killed_and_started_again_write_what_one_writes(
     table: pa.Table,
     model: HMDEForDocumentEmbedding,
     tokenizer: HMDETokenizer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     output = tmp_path / "out"
-    launch = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2"]
-    command = [*launch, "-m", "search.encode", *arguments(saved, collection, output, documents_per_shard=1)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_DATASETS_CACHE": str(tmp_path / "cache")}
-    process = subprocess.Popen(command, env=environment, start_new_session=True)
-    deadline = time.monotonic() + 300
-    while len(list(output.glob("shard-*.parquet"))) < 4:
-        assert process.poll() is None, "finished before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    assert len(list(output.glob("shard-*.parquet"))) < 90
-    output_of_both = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
-    assert "shard-" in output_of_both
+    written_whole = module.file_written_whole
+
+    def die_at_some_shard(path: Path) -> AbstractContextManager[Path]:
+        if path.name in ("shard-000004.parquet", "shard-000007.parquet"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return written_whole(path)
+
+    def work(_rank: int) -> None:
+        main(arguments(saved, collection, output))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "file_written_whole", die_at_some_shard)
+        assert in_processes(2, work) == [-signal.SIGKILL] * 2
+    before = {path: path.stat().st_mtime_ns for path in output.glob("shard-*.parquet")}
+    assert sorted(path.name for path in before) == [f"shard-00000{number}.parquet" for number in (0, 1, 2, 3, 5)]
+    assert in_processes(2, work) == [0, 0]
     assert_complete(output, model, tokenizer, table)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
 def test_shards_of_another_recipe_are_not_mixed_with_these(saved: str, collection: Path, tmp_path: Path) -> None:
@@ -232,38 +233,6 @@ def test_a_model_that_was_trained_further_encodes_everything_again(
     trained.save_pretrained(folder)
     main(arguments(str(folder), collection, tmp_path / "out"))
     assert_complete(tmp_path / "out", trained, tokenizer, table)
-
-
-class NothingToEncode(Encoder):
-    """Fails where something is encoded that was encoded before."""
-
-    def encode(self, documents: Sequence[Document]) -> np.ndarray:
-        raise AssertionError([document.id for document in documents])
-
-
-def test_an_index_takes_the_embeddings_that_there_are_and_encodes_the_rest(
-    saved: str,
-    collection: Path,
-    tmp_path: Path,
-    table: pa.Table,
-    model: HMDEForDocumentEmbedding,
-    tokenizer: HMDETokenizer,
-) -> None:
-    main(arguments(saved, collection, tmp_path / "out", language_column="language"))
-    embeddings = Embeddings(tmp_path / "out", saved)
-    documents = Documents(collection)
-    encoder = NothingToEncode(saved, model, tokenizer)
-    assert update_index(tmp_path / "index", documents, encoder, embeddings=embeddings) == Changes(90, 0, 0, 0)
-    extra = pa.table({"id": ["new"], "text": ["Der Hund schlief."], "language": ["de"]})
-    pq.write_table(extra, collection / "c.parquet")
-    with pytest.raises(AssertionError, match=r"c\.parquet#new"):
-        update_index(tmp_path / "index", documents, encoder, embeddings=embeddings)
-    encoder = Encoder(saved, model, tokenizer)
-    assert update_index(tmp_path / "index", documents, encoder, embeddings=embeddings) == Changes(1, 0, 0, 90)
-    rows = open_index(tmp_path / "index").table.search().to_list()
-    languages = [row["language"] for row in rows]
-    expected = model.encode_documents([row["text"] for row in rows], tokenizer, language=languages)
-    np.testing.assert_allclose([row["vector"] for row in rows], expected, atol=1e-5)
 
 
 def test_embeddings_of_another_model_damaged_or_missing_ones_are_refused(

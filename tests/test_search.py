@@ -23,10 +23,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import search.encode
 import search.index
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from search.__main__ import main
 from search.documents import Document, Documents
+from search.embeddings import Embeddings
 from search.index import Changes, Encoder, open_index, reciprocal_rank_fusion, update_index
 
 TEXTS = {
@@ -168,6 +170,30 @@ def test_only_new_and_changed_documents_are_encoded_and_removed_ones_are_dropped
     assert update_index(tmp_path, documents_of(texts), counting) == Changes(1, 1, 1, 2)
     assert sorted(counting.encoded) == ["dog", "new"]
     check_index(tmp_path, texts, counting)
+
+
+def test_an_index_takes_the_embeddings_that_there_are_and_encodes_the_rest(
+    tmp_path: Path, model_folder: Path, counting: CountingEncoder
+) -> None:
+    file = tmp_path / "documents.jsonl"
+    rows = [{"id": name, "text": text, "language": "de"} for name, text in TEXTS.items()]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = {
+        "model": model_folder,
+        "documents": file,
+        "output": tmp_path / "embeddings",
+        "language_column": "language",
+    }
+    search.encode.main([f"--{name}={value}" for name, value in (options | {"language_column": "language"}).items()])
+    embeddings = Embeddings(tmp_path / "embeddings", str(model_folder))
+    with file.open("a") as lines:
+        lines.write(json.dumps({"id": "new", "text": "Der Hund schlief."}) + "\n")
+    changes = update_index(tmp_path / "index", Documents(file), counting, embeddings=embeddings)
+    assert changes == Changes(5, 0, 0, 0)
+    assert [name.rpartition("#")[2] for name in counting.encoded] == ["new"]
+    texts = {row["id"]: row["text"] for row in rows_of(tmp_path / "index")}
+    assert sorted(texts.values()) == sorted([*TEXTS.values(), "Der Hund schlief."])
+    check_index(tmp_path / "index", texts, counting)
 
 
 def test_an_update_without_changes_encodes_and_writes_nothing(tmp_path: Path, counting: CountingEncoder) -> None:

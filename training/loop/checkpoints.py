@@ -6,7 +6,8 @@ import json
 import logging
 import shutil
 import signal
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,11 @@ def broken_file(folder: Path) -> str | None:
     return None
 
 
-def stop_on_sigterm(accelerator: Accelerator) -> None:
-    """From now on SIGTERM lets the step finish: `accelerator.check_trigger()` tells all processes of it."""
-    signal.signal(signal.SIGTERM, lambda *_: accelerator.set_trigger())
+@contextmanager
+def sigterm_lets_the_step_finish(accelerator: Accelerator) -> Iterator[None]:
+    """Within, SIGTERM makes `accelerator.check_trigger()` true in all processes, and does not end this one."""
+    before = signal.signal(signal.SIGTERM, lambda *_: accelerator.set_trigger())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -33,7 +33,7 @@ from training.loop.checkpoints import (
     checkpoints,
     load_newest_checkpoint,
     save_checkpoint,
-    stop_on_sigterm,
+    sigterm_lets_the_step_finish,
 )
 from training.loop.distributed import follow
 from training.loop.finite import check_grad_norm, check_losses
@@ -171,7 +171,6 @@ class Loop(Generic[BatchType]):
         if self.recipe.resume:
             load_newest_checkpoint(self.accelerator, self.folder / "checkpoints", self.stage.run)
         self.accelerator.init_trackers("pretrain", {key: str(value) for key, value in asdict(self.recipe).items()})
-        stop_on_sigterm(self.accelerator)
         if self.progress.step == 0:
             self.evaluate()
         with tqdm(
@@ -280,7 +279,9 @@ def train(
     check_output(recipe.output, checkpoints(folder / "checkpoints"), recipe.resume, "resume")
     accelerator = accelerator_of(recipe)
     with locked(folder, wait=False) if accelerator.is_main_process else nullcontext():
-        progress = Loop(make_stage(accelerator), recipe, accelerator).run()
+        loop = Loop(make_stage(accelerator), recipe, accelerator)
+        with sigterm_lets_the_step_finish(accelerator):
+            progress = loop.run()
         if accelerator.is_main_process:
             with folder_written_whole(recipe.output) as output:
                 shutil.copytree(folder / "best", output, dirs_exist_ok=True)

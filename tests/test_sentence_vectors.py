@@ -17,10 +17,10 @@ from accelerate.state import AcceleratorState
 from tests.pretraining import in_processes, options, write_corpus
 from training import pretrain
 from training.data import sentence_vectors as module
-from training.data.articles import fingerprint_of_corpus, load_articles
+from training.data.articles import fingerprint_of_corpus, row_of
 from training.data.batches import collate
 from training.data.sentence_vectors import SentenceVectors, fingerprint_of_vectors, sentence_vectors
-from training.data.triples import Triples
+from training.data.triples import CONCEPT_OF, LANGUAGE_OF, Triples
 from training.models import TwoPathEncoder
 
 
@@ -42,8 +42,8 @@ def triples(corpus_folder) -> Triples:
 
 
 def test_document_embeddings_are_the_same_from_kept_vectors(corpus_folder, triples, model, tokenizer, tmp_path):
-    corpus = fingerprint_of_corpus(corpus_folder)
-    kept = sentence_vectors(tmp_path, Accelerator(cpu=True), model, tokenizer, triples.articles, corpus)
+    corpus, rows = fingerprint_of_corpus(corpus_folder), triples.rows_of_articles()
+    kept = sentence_vectors(tmp_path, Accelerator(cpu=True), model, tokenizer, triples.articles, rows, corpus)
     chosen = [triples[index] for index in range(4)]
     encoder = TwoPathEncoder(model)
     with torch.no_grad():
@@ -52,12 +52,23 @@ def test_document_embeddings_are_the_same_from_kept_vectors(corpus_folder, tripl
     torch.testing.assert_close(from_kept, anew, rtol=1e-5, atol=1e-5)
 
 
+def test_the_documents_that_triples_name_are_encoded_and_no_others(triples):
+    names = {(triple[LANGUAGE_OF[role]], triple[CONCEPT_OF[role]]) for triple in triples for role in triples.roles}
+    first_row, expected = 0, []
+    for language, table in triples.articles.items():
+        expected += [first_row + row_of(triples.articles, language, name) for code, name in names if code == language]
+        first_row += len(table)
+    assert triples.rows_of_articles().tolist() == sorted(expected)
+    assert len(expected) < first_row
+
+
 def test_they_are_computed_once_and_again_for_another_encoder_tokenizer_corpus_or_code(
     corpus_folder, triples, model, tokenizer, make_model, xlmr, tmp_path, monkeypatch
 ):
-    first = sentence_vectors(tmp_path, Accelerator(cpu=True), model, tokenizer, triples.articles, "corpus")
+    rows = triples.rows_of_articles()
+    first = sentence_vectors(tmp_path, Accelerator(cpu=True), model, tokenizer, triples.articles, rows, "corpus")
     monkeypatch.setattr("training.data.sentence_vectors.encode_sentences", None)  # would fail if called
-    again = sentence_vectors(tmp_path, Accelerator(cpu=True), model, tokenizer, triples.articles, "corpus")
+    again = sentence_vectors(tmp_path, Accelerator(cpu=True), model, tokenizer, triples.articles, rows, "corpus")
     assert isinstance(again, SentenceVectors)
     assert (again.vectors == first.vectors).all()
     names = {fingerprint_of_vectors(model, tokenizer, "corpus"), fingerprint_of_vectors(model, tokenizer, "another")}
@@ -96,7 +107,9 @@ def keep(corpus_folder: Path, folder: Path, model, tokenizer, die_after: int = -
 
     module.DOCUMENTS_AT_ONCE, module.encode_sentences = 2, counted
     AcceleratorState._reset_state(reset_partial_state=True)
-    sentence_vectors(folder, Accelerator(cpu=True), model, tokenizer, load_articles(corpus_folder), "corpus")
+    triples = Triples(corpus_folder, "train", symmetric=True)
+    rows = triples.rows_of_articles()
+    sentence_vectors(folder, Accelerator(cpu=True), model, tokenizer, triples.articles, rows, "corpus")
     (folder / f"encoded-by-{os.getpid()}").write_text(str(len(encoded)))
 
 
@@ -145,5 +158,6 @@ def test_a_disk_without_room_for_the_vectors_is_said_before_any_is_computed(
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     monkeypatch.setattr(module, "encode_sentences", None)  # would fail if called
+    rows = triples.rows_of_articles()
     with pytest.raises(OSError, match=r"vectors\.npy needs \d+ MiB on the disk"):
-        sentence_vectors(tmp_path, Accelerator(cpu=True), model, tokenizer, triples.articles, "corpus")
+        sentence_vectors(tmp_path, Accelerator(cpu=True), model, tokenizer, triples.articles, rows, "corpus")

@@ -64,7 +64,8 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
     kept = None
     if recipe.freeze == "sentence_encoder":
         folder = Path(f"{recipe.corpus}-sentence-vectors")
-        kept = sentence_vectors(folder, accelerator, model, tokenizer, triples.articles, corpus)
+        rows = triples.rows_of_articles()
+        kept = sentence_vectors(folder, accelerator, model, tokenizer, triples.articles, rows, corpus)
     make_batch = functools.partial(
         collate,
         roles=triples.roles,

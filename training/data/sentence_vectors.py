@@ -1,8 +1,9 @@
-"""The sentence vectors of training articles, computed once: what a frozen sentence encoder makes of them never
+"""The sentence vectors of the documents of triples, computed once: what a frozen sentence encoder makes of them never
 changes."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -10,8 +11,6 @@ from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from accelerate import Accelerator
 from datasets import Dataset
@@ -34,14 +33,16 @@ class SentenceVectors:
 
     Args:
         folder: `vectors.npy` (documents, max_sentences, hidden), float32, and `lengths.npy` (documents, max_sentences),
-            int32, the tokens of each sentence, 0 where there is none. Rows that are no training article are all 0.
-        articles: article tables by language; rows follow each other as they do there.
+            int32, the tokens of each sentence, 0 where there is none.
+        articles: article tables by language.
+        rows: (documents,), ascending, those of the documents, counted through all tables.
     """
 
-    def __init__(self, folder: Path, articles: dict[str, Dataset]) -> None:
+    def __init__(self, folder: Path, articles: dict[str, Dataset], rows: np.ndarray) -> None:
         self.vectors = np.load(folder / "vectors.npy", mmap_mode="r")
         self.lengths = np.load(folder / "lengths.npy", mmap_mode="r")
         self.articles = articles
+        self.rows = rows
         self.first_rows = dict(zip(articles, accumulate(map(len, articles.values()), initial=0)))
 
     def batch(self, documents: list[tuple[str, str]]) -> dict[str, Tensor]:
@@ -54,7 +55,8 @@ class SentenceVectors:
             `sentence_embeddings` (documents, sentences, hidden), and `sentence_lengths` and `attention_mask`, both
             (documents, sentences).
         """
-        rows = [self.first_rows[language] + row_of(self.articles, language, concept) for language, concept in documents]
+        in_tables = [self.first_rows[language] + row_of(self.articles, language, name) for language, name in documents]
+        rows = np.searchsorted(self.rows, in_tables)
         lengths = torch.from_numpy(self.lengths[rows])
         attention_mask = (lengths > 0).long()
         num_sentences = int(attention_mask.sum(dim=1).max())
@@ -71,10 +73,11 @@ def sentence_vectors(
     model: HMDEForDocumentEmbedding,
     tokenizer: HMDETokenizer,
     articles: dict[str, Dataset],
+    rows: np.ndarray,
     corpus: str,
 ) -> SentenceVectors:
-    """The sentence vectors of the training articles, read from `folder` where they have been kept for the same sentence
-    encoder, tokenizer and corpus, and otherwise computed, each process taking its share.
+    """The sentence vectors of some documents, read from `folder` where they have been kept for the same sentence
+    encoder, tokenizer, corpus and documents, and otherwise computed, each process taking its share.
 
     Of two runs that need the same vectors one computes them and the other waits. A run that is killed while it computes
     loses the last few documents; the next one goes on from there.
@@ -82,28 +85,29 @@ def sentence_vectors(
     Args:
         folder: gets a folder named by a fingerprint.
         articles: article tables by language.
-        corpus: fingerprint of these.
+        rows: (documents,), ascending, those of the documents, counted through all tables.
+        corpus: fingerprint of the tables.
 
     Raises:
         OSError: the disk has no room for them.
     """
-    whole = folder / fingerprint_of_vectors(model, tokenizer, corpus)
+    whole = folder / fingerprint(fingerprint_of_vectors(model, tokenizer, corpus), hashlib.sha256(rows.tobytes()).hexdigest())
     with locked(whole) if accelerator.is_main_process else nullcontext():
         accelerator.wait_for_everyone()  # until the main process has the lock
         if not whole.exists():
             partial = whole.with_name(whole.name + ".partial")
-            shape = (sum(map(len, articles.values())), tokenizer.max_sentences, model.config.hidden_size)
+            shape = (len(rows), tokenizer.max_sentences, model.config.hidden_size)
             if accelerator.is_main_process and not (partial / "lengths.npy").exists():
                 partial.mkdir(parents=True, exist_ok=True)
                 new_array(partial / "vectors.npy", shape, np.float32)
                 new_array(partial / "lengths.npy", shape[:2], np.int32)
             accelerator.wait_for_everyone()
-            fill(partial, accelerator, model, tokenizer, articles)
+            fill(partial, accelerator, model, tokenizer, articles, rows)
             accelerator.wait_for_everyone()
             if accelerator.is_main_process:
                 os.replace(partial, whole)
             accelerator.wait_for_everyone()
-    return SentenceVectors(whole, articles)
+    return SentenceVectors(whole, articles, rows)
 
 
 def fill(
@@ -112,12 +116,12 @@ def fill(
     model: HMDEForDocumentEmbedding,
     tokenizer: HMDETokenizer,
     articles: dict[str, Dataset],
+    rows: np.ndarray,
 ) -> None:
-    """Encode this process's share of the training articles that are not in the arrays of `folder` yet."""
+    """Encode this process's share of the documents that are not in the arrays of `folder` yet."""
     vectors = np.lib.format.open_memmap(folder / "vectors.npy", "r+")
     lengths = np.lib.format.open_memmap(folder / "lengths.npy", "r+")
-    splits = pa.chunked_array([chunk for table in articles.values() for chunk in table.data.column("split").chunks])
-    missing = np.flatnonzero(pc.equal(splits, "train").to_numpy() & (lengths[:, 0] == 0))
+    missing = np.flatnonzero(lengths[:, 0] == 0)
     accelerator.wait_for_everyone()  # until every process knows what is missing
     share = missing[accelerator.process_index :: accelerator.num_processes]
     first_rows = list(accumulate(map(len, articles.values()), initial=0))
@@ -126,19 +130,20 @@ def fill(
     bar = tqdm(total=len(share), desc="sentence vectors", unit="document", disable=not accelerator.is_main_process)
     with bar, torch.no_grad(), accelerator.autocast():
         for first in range(0, len(share), DOCUMENTS_AT_ONCE):
-            rows = share[first : first + DOCUMENTS_AT_ONCE]
-            tables = np.searchsorted(first_rows, rows, side="right") - 1
+            chosen = share[first : first + DOCUMENTS_AT_ONCE]
+            tables = np.searchsorted(first_rows, rows[chosen], side="right") - 1
             texts = [
-                articles[languages[table]][int(row - first_rows[table])]["text"] for table, row in zip(tables, rows)
+                articles[languages[table]][int(row - first_rows[table])]["text"]
+                for table, row in zip(tables, rows[chosen])
             ]
             encoded = encode_sentences(model, tokenizer, texts, [languages[table] for table in tables])
-            new_lengths = np.zeros_like(lengths[rows])
+            new_lengths = np.zeros_like(lengths[chosen])
             for index, sentence_embeddings, sentence_lengths in encoded:
-                vectors[rows[index], : len(sentence_embeddings)] = sentence_embeddings.float()
+                vectors[chosen[index], : len(sentence_embeddings)] = sentence_embeddings.float()
                 new_lengths[index, : len(sentence_lengths)] = sentence_lengths
             vectors.flush()
-            lengths[rows] = new_lengths  # a document that has lengths has its vectors
-            bar.update(len(rows))
+            lengths[chosen] = new_lengths  # a document that has lengths has its vectors
+            bar.update(len(chosen))
     lengths.flush()
 
 

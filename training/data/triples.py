@@ -87,6 +87,18 @@ class Triples(torch.utils.data.Dataset):
         pairs = pc.binary_join_element_wise(*self._columns("anchor_language", "positive_language").columns, "-")
         return pc.index_in(pairs, pairs.unique().sort()).to_numpy()
 
+    def rows_of_articles(self) -> np.ndarray:
+        """(documents,), ascending: the rows, counted through all article tables, of the documents of the triples."""
+        triples = self._columns(*{*CONCEPT_OF.values(), *LANGUAGE_OF.values()})
+        named = []
+        for language, table in self.articles.items():
+            concepts = [
+                triples[CONCEPT_OF[role]].filter(pc.equal(triples[LANGUAGE_OF[role]], language)) for role in self.roles
+            ]
+            wanted = pa.chunked_array([chunk for column in concepts for chunk in column.chunks], pa.string())
+            named.append(pc.is_in(table.data.column("concept_id"), wanted.unique()).to_numpy())
+        return np.flatnonzero(np.concatenate(named))
+
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
 

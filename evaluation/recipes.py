@@ -36,6 +36,8 @@ class SystemRecipe:
         max_length: tokens of a piece, including start token, end token and prompt. The default is 512 for `first`, and
             128 for windows and sentences. For `sentence_transformers` it limits the whole document.
         global_attention: for `longformer`, whether the first token sees the whole document. The paper's code says no.
+        query_path: for `hmde`, what encodes a query: the sentence encoder alone, or both encoders, as a document of one
+            sentence.
         trust_remote_code: for `sentence_transformers`, whether code from the model's folder may run.
     """
 
@@ -56,6 +58,7 @@ class SystemRecipe:
     document_prompt: str = ""
     max_length: int | None = None
     global_attention: bool = True
+    query_path: Literal["sentence_encoder", "document_encoder"] = "sentence_encoder"
     trust_remote_code: bool = False
 
 

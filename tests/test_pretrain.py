@@ -180,7 +180,43 @@ def test_the_losses_are_those_that_the_recipe_asks_for(corpus_folder, labse):
     alone = document_losses(embeddings, batch, PretrainRecipe(corpus="", output="", query_weight=1.0), 0.05)
     torch.testing.assert_close(losses["query_loss"], 0.5 * alone["query_loss"])
     torch.testing.assert_close(losses["document_loss"], alone["document_loss"])
-    assert set(collate([triples[0]], triples.roles, tokenizer, with_queries=False).rows) == {"documents"}
+    assert set(collate([triples[0]], triples.roles, tokenizer, query_path=None).rows) == {"documents"}
+
+
+@pytest.mark.parametrize("path", ["sentence_encoder", "document_encoder", "both"])
+def test_a_query_is_encoded_on_the_path_that_the_recipe_names(corpus_folder, labse, path):
+    recipe = PretrainRecipe(corpus="", output="", sentence_encoder=str(labse), query_weight=1.0, query_path=path)
+    recipe.architecture = {"num_document_attention_heads": 4}
+    model, tokenizer = build(recipe)
+    model.eval()
+    triples = Triples(corpus_folder, "train", symmetric=False)
+    chosen = [triples[index] for index in range(3)]
+    batch = collate(chosen, triples.roles, tokenizer, query_path=path)
+    with torch.no_grad():
+        losses = document_losses(TwoPathEncoder(model)(batch.rows), batch, recipe, temperature=0.05)
+    queries = [triple["query"] for triple in chosen]
+    by_path = {
+        "sentence_encoder": model.encode_queries(queries, tokenizer, return_tensors="pt"),
+        "document_encoder": model.encode_documents(queries, tokenizer, return_tensors="pt"),
+    }
+    texts = {role: [triple[role]["text"] for triple in chosen] for role in ("positive", "negative")}
+    languages = {role: [triple[role]["language"] for triple in chosen] for role in texts}
+    documents = {
+        role: model.encode_documents(texts[role], tokenizer, language=languages[role], return_tensors="pt")
+        for role in texts
+    }
+    expected = []
+    for name, vectors in by_path.items():
+        if path in (name, "both"):
+            for row, vector in enumerate(vectors):
+                candidates = [
+                    document
+                    for document, triple in zip(documents["positive"], chosen)
+                    if triple is chosen[row] or triple["concept_id"] != chosen[row]["concept_id"]
+                ]
+                scores = torch.stack([*candidates, documents["negative"][row]]) @ vector / 0.05
+                expected.append(scores.logsumexp(0) - documents["positive"][row] @ vector / 0.05)
+    torch.testing.assert_close(losses["query_loss"], torch.stack(expected).mean(), rtol=1e-4, atol=1e-4)
 
 
 def test_a_frozen_sentence_encoder_costs_nothing_where_its_vectors_are_kept_and_tokens_are_tokens(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 
 import pytest
 import torch
 
 from foundation.processor import dtype_of
+from training.recipes import PretrainRecipe
 
 CORES = len(os.sched_getaffinity(0))
 
@@ -62,3 +64,11 @@ def test_on_a_gpu_the_gpu_decides(monkeypatch, in_hardware):
 
 def test_a_format_that_is_named_is_taken():
     assert (dtype_of("float32"), dtype_of("bfloat16")) == (torch.float32, torch.bfloat16)
+
+
+@pytest.mark.parametrize(("capability", "expected"), [("avx512_bf16", "bf16"), ("avx2", "no")])
+def test_training_takes_the_format_that_the_processor_multiplies_and_says_which(monkeypatch, capability, expected):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {capability: True})
+    recipe = PretrainRecipe(corpus="corpus", output="output", mixed_precision="auto")
+    assert asdict(recipe)["mixed_precision"] == expected

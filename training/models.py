@@ -22,8 +22,8 @@ class TwoPathEncoder(nn.Module):
         self.model = model
 
     def forward(self, chunk: Chunk) -> Embeddings:
-        paths = {"queries": self._embed_queries, "documents": self._embed_documents}
-        return {name: paths[name](rows) for name, rows in chunk.items()}
+        paths = {"queries": self._embed_queries}  # all else goes as documents do
+        return {name: paths.get(name, self._embed_documents)(rows) for name, rows in chunk.items()}
 
     def _embed_queries(self, rows: Rows) -> Tensor:
         return self.model.embed_queries(**rows)

@@ -70,7 +70,7 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
         collate,
         roles=triples.roles,
         tokenizer=tokenizer,
-        with_queries=recipe.query_weight > 0,
+        query_path=recipe.query_path if recipe.query_weight > 0 else None,
         sentence_vectors=kept,
     )
     encoder, queue = TwoPathEncoder(model), None
@@ -91,7 +91,7 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
     def work(batch: Batch) -> Work:
         documents = batch.rows["documents"]
         tokens = documents.get("sentence_lengths", documents["attention_mask"])
-        flops = sum(model_flops(model, rows, name == "documents") for name, rows in batch.rows.items())
+        flops = sum(model_flops(model, rows, name != "queries") for name, rows in batch.rows.items())
         return Work(len(tokens), int(tokens.sum()), flops)
 
     def evaluate(encoder: Any) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The options of training, by which every room above is told what to do. Imports nothing of this project."""
+"""The options of training, by which every room above is told what to do. Imports nothing of training."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 DocumentObjective = Literal["info_nce", "distance_constraint"]
 HardNegatives = Literal["own", "all", "none"]
 QuerySource = Literal["title", "sentence", "both"]
+QueryPath = Literal["sentence_encoder", "document_encoder", "both"]
 SentencePooling = Literal["cls", "mean"]
 SentenceObjective = Literal["mmlm", "tlm", "xlco", "ugt", "smlm", "xtr", "align", "similarity", "distillation"]
 
@@ -58,8 +59,9 @@ class LoopRecipe:
     queue_momentum: float = 0.9999
     """Of the momentum encoder's weights (InfoXLM: 0.9999, or 0.999 for a large model)."""
 
-    mixed_precision: Literal["no", "bf16", "fp16"] = "no"
-    """The format of activations. Weights are trained in float32."""
+    mixed_precision: Literal["auto", "no", "bf16", "fp16"] = "no"
+    """The format of activations. Weights are trained in float32. `auto` is bf16 where the GPU, or else the processor,
+    multiplies it in hardware, and no elsewhere: without the hardware, bf16 is many times slower than float32."""
 
     gradient_checkpointing: bool = False
     """Compute activations again in the backward pass, which saves memory."""
@@ -98,6 +100,12 @@ class LoopRecipe:
     """Of initialisation, dropout, order and all draws."""
 
     def __post_init__(self) -> None:
+        if self.mixed_precision == "auto":  # what it stands for here goes into checkpoints and the card
+            import torch  # takes seconds, which --help need not wait for
+
+            from foundation.processor import dtype_of
+
+            self.mixed_precision = "bf16" if dtype_of("auto") == torch.bfloat16 else "no"
         sizes = ("epochs", "batch_size", "gradient_accumulation_steps", "max_tokens_per_chunk")
         steps = ("eval_steps", "save_steps", "keep_checkpoints", "log_steps")
         for name in (*sizes, *steps, "learning_rate", "max_grad_norm"):
@@ -145,11 +153,15 @@ class PretrainRecipe(LoopRecipe):
     """Also seek the anchor among the anchors, from the positive, with a hard negative of the positive."""
 
     query_weight: float = 0.0
-    """Weight of the loss that draws a query in one language, encoded by the sentence encoder alone, to the document in
-    the other language. 0 leaves it out, as the paper does."""
+    """Weight of the loss that draws a query in one language to the document in the other language. 0 leaves it out, as
+    the paper does."""
 
     query_source: QuerySource = "both"
     """What serves as a query: the anchor's title, a sentence of the anchor, or one of the two by chance."""
+
+    query_path: QueryPath = "sentence_encoder"
+    """What encodes a query: the sentence encoder alone (paper, section 3.2); both encoders, as a document of one
+    sentence, which is the path that most libraries send it; or both ways, with the mean of the two losses."""
 
     language_exponent: float = 1.0
     """A pair of languages with n triples is drawn with a chance in proportion to n to this power. 1 takes every triple

@@ -19,15 +19,16 @@ from modeling_hmde import HMDETokenizer
 from training.data.sampler import batches_of_epoch
 from training.data.sentence_vectors import SentenceVectors
 from training.data.triples import CONCEPT_OF, LANGUAGE_OF
-from training.recipes import PretrainRecipe, PretrainSentencesRecipe
+from training.recipes import PretrainRecipe, PretrainSentencesRecipe, QueryPath
 
 
 class Batch(NamedTuple):
     """Triples ready for the model.
 
     Args:
-        rows: by name: `documents`, all of one role after all of another, in the order of `concepts`; and `queries`, if
-            there is a loss for them. Each has input_ids and attention_mask, (rows, tokens), or see `SentenceVectors`.
+        rows: by name: `documents`, all of one role after all of another, in the order of `concepts`; and, if there is a
+            loss for them, `queries`, `queries_as_documents` or both, for the two paths of a query. Each has input_ids
+            and attention_mask, (rows, tokens), or see `SentenceVectors`.
         concepts: by role, (triples,), int64.
         names: (triples,), for messages.
     """
@@ -117,20 +118,22 @@ def collate(
     triples: Sequence[dict[str, Any]],
     roles: Sequence[str],
     tokenizer: HMDETokenizer,
-    with_queries: bool = True,
+    query_path: QueryPath | None = "sentence_encoder",
     sentence_vectors: SentenceVectors | None = None,
 ) -> Batch:
     """Tokenize the documents and queries of some triples.
 
     Args:
         roles: whose documents the triples have.
-        with_queries: whether there is a loss for queries.
+        query_path: what encodes the queries; None if there is no loss for them.
         sentence_vectors: where the documents' sentence vectors are kept; then no document is tokenized.
     """
     rows = {}
-    if with_queries:
-        texts = [triple["query"] for triple in triples]
-        rows["queries"] = dict(tokenizer(texts, as_queries=True, padding=True, return_tensors="pt"))
+    queries = [triple["query"] for triple in triples]
+    if query_path in ("sentence_encoder", "both"):
+        rows["queries"] = dict(tokenizer(queries, as_queries=True, padding=True, return_tensors="pt"))
+    if query_path in ("document_encoder", "both"):
+        rows["queries_as_documents"] = dict(tokenizer(queries, padding=True, return_tensors="pt"))
     if sentence_vectors is None:
         documents = [triple[role] for role in roles for triple in triples]
         texts, languages = [article["text"] for article in documents], [article["language"] for article in documents]

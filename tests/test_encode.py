@@ -63,7 +63,7 @@ def assert_complete(output: Path, model: HMDEForDocumentEmbedding, tokenizer: HM
     assert ids == table["id"].to_pylist()
     assert embeddings.dtype == np.float32
     np.testing.assert_allclose(embeddings, model.encode_documents(table["text"].to_pylist(), tokenizer), atol=1e-5)
-    assert not list(output.glob("*.partial"))
+    assert not list(output.glob(".*"))
 
 
 def test_every_document_of_all_files_is_written_once_in_order(

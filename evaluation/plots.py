@@ -106,5 +106,5 @@ def colours(names: Iterable[str]) -> dict[str, Colour]:
 
 def save(figure: Figure, path: Path) -> Path:
     with file_written_whole(path) as partial:
-        figure.savefig(partial, dpi=150)
+        figure.savefig(partial, format=path.suffix[1:], dpi=150)
     return path

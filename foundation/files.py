@@ -52,9 +52,14 @@ def locked(path: str | Path, *, wait: bool = True) -> Iterator[None]:
 
 
 def partial_of(path: str | Path) -> Path:
-    """The temporary name under which a file or folder is written; it ends as the path does."""
+    """The temporary name under which a file or folder is written: hidden, and with an ending of its own, so that no
+    pattern by which finished ones are found matches what a killed process leaves.
+
+    >>> print(partial_of("runs/shard-1.parquet"))
+    runs/.shard-1.parquet.partial
+    """
     path = Path(path)
-    return path.with_name(f"{path.stem}.partial{path.suffix}")
+    return path.with_name(f".{path.name}.partial")
 
 
 @contextmanager
@@ -80,9 +85,11 @@ def folder_written_whole(folder: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def file_written_whole(path: str | Path) -> Iterator[Path]:
-    """A temporary file name beside `path`. The file takes the place of `path` when the block ends without an error."""
+    """A temporary file name beside `path`, which says nothing of the format. The file takes the place of `path` when
+    the block ends without an error."""
     partial = partial_of(path)
     with locked(path):
+        partial.unlink(missing_ok=True)
         try:
             yield partial
             os.replace(partial, path)

@@ -32,10 +32,7 @@ class Embeddings:
         made_by = fingerprint_of_model(model).encode()
         hashes, rows = [], []
         for number, shard in enumerate(self._shards):
-            try:
-                table = pq.read_table(shard, columns=["content_hash"])
-            except (OSError, pa.ArrowException) as error:
-                raise ValueError(f"{shard} is damaged ({error}); run python -m search.encode again") from None
+            table = read_column(shard, "content_hash")
             if (table.schema.metadata or {}).get(b"model") != made_by:
                 raise ValueError(f"{shard} was made by another model than {model}; run python -m search.encode again")
             hashes.append(
@@ -57,5 +54,17 @@ class Embeddings:
     @lru_cache(maxsize=2)  # noqa: B019  (one folder is read in a process)
     def _embeddings(self, number: int) -> np.ndarray:
         """(documents, hidden) of a shard."""
-        column = pq.read_table(self._shards[number], columns=["embedding"])["embedding"].combine_chunks()
+        column = read_column(self._shards[number], "embedding")["embedding"].combine_chunks()
         return column.flatten().to_numpy().reshape(len(column), -1)
+
+
+def read_column(shard: Path, name: str) -> pa.Table:
+    """One column of a shard, with the shard's metadata.
+
+    Raises:
+        ValueError: the shard is damaged.
+    """
+    try:
+        return pq.read_table(shard, columns=[name], page_checksum_verification=True)
+    except (OSError, pa.ArrowException) as error:
+        raise ValueError(f"{shard} is damaged ({error}); run python -m search.encode again") from None

@@ -6,8 +6,10 @@
 The documents are cut, in their order, into shards of `documents_per_shard`; each process encodes those of its turn.
 A shard is a Parquet file that is there whole or not at all, of the columns `id`, `content_hash` (of language and text)
 and `embedding` (float32, unit length). Its metadata name what it was made of: the model and the documents, by content.
-Run again, with any number of processes, it writes the shards that are missing and those of which something has changed,
-and removes those for which there are no documents any more. Memory holds one shard, and the ids of all documents.
+Run again, with any number of processes, it writes the shards that are missing or damaged and those of which something
+has changed, and removes those for which there are no documents any more. Memory holds one shard, and the ids of all
+documents. Documents that change while they are encoded are an error at the end, since one process may have read them
+before and another after.
 
 `python -m search index DOCUMENTS INDEX --embeddings FOLDER` makes an index of them.
 """
@@ -28,6 +30,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from accelerate import Accelerator
+from accelerate.utils import gather_object
 from datasets import load_dataset
 
 from foundation.command_line import options_from
@@ -80,43 +83,47 @@ def main(argv: list[str] | None = None) -> None:
     state = Accelerator()
     if state.device.type == "cpu":
         use_all_cores(int(os.environ.get("LOCAL_WORLD_SIZE", state.num_processes)))
+    readings: list[str] = []  # what the documents were, each time that they were read
     with state.main_process_first():
         if state.is_main_process:
             check_recipe(recipe)
+            if Path(recipe.documents).exists():
+                readings.append(fingerprint(*(fingerprint_of(*shard) for shard in read_shards(recipe))))
+            write_json(Path(recipe.output) / "recipe.json", asdict(recipe))
     dtype = dtype_of(recipe.dtype)
     tokenizer = HMDETokenizer.from_pretrained(recipe.model)
     model = HMDEForDocumentEmbedding.from_pretrained(recipe.model, dtype=dtype)
     model.to(state.device)
     model_name = fingerprint_of_model(recipe.model)
-    paths = set()
+    shards: dict[Path, str] = {}
     for number, (ids, documents) in enumerate(read_shards(recipe)):
-        paths.add(path := Path(recipe.output) / f"shard-{number:06d}.parquet")
+        path = Path(recipe.output) / f"shard-{number:06d}.parquet"
+        shards[path] = fingerprint_of(ids, documents)
         if number % state.num_processes != state.process_index:
             continue
+        made_of = {"model": model_name, "made_of": fingerprint(model_name, dtype, shards[path])}
         hashes = [document.content_hash for document in documents]
-        made_of = fingerprint(model_name, dtype, ids, hashes)
-        if metadata_of(path).get(b"made_of") == made_of.encode():
+        shard = pa.table({"id": pa.array(ids), "content_hash": hashes}, metadata=made_of)
+        if is_written(path, shard):
             continue
         began = time.perf_counter()
         texts, languages = zip(*((document.text, document.language) for document in documents))
         embeddings = model.encode_documents(texts, tokenizer, language=languages)
-        columns = {"id": pa.array(ids), "content_hash": hashes, "embedding": column_of(embeddings)}
-        shard = pa.table(columns).replace_schema_metadata({"model": model_name, "made_of": made_of})
         with file_written_whole(path) as partial:
-            pq.write_table(shard, partial)
+            pq.write_table(shard.append_column("embedding", column_of(embeddings)), partial, write_page_checksum=True)
         print(f"{path.name}: {len(ids) / (time.perf_counter() - began):.1f} documents a second", flush=True)
-    state.wait_for_everyone()
+    if len(set(gather_object([*readings, fingerprint(*shards.values())]))) > 1:
+        raise ValueError(f"documents {recipe.documents} changed while they were encoded; run again when they are final")
     if state.is_main_process:
-        for path in {*Path(recipe.output).glob("shard-*.parquet")} - paths:
+        for path in {*Path(recipe.output).glob("shard-*.parquet")} - shards.keys():
             path.unlink()
 
 
 def check_recipe(recipe: EncodeRecipe) -> None:
-    """Finds what is wrong before anything is computed, and leaves the recipe in the output folder.
-
+    """
     Raises:
-        ValueError: the model is no HMDE, the documents are wrong (see `read_documents`), the output lies among them, or
-            it holds shards of another recipe.
+        ValueError: the model is no HMDE, there are no documents or other columns than named, the output lies among the
+            documents, or it holds shards of another recipe.
     """
     if (model_type := model_type_of("model", recipe.model)) != "hmde":
         raise ValueError(f"model {recipe.model} is of type {model_type}; give an HMDE")
@@ -137,10 +144,6 @@ def check_recipe(recipe: EncodeRecipe) -> None:
         raise ValueError(
             f"{written} differs from this recipe, so its shards do too; choose another output, or that one"
         )
-    if source.exists():
-        for _ in read_documents(recipe):
-            pass
-    write_json(written, asdict(recipe))
 
 
 def read_shards(recipe: EncodeRecipe) -> Iterator[tuple[list[Id], list[Document]]]:
@@ -148,6 +151,11 @@ def read_shards(recipe: EncodeRecipe) -> Iterator[tuple[list[Id], list[Document]
     documents = read_documents(recipe)
     while shard := list(islice(documents, recipe.documents_per_shard)):
         yield [id for id, _ in shard], [document for _, document in shard]
+
+
+def fingerprint_of(ids: list[Id], documents: list[Document]) -> str:
+    """Of a shard's documents."""
+    return fingerprint(ids, [document.content_hash for document in documents])
 
 
 def read_documents(recipe: EncodeRecipe) -> Iterator[tuple[Id, Document]]:
@@ -193,12 +201,17 @@ def read_rows_of(recipe: EncodeRecipe, columns: list[str] | None) -> Iterator[tu
             yield f"{recipe.documents}, row {number}", row
 
 
-def metadata_of(path: Path) -> dict[bytes, bytes]:
-    """Of a shard; none where it is missing or damaged."""
+def is_written(path: Path, shard: pa.Table) -> bool:
+    """Whether a file is there, undamaged, that holds embeddings of a shard.
+
+    Args:
+        shard: with all columns and metadata but the embeddings.
+    """
     try:
-        return pq.read_schema(path).metadata or {}
-    except (OSError, pa.ArrowException):
-        return {}
+        table = pq.read_table(path, page_checksum_verification=True)
+    except (OSError, ValueError, pa.ArrowException):
+        return False
+    return table.column_names[2:] == ["embedding"] and table.remove_column(2).equals(shard, check_metadata=True)
 
 
 def column_of(embeddings: np.ndarray) -> pa.Array:

@@ -143,12 +143,33 @@ def save_encoder(encoder: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, f
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 
 
-@pytest.fixture(scope="session")
-def labse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def save_labse(folder: Path) -> Path:
     """A checkpoint of LaBSE's shape: BERT with a pooler, WordPiece."""
     tokenizer = wordpiece_tokenizer()
     config = BertConfig(**SIZES, vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id)
-    return save_encoder(BertModel(config), tokenizer, tmp_path_factory.mktemp("encoders") / "labse")
+    return save_encoder(BertModel(config), tokenizer, folder)
+
+
+def save_modernbert(folder: Path) -> Path:
+    """A checkpoint of ModernBERT's shape: rotary positions, local attention, no pooler, bytes."""
+    tokenizer = byte_tokenizer()
+    config = ModernBertConfig(
+        **SIZES,
+        vocab_size=len(tokenizer),
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.cls_token_id,
+        eos_token_id=tokenizer.sep_token_id,
+        cls_token_id=tokenizer.cls_token_id,
+        sep_token_id=tokenizer.sep_token_id,
+        global_attn_every_n_layers=2,
+        local_attention=16,
+    )
+    return save_encoder(ModernBertModel(config), tokenizer, folder)
+
+
+@pytest.fixture(scope="session")
+def labse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_labse(tmp_path_factory.mktemp("encoders") / "labse")
 
 
 @pytest.fixture(scope="session")
@@ -163,20 +184,7 @@ def xlmr(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def modernbert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint of ModernBERT's shape: rotary positions, local attention, no pooler, bytes."""
-    tokenizer = byte_tokenizer()
-    config = ModernBertConfig(
-        **SIZES,
-        vocab_size=len(tokenizer),
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.cls_token_id,
-        eos_token_id=tokenizer.sep_token_id,
-        cls_token_id=tokenizer.cls_token_id,
-        sep_token_id=tokenizer.sep_token_id,
-        global_attn_every_n_layers=2,
-        local_attention=16,
-    )
-    return save_encoder(ModernBertModel(config), tokenizer, tmp_path_factory.mktemp("encoders") / "modernbert")
+    return save_modernbert(tmp_path_factory.mktemp("encoders") / "modernbert")
 
 
 @pytest.fixture(scope="session", params=["labse", "xlmr", "modernbert"])

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import socket
 from collections.abc import Callable
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 
 import pytest
@@ -69,8 +70,8 @@ def options(corpus_folder: Path, encoder: Path, output: Path, **changes: object)
     return [part for name, value in (values | changes).items() for part in (f"--{name}", str(value))]
 
 
-def in_processes(number: int, work: Callable[[int], None], **environment: str) -> list[int | None]:
-    """Do `work(rank)` in as many processes, connected by gloo if there are several. Returns their exit codes."""
+def start_processes(number: int, work: Callable[[int], None], **environment: str) -> list[ForkProcess]:
+    """Start to do `work(rank)` in as many processes, connected by gloo if there are several."""
     with socket.socket() as found:
         found.bind(("localhost", 0))
         port = str(found.getsockname()[1])
@@ -88,6 +89,12 @@ def in_processes(number: int, work: Callable[[int], None], **environment: str) -
     processes = [multiprocessing.get_context("fork").Process(target=start, args=(rank,)) for rank in range(number)]
     for process in processes:
         process.start()
+    return processes
+
+
+def in_processes(number: int, work: Callable[[int], None], **environment: str) -> list[int | None]:
+    """Do `work(rank)` in as many processes, connected by gloo if there are several. Returns their exit codes."""
+    processes = start_processes(number, work, **environment)
     for process in processes:
         process.join(timeout=60)
         if process.is_alive():

@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from foundation.files import locked
 from tests.pretraining import in_processes, options, write_corpus
 from training import pretrain
+from training.loop import loop
 from training.loop.checkpoints import checkpoints
 from training.models import TwoPathEncoder
 
@@ -224,6 +225,20 @@ def test_of_two_runs_into_one_output_the_second_is_refused(corpus_folder, labse,
         codes = run(options(corpus_folder, labse, tmp_path / "model", max_steps=1), tmp_path / "losses")
     assert codes == [1]
     assert not (tmp_path / "model").exists()
+
+
+def test_checkpoints_that_another_run_leaves_until_this_one_has_the_lock_are_seen(
+    corpus_folder, labse, tmp_path, monkeypatch
+):
+    start = loop.accelerator_of
+
+    def start_late(recipe):
+        (tmp_path / "model-training" / "checkpoints" / "step-00000004").mkdir(parents=True)
+        return start(recipe)
+
+    monkeypatch.setattr(loop, "accelerator_of", start_late)
+    with pytest.raises(ValueError, match="has checkpoints of an earlier run"):
+        pretrain.main(options(corpus_folder, labse, tmp_path / "model", max_steps=1))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"\xff\xfe"])

@@ -17,6 +17,7 @@ import torch
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from search import encode as module
+from search.documents import Document
 from search.embeddings import Embeddings
 from search.encode import main
 from tests.pretraining import in_processes
@@ -63,7 +64,7 @@ def assert_complete(output: Path, model: HMDEForDocumentEmbedding, tokenizer: HM
     assert ids == table["id"].to_pylist()
     assert embeddings.dtype == np.float32
     np.testing.assert_allclose(embeddings, model.encode_documents(table["text"].to_pylist(), tokenizer), atol=1e-5)
-    assert not list(output.glob("*.partial"))
+    assert not list(output.glob(".*"))
 
 
 def test_every_document_of_all_files_is_written_once_in_order(
@@ -192,6 +193,13 @@ def rewritten(output: Path, saved: str, collection: Path) -> list[int]:
     return [number for number, path in enumerate(shards) if path.stat().st_mtime_ns != before.get(path)]
 
 
+def flip_a_bit_of_the_embeddings(shard: Path) -> None:
+    column = pq.ParquetFile(shard).metadata.row_group(0).column(2)
+    content = bytearray(shard.read_bytes())
+    content[column.dictionary_page_offset + column.total_compressed_size // 2] ^= 1
+    shard.write_bytes(content)
+
+
 def test_what_has_changed_is_encoded_again_and_nothing_else(
     saved: str,
     collection: Path,
@@ -217,8 +225,33 @@ def test_what_has_changed_is_encoded_again_and_nothing_else(
     assert rewritten(output, saved, collection) == []
     assert_complete(output, model, tokenizer, changed.slice(0, 56))
     os.truncate(output / "shard-000003.parquet", 100)
-    assert rewritten(output, saved, collection) == [3]
+    flip_a_bit_of_the_embeddings(output / "shard-000005.parquet")
+    assert rewritten(output, saved, collection) == [3, 5]
     assert_complete(output, model, tokenizer, changed.slice(0, 56))
+
+
+def test_documents_that_change_while_they_are_encoded_are_refused(
+    saved: str,
+    collection: Path,
+    tmp_path: Path,
+    table: pa.Table,
+    model: HMDEForDocumentEmbedding,
+    tokenizer: HMDETokenizer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of two processes, one may have read them before and the other after."""
+    written_whole = module.file_written_whole
+
+    def change(path: Path) -> AbstractContextManager[Path]:
+        pq.write_table(table.slice(50), collection / "b.parquet")
+        return written_whole(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "file_written_whole", change)
+        with pytest.raises(ValueError, match="changed while they were encoded; run again when they are final"):
+            main(arguments(saved, collection, tmp_path / "out"))
+    main(arguments(saved, collection, tmp_path / "out"))
+    assert_complete(tmp_path / "out", model, tokenizer, pa.concat_tables([table.slice(0, 40), table.slice(50)]))
 
 
 def test_a_model_that_was_trained_further_encodes_everything_again(
@@ -236,7 +269,7 @@ def test_a_model_that_was_trained_further_encodes_everything_again(
 
 
 def test_embeddings_of_another_model_damaged_or_missing_ones_are_refused(
-    saved: str, collection: Path, tmp_path: Path
+    saved: str, collection: Path, tmp_path: Path, table: pa.Table
 ) -> None:
     main(arguments(saved, collection, tmp_path / "out"))
     other = tmp_path / "other"
@@ -246,6 +279,9 @@ def test_embeddings_of_another_model_damaged_or_missing_ones_are_refused(
         Embeddings(tmp_path / "out", str(other))
     with pytest.raises(ValueError, match="holds no embeddings"):
         Embeddings(collection, saved)
+    flip_a_bit_of_the_embeddings(tmp_path / "out" / "shard-000000.parquet")
+    with pytest.raises(ValueError, match=r"shard-000000\.parquet is damaged"):
+        Embeddings(tmp_path / "out", saved).find([Document("", "", None, table["text"][0].as_py())])
     os.truncate(tmp_path / "out" / "shard-000001.parquet", 100)
     with pytest.raises(ValueError, match=r"shard-000001\.parquet is damaged"):
         Embeddings(tmp_path / "out", saved)

@@ -144,7 +144,9 @@ def test_a_full_disk_is_an_error_that_names_file_and_size(tmp_path: Path, monkey
     documents = DocumentFile(written(tmp_path / "en.jsonl", 3))
     with monkeypatch.context() as patch:
         patch.setattr(os, "posix_fallocate", full, raising=False)
-        with pytest.raises(OSError, match=r"cache/one-.*\.npy needs 0 MiB on the disk \(No space left on device\)"):
+        with pytest.raises(
+            OSError, match=r"cache/\.one-.*\.npy\.partial needs 0 MiB on the disk \(No space left on device\)"
+        ):
             cached_vectors(Encoder(), documents, tmp_path / "cache", "one")
     assert visible(tmp_path / "cache") == []
     assert len(cached_vectors(Encoder(), documents, tmp_path / "cache", "one")) == 3

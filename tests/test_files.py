@@ -69,10 +69,27 @@ def test_what_a_killed_writer_leaves_the_next_one_removes(tmp_path):
     writer = CONTEXT.Process(target=write_and_die)
     writer.start()
     writer.join()
-    assert names_in(tmp_path) == {"folder.partial", ".folder.lock"}
+    assert names_in(tmp_path) == {".folder.partial", ".folder.lock"}
     write_slowly(tmp_path / "folder", "a")
     assert names_in(tmp_path) == {"folder"}
     assert "half" not in names_in(tmp_path / "folder")
+
+
+def test_what_a_killed_writer_leaves_is_not_found_among_the_finished_ones_nor_written_over(tmp_path):
+    def write_and_die() -> None:
+        with file_written_whole(tmp_path / "one.parquet") as partial:
+            partial.write_text("half")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    writer = CONTEXT.Process(target=write_and_die)
+    writer.start()
+    writer.join()
+    assert any(path.suffix == ".partial" for path in tmp_path.iterdir())
+    assert not list(tmp_path.glob("*.parquet"))
+    with file_written_whole(tmp_path / "one.parquet") as partial:
+        assert not partial.exists()  # an engine that copies to a file that exists makes a temporary one of its own
+        partial.write_text("whole")
+    assert names_in(tmp_path) == {"one.parquet"}
 
 
 def test_a_lock_that_is_held_is_refused_to_those_who_do_not_wait(tmp_path):

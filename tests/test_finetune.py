@@ -16,7 +16,9 @@ from jsonargparse import auto_cli
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trainer
 
 from evaluation.__main__ import main as evaluate
+from foundation.files import locked
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from tests.pretraining import in_processes
 from training import finetune
 from training.longformer import convert
 
@@ -232,6 +234,16 @@ def test_an_unfinished_run_is_neither_continued_nor_replaced_unasked(folder: Pat
         ValueError, match=r"has checkpoints of an earlier run.* go on with --resume_from_checkpoint true"
     ):
         fine_tune(folder)
+
+
+def test_of_two_runs_into_one_output_the_second_is_refused(folder: Path) -> None:
+    def second(_rank: int) -> None:
+        with pytest.raises(ValueError, match=r"another process is writing .*classifier-training; wait for it, or name"):
+            fine_tune(folder)
+
+    with locked(folder / "classifier-training"):
+        assert in_processes(1, second) == [0]
+    assert not (folder / "classifier").exists()
 
 
 def test_a_missing_model_is_refused(folder: Path) -> None:

@@ -11,7 +11,9 @@ document, or a Longformer that training/longformer.py wrote, whose first token s
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -38,7 +40,7 @@ from evaluation.classification import MEASURES, LabelledTexts, accuracy_and_f1, 
 from evaluation.readers import read_labelled_texts
 from evaluation.report import Scores, averages, environment
 from foundation.command_line import options_from
-from foundation.files import folder_written_whole
+from foundation.files import folder_written_whole, locked
 from foundation.saved_models import model_type_of
 from training.loop.checkpoints import check_output
 from training.model_card import origin_of
@@ -135,8 +137,23 @@ class FinetuneRecipe:
 
 def main(argv: list[str] | None = None) -> None:
     recipe = options_from(FinetuneRecipe, argv)
-    checkpoints = list(Path(f"{recipe.output}-training").glob("checkpoint-*"))
-    check_output(recipe.output, checkpoints, recipe.resume_from_checkpoint, "resume_from_checkpoint")
+    folder = Path(f"{recipe.output}-training")
+    is_main_process = os.environ.get("RANK", "0") == "0"  # the Trainer, which knows it too, is made much later
+    with locked(folder, wait=False) if is_main_process else nullcontext():
+        check_output(
+            recipe.output,
+            list(folder.glob("checkpoint-*")),
+            recipe.resume_from_checkpoint,
+            "resume_from_checkpoint",
+        )
+        fine_tune(recipe)
+
+
+def fine_tune(recipe: FinetuneRecipe) -> None:
+    """
+    Raises:
+        ValueError: the model or the data are not what the recipe says.
+    """
     model_type = model_type_of("model", recipe.model)
     train, dev, *tests = read(recipe)
     labels = sorted(set(train.labels))

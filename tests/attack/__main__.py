@@ -10,6 +10,7 @@ turns until the time is up. A failure is printed with the command that repeats i
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import tempfile
@@ -26,22 +27,41 @@ from rich.console import Console
 from rich.table import Table
 
 from foundation.command_line import options_from
-from tests.attack import checkpoints, corpora, indexes, pretraining, secrets, texts, vectors
+from tests.attack import (
+    checkpoints,
+    corpora,
+    demos,
+    encodings,
+    files,
+    indexes,
+    pretraining,
+    secrets,
+    texts,
+    vectors,
+)
 
 Attack = Callable[[Random, Path], str]
 
 AREAS: dict[str, Attack] = {
     "pretraining is killed": pretraining.kill,
+    "pretraining by two is killed": pretraining.kill_of_two,
     "pretraining is asked to stop": pretraining.ask_to_stop,
+    "pretraining twice into one output": pretraining.two_into_one,
     "checkpoints are damaged": checkpoints.damage,
     "two runs share sentence vectors": vectors.share,
+    "evaluations share document vectors": vectors.cache,
     "the corpus builder is killed": corpora.kill,
     "an index is killed": indexes.kill,
+    "encoding is killed": encodings.kill,
+    "documents change while they are encoded": encodings.change,
+    "strange files are read": files.read,
     "texts, sentence by sentence": texts.encode,
     "texts, passages and ModernBERT": texts.encode_in_passages,
     "texts, ONNX Runtime": texts.encode_by_onnx,
     "tokens of the Hub": secrets.upload,
 }
+if importlib.util.find_spec("gradio"):
+    AREAS["the demo, by HTTP"] = demos.ask
 
 
 @dataclass
@@ -106,6 +126,7 @@ def attack(options: AttackOptions) -> dict[str, Tally]:
                     again = f"--seed {options.seed} --areas '[\"{area}\"]' --first {index} --attacks 1"
                     print(f"{area}, attack {index}:\n{tally.failures[-1]}repeat: python -m tests.attack {again}")
         index += 1
+    demos.stop()
     return tallies
 
 

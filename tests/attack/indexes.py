@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import signal
 import subprocess
@@ -11,8 +10,7 @@ import time
 from pathlib import Path
 from random import Random
 
-from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from tests.attack.runs import workshop
+from tests.attack.runs import saved_hmde
 
 READ = """
 import json, sys
@@ -22,18 +20,16 @@ print(json.dumps({row["id"]: row["text"] for row in open_index(sys.argv[1]).tabl
 WORDS = ["cat", "dog", "mat", "sun", "Katze", "Hund", "chat", "кот"]
 
 
-@functools.cache
-def model() -> Path:
-    folder = workshop() / "hmde"
-    encoder = str(workshop() / "labse")
-    HMDEForDocumentEmbedding.from_sentence_encoder(encoder, num_document_attention_heads=4).save_pretrained(folder)
-    HMDETokenizer.from_sentence_encoder(encoder).save_pretrained(folder)
-    return folder
-
-
 def start(folder: Path) -> subprocess.Popen[bytes]:
     """An update, in a new process: the store does not survive a fork, so it is not used in this one."""
-    options = [str(folder / "documents.jsonl"), str(folder / "index"), "--model", str(model()), "--dtype", "float32"]
+    options = [
+        str(folder / "documents.jsonl"),
+        str(folder / "index"),
+        "--model",
+        str(saved_hmde()),
+        "--dtype",
+        "float32",
+    ]
     return subprocess.Popen(
         [sys.executable, "-m", "search", "index", *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )

@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 import functools
-import multiprocessing
 import os
+import shutil
 import signal
 import tempfile
 import time
+from collections.abc import Callable
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from random import Random
 
-from accelerate.state import AcceleratorState
-from transformers import BertConfig, BertModel
-
-from tests.conftest import SIZES, save_encoder, wordpiece_tokenizer
-from tests.pretraining import options, write_corpus
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from tests.conftest import save_labse
+from tests.pretraining import options, start_processes, write_corpus
 from training import pretrain
 
-CONTEXT = multiprocessing.get_context("fork")
+SECONDS_TO_END = 600  # on a machine that has much else to do
 
 
 @functools.cache
 def workshop() -> Path:
     """A folder with a sentence encoder, `labse`, and a corpus, `corpus`."""
     folder = Path(tempfile.mkdtemp(prefix="attack-"))
-    tokenizer = wordpiece_tokenizer()
-    config = BertConfig(**SIZES, vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id)
-    save_encoder(BertModel(config), tokenizer, folder / "labse")
+    save_labse(folder / "labse")
     write_corpus(folder)
+    return folder
+
+
+@functools.cache
+def saved_hmde() -> Path:
+    """A folder with an untrained HMDE."""
+    folder, encoder = workshop() / "hmde", str(workshop() / "labse")
+    HMDEForDocumentEmbedding.from_sentence_encoder(encoder, num_document_attention_heads=4).save_pretrained(folder)
+    HMDETokenizer.from_sentence_encoder(encoder).save_pretrained(folder)
     return folder
 
 
@@ -38,35 +45,43 @@ def arguments(output: Path, corpus: Path | None = None, **changes: object) -> li
     return options(corpus or workshop() / "corpus", workshop() / "labse", output, **(defaults | changes))
 
 
-def start(argv: list[str], log: Path) -> multiprocessing.Process:
-    """A run in a process of its own; what it prints goes to `log`."""
+def start(
+    argv: list[str], log: Path, number: int = 1, main: Callable[[list[str]], None] = pretrain.main
+) -> list[ForkProcess]:
+    """A run in processes of its own; what they print goes to `log`."""
 
-    def work() -> None:
+    def work(_rank: int) -> None:
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
-        os.environ["ACCELERATE_USE_CPU"] = "true"
-        AcceleratorState._reset_state(reset_partial_state=True)
-        pretrain.main(argv)
+        main(argv)
 
-    process = CONTEXT.Process(target=work)
-    process.start()
-    return process
+    return start_processes(number, work)
 
 
-def run(argv: list[str], log: Path) -> int | None:
-    process = start(argv, log)
-    process.join()
-    return process.exitcode
+def finish(processes: list[ForkProcess]) -> int:
+    """0, or an exit code that is not. A process that does not end when another has died is one failure more."""
+    for process in processes:
+        process.join(SECONDS_TO_END)
+        if process.is_alive():
+            process.kill()
+            process.join()
+            raise AssertionError(f"a process of {len(processes)} has not ended after {SECONDS_TO_END} s")
+    return next((process.exitcode for process in processes if process.exitcode), 0)
 
 
-def interrupt(process: multiprocessing.Process, random: Random, seconds: float, number: signal.Signals) -> bool:
-    """Send a signal at a random moment of a process that takes so many seconds. Whether it came before the end."""
+def run(argv: list[str], log: Path, number: int = 1, main: Callable[[list[str]], None] = pretrain.main) -> int:
+    return finish(start(argv, log, number, main))
+
+
+def interrupt(processes: list[ForkProcess], random: Random, seconds: float, number: signal.Signals) -> bool:
+    """Send a signal to some of the processes, at a random moment of a run that takes so many seconds. Whether it came
+    before the end."""
     time.sleep(random.uniform(0, seconds))
-    if process.pid is not None and process.is_alive():
-        os.kill(process.pid, number)
-    process.join()
-    return process.exitcode != 0
+    for process in random.sample(processes, random.randint(1, len(processes))):
+        if process.pid is not None and process.is_alive():
+            os.kill(process.pid, number)
+    return finish(processes) != 0
 
 
 def weights(output: Path) -> bytes:
@@ -74,11 +89,13 @@ def weights(output: Path) -> bytes:
 
 
 @functools.cache
-def undisturbed(freeze: str) -> tuple[bytes, float]:
-    """The weights of a run that nothing disturbs, and the seconds that it takes."""
-    output = workshop() / f"undisturbed-{freeze}"
+def undisturbed(freeze: str, number: int) -> tuple[bytes, float]:
+    """The weights of a run of so many processes that nothing disturbs, and the seconds that it takes."""
+    output = workshop() / f"undisturbed-{freeze}-{number}"
+    corpus = shutil.copytree(workshop() / "corpus", workshop() / f"corpus-{freeze}-{number}")
+    argv = arguments(output, corpus, freeze=freeze, batch_size=4 // number)
     began = time.perf_counter()
-    assert run(arguments(output, freeze=freeze), workshop() / "log") == 0, (workshop() / "log").read_text()
+    assert run(argv, workshop() / "log", number) == 0, (workshop() / "log").read_text()
     return weights(output), time.perf_counter() - began
 
 

@@ -10,11 +10,10 @@ from random import Random
 
 import numpy as np
 from onnxruntime import InferenceSession
-from transformers import ModernBertConfig, ModernBertModel
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from tests.attack.runs import workshop
-from tests.conftest import SIZES, byte_tokenizer, randomise, save_encoder
+from tests.conftest import randomise, save_modernbert
 from training import export
 
 ALPHABETS = [
@@ -47,21 +46,10 @@ def text(random: Random) -> str:
 
 @functools.cache
 def hmde(passage_length: int) -> tuple[HMDEForDocumentEmbedding, HMDETokenizer]:
-    folder = workshop() / "labse"
-    pooling = "cls"
+    folder, pooling = workshop() / "labse", "cls"
     if passage_length:
-        tokenizer = byte_tokenizer()
-        config = ModernBertConfig(
-            **SIZES,
-            vocab_size=len(tokenizer),
-            pad_token_id=tokenizer.pad_token_id,
-            bos_token_id=tokenizer.cls_token_id,
-            eos_token_id=tokenizer.sep_token_id,
-            cls_token_id=tokenizer.cls_token_id,
-            sep_token_id=tokenizer.sep_token_id,
-        )
-        folder, pooling = Path(tempfile.mkdtemp(prefix="attack-")) / "modernbert", "mean"
-        save_encoder(ModernBertModel(config), tokenizer, folder)
+        folder = save_modernbert(Path(tempfile.mkdtemp(prefix="attack-")) / "modernbert")
+        pooling = "mean"
     limits = {"max_sentence_length": 32, "max_sentences": 8}
     model = HMDEForDocumentEmbedding.from_sentence_encoder(
         str(folder),

@@ -17,7 +17,7 @@ from datasets import Dataset
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from foundation.files import locked, new_array
+from foundation.files import locked, new_array, partial_of
 from foundation.fingerprints import fingerprint, fingerprint_of_code, fingerprint_of_weights
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.packing_hmde import bucket_by_length
@@ -97,7 +97,7 @@ def sentence_vectors(
     with locked(whole) if accelerator.is_main_process else nullcontext():
         accelerator.wait_for_everyone()  # until the main process has the lock
         if not whole.exists():
-            partial = whole.with_name(whole.name + ".partial")
+            partial = partial_of(whole)
             shape = (len(rows), tokenizer.max_sentences, model.config.hidden_size)
             if accelerator.is_main_process and not (partial / "lengths.npy").exists():
                 partial.mkdir(parents=True, exist_ok=True)

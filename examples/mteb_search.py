@@ -1,4 +1,4 @@
-"""A saved HMDE under mteb, the public benchmark: `mteb.evaluate(model, tasks)` asks it for vectors as this program does.
+"""A saved HMDE under mteb, the public benchmark: `mteb.evaluate(model, tasks)` asks for vectors as this program does.
 
     pip install mteb sentencex
     python mteb_search.py MODEL DOCUMENTS QUESTION

@@ -1,6 +1,6 @@
 """Search with Haystack: a saved HMDE in its sentence-transformers embedders.
 
-    pip install haystack-ai sentence-transformers sentencex
+    pip install sentence-transformers-haystack sentencex
     python haystack_search.py MODEL DOCUMENTS QUESTION
 
 MODEL is a saved HMDE (folder or Hub name), DOCUMENTS a JSON-lines file whose lines have a "title" and a "text".
@@ -10,9 +10,12 @@ import json
 import sys
 
 from haystack import Document
-from haystack.components.embedders import SentenceTransformersDocumentEmbedder, SentenceTransformersTextEmbedder
 from haystack.components.retrievers.in_memory import InMemoryEmbeddingRetriever
 from haystack.document_stores.in_memory import InMemoryDocumentStore
+from haystack_integrations.components.embedders.sentence_transformers import (
+    SentenceTransformersDocumentEmbedder,
+    SentenceTransformersTextEmbedder,
+)
 
 model_name, documents_file, question = sys.argv[1:]
 document_embedder = SentenceTransformersDocumentEmbedder(model_name, trust_remote_code=True, progress_bar=False)

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from transformers.utils.logging import disable_progress_bar
 
+import search
 from evaluation import formats, systems, vectors
 from evaluation.classification import (
     check_labels,
@@ -32,7 +33,7 @@ from evaluation.plots import plot_vectors
 from evaluation.progress import progress_bar
 from evaluation.published import read_published
 from evaluation.readers import read_retrieval_set
-from evaluation.recipes import ClassificationTask, EvaluationRecipe, RetrievalTask
+from evaluation.recipes import RANKING_KINDS, ClassificationTask, EvaluationRecipe, RetrievalTask
 from evaluation.report import environment
 from evaluation.retrieval import evaluate_task, given_runs, to_trec
 from evaluation.systems import check_systems, load_system
@@ -103,12 +104,13 @@ def compare(recipe: EvaluationRecipe) -> None:
     made_with = fingerprint_of_computation(dtype)
     for name, system in recipe.systems.items():
         models = {system.model: fingerprint_once(system.model)} if system.model else {}
-        content = fingerprint(made_with, replace(system, model=""), *models.values())
+        ranked_by = fingerprint_of_folder(Path(search.__file__).parent, "*.py") if system.kind in RANKING_KINDS else ""
+        content = fingerprint(made_with, ranked_by, replace(system, model=""), *models.values())
         maker = Maker(name, models, content, cache(partial(load_system, system, dtype)))
         for task in retrieval:
             results[task.name][name] = retrieval_result(recipe, task, maker)
         for task in classification:
-            if system.kind != "bm25":
+            if system.kind not in RANKING_KINDS:
                 results[f"{task.name}-frozen"][name] = frozen_result(recipe, task, maker)
     for task in classification:
         for name, folders in task.task.finetuned.items():
@@ -117,7 +119,7 @@ def compare(recipe: EvaluationRecipe) -> None:
             results[f"{task.name}-finetuned"][name] = finetuned_result(recipe, task, maker, dtype)
     for of_task in results.values():
         for name in [name for name, result in of_task.items() if not result["rows"]]:
-            del of_task[name]  # BM25 on pairs of two languages
+            del of_task[name]  # such as BM25 on pairs of two languages
     results = {task: of_task for task, of_task in results.items() if of_task}
 
     write_comparison(recipe, results, published)

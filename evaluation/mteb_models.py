@@ -18,8 +18,8 @@ from mteb.models.abs_encoder import AbsEncoder
 from mteb.models.model_meta import ScoringFunction
 from mteb.types import PromptType
 
-from evaluation.recipes import SystemRecipe
-from evaluation.systems import BM25, HMDESystem, check_system, load_system
+from evaluation.recipes import RANKING_KINDS, SystemRecipe
+from evaluation.systems import HMDESystem, check_system, load_system
 from foundation.fingerprints import fingerprint_of_model
 from foundation.processor import Dtype, dtype_of
 
@@ -38,9 +38,9 @@ class SystemForMTEB(AbsEncoder):
 
     def __init__(self, name: str, recipe: SystemRecipe, dtype: Dtype = "auto") -> None:
         check_system(name.replace("/", "-"), recipe)
-        system = load_system(recipe, dtype_of(dtype))
-        if isinstance(system, BM25):
-            raise ValueError(f"{name} is BM25, which has no vectors; mteb has a BM25 of its own")
+        if recipe.kind in RANKING_KINDS:
+            raise ValueError(f"{name} is of kind {recipe.kind}, which ranks and has no vectors; mteb asks for vectors")
+        system: Any = load_system(recipe, dtype_of(dtype))
         self.system = system
         self.mteb_model_meta = model_meta(name, recipe, system)
 

@@ -12,6 +12,9 @@ from typing import Literal
 IndexKind = Literal["flat", "ivf", "hnsw"]
 SoughtBy = Literal["queries", "sentences", "documents", "late_sentences"]
 
+# Kinds of systems that rank and have no vectors to give.
+RANKING_KINDS = ("bm25", "hybrid", "late")
+
 MEASURES = ("accuracy", "macro_f1")
 MULTILABEL_MEASURES = ("r_precision", "micro_f1")
 
@@ -27,7 +30,9 @@ class SystemRecipe:
             sentences, split as an HMDE splits them; `weighted_sentences` weights that mean by the tokens of each
             sentence; `passages` does so too and reads sentences together, up to 512 tokens at a time. Or
             `sentence_transformers`, a model of that library as its own configuration says; `longformer`, a model that
-            training/longformer.py wrote; `bm25`, which skips pairs of two languages.
+            training/longformer.py wrote; `bm25`, which skips pairs of two languages. Or what a user of an index of
+            search/ gets from an HMDE: `hybrid`, `late`. Behind the documents that these rank stand the others by their
+            vectors. They rank whole collections, for queries that are questions or sentences; other tasks are skipped.
         model: folder or Hub name, of the HMDE or of the encoder. Leave it out for `bm25`.
         pooling: how the vector of a text is read from the encoder: cls, mean or pooler. For `longformer` cls (as in
             the paper) or mean. An `hmde` and a `sentence_transformers` model know their own.
@@ -51,6 +56,8 @@ class SystemRecipe:
         "sentence_transformers",
         "longformer",
         "bm25",
+        "hybrid",
+        "late",
     ]
     model: str = ""
     pooling: Literal["cls", "mean", "pooler"] | None = None
@@ -60,6 +67,10 @@ class SystemRecipe:
     global_attention: bool = True
     query_path: Literal["sentence_encoder", "document_encoder"] = "sentence_encoder"
     trust_remote_code: bool = False
+
+    @property
+    def is_hmde(self) -> bool:
+        return self.kind in ("hmde", "hybrid", "late")
 
 
 @dataclass

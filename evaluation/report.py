@@ -21,7 +21,7 @@ Scores = dict[str, dict[str, float]]  # by pair or language, then by measure
 
 PACKAGES = (
     "torch", "transformers", "tokenizers", "sentencex", "sentence-transformers", "faiss-cpu", "ir_measures", "bm25s",
-    "scikit-learn", "scipy",
+    "lancedb", "scikit-learn", "scipy",
 )  # fmt: skip
 
 

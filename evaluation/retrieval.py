@@ -10,11 +10,13 @@ Two protocols, whose numbers do not compare:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import ir_measures
 import numpy as np
@@ -24,9 +26,12 @@ from evaluation.progress import Advance, no_bar, progress_bar
 from evaluation.readers import POOL, RetrievalSet, Run, languages_of, read_run
 from evaluation.recipes import IndexKind, RetrievalTask
 from evaluation.report import averages
-from evaluation.systems import BM25, System
-from evaluation.vectors import Encode, cached_vectors, search
+from evaluation.systems import BM25, SearchSystem, System
+from evaluation.vectors import Encode, cached_vectors, fingerprint_of_documents, search, texts_of
 from foundation.fingerprints import fingerprint
+
+if TYPE_CHECKING:
+    from search.documents import Document
 
 # Each the mean over the queries. AP divides by all relevant documents of the collection, retrieved or not.
 MEASURES = {"MAP": AP, "nDCG@10": nDCG @ 10, "MRR": RR, "Recall@100": R @ 100, "P@1": P @ 1}
@@ -84,7 +89,7 @@ def given_runs(task: RetrievalTask) -> dict[str, Run]:
 
 
 def evaluate_task(
-    system: System | BM25,
+    system: System | BM25 | SearchSystem,
     task: RetrievalTask,
     retrieval_set: RetrievalSet,
     cache: Path | None = None,
@@ -94,7 +99,7 @@ def evaluate_task(
     """Everything that is reported of a system, and its runs by pair.
 
     Args:
-        system: BM25 leaves out the pairs of two languages.
+        system: BM25 leaves out the pairs of two languages; search, what it does not rank (see `SystemRecipe`).
         task: the protocol.
         retrieval_set: the task's.
         cache: folder of vectors and indexes; None keeps nothing.
@@ -108,6 +113,12 @@ def evaluate_task(
         pairs = [pair for pair in pairs if len(set(languages_of(pair))) == 1]
         runs = {pair: rank_words(system, retrieval_set, pair, task.depth, name) for pair in pairs}
         runs = {pair: reorder(given[pair], run, task.rerank_depth) if given else run for pair, run in runs.items()}
+    elif isinstance(system, SearchSystem):
+        asked = not given and task.sought_by in ("queries", "late_sentences")
+        runs = {
+            pair: rank_by_search(system, retrieval_set, pair, task.depth, cache, maker, name)
+            for pair in (pairs if asked else [])
+        }
     elif given:
         runs = {pair: rerank(system, retrieval_set, pair, given[pair], task.rerank_depth, name) for pair in pairs}
     else:
@@ -222,6 +233,52 @@ def rank_words(system: BM25, retrieval_set: RetrievalSet, pair: str, depth: int,
     queries = {query_id: retrieval_set.queries[query_language][query_id] for query_id in judged}
     documents = retrieval_set.documents[document_language]
     return system.rank(queries, documents, document_language, depth, name=name and f"{name}: {pair}")
+
+
+@dataclass
+class Collection:
+    """The documents of a document language, as search/ reads them, with their ids in a run."""
+
+    retrieval_set: RetrievalSet
+    document_language: str
+
+    def __iter__(self) -> Iterator[Document]:
+        from search.documents import Document  # needs the extra `search`
+
+        ids = iter(self.retrieval_set.doc_ids(self.document_language))
+        for language in self.retrieval_set.collection(self.document_language):
+            for text in texts_of(self.retrieval_set.documents[language]):
+                yield Document(next(ids), "", language, text)
+
+
+def rank_by_search(
+    system: SearchSystem,
+    retrieval_set: RetrievalSet,
+    pair: str,
+    depth: int,
+    cache: Path | None = None,
+    maker: str = "",
+    name: str = "",
+) -> Run:
+    """What search finds for each query to which the collection has a relevant document. The index lies in the cache. In
+    the pool, a query that was taken from a document does not find that document."""
+    query_language, document_language = languages_of(pair)
+    judged = retrieval_set.judgements(query_language, document_language)
+    queries = {query_id: retrieval_set.queries[query_language][query_id] for query_id in judged}
+    languages = retrieval_set.collection(document_language)
+    made_from = [(language, fingerprint_of_documents(retrieval_set.documents[language])) for language in languages]
+    own = {
+        query_id: retrieval_set.own_document(query_language, query_id) if document_language == POOL else None
+        for query_id in queries
+    }
+    with TemporaryDirectory() if cache is None else nullcontext(cache) as folder:
+        index = Path(folder) / f"{fingerprint(maker, made_from)}.index"
+        documents = Collection(retrieval_set, document_language)
+        run = system.rank(queries, documents, index, depth + (document_language == POOL), name and f"{name}: {pair}")
+    return {
+        query_id: dict([item for item in ranked.items() if item[0] != own[query_id]][:depth])
+        for query_id, ranked in run.items()
+    }
 
 
 def rerank(system: System, retrieval_set: RetrievalSet, pair: str, given: Run, depth: int, name: str = "") -> Run:

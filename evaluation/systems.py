@@ -9,9 +9,10 @@ sentences.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -28,8 +29,10 @@ from modeling_hmde.modeling_hmde import MAX_TOKENS_PER_BUCKET
 from modeling_hmde.packing_hmde import bucket_by_length
 from modeling_hmde.tokenization_hmde import Piece, Tokens
 
-if TYPE_CHECKING:  # importing it takes seconds, and few recipes need it
+if TYPE_CHECKING:  # importing them takes seconds, and few recipes need them
     from sentence_transformers import SentenceTransformer
+
+    from search.documents import Document
 
 
 class System(Protocol):
@@ -210,6 +213,51 @@ class BM25:
         return run
 
 
+@dataclass
+class SearchSystem:
+    """What `python -m search query` shows: the rankings of search/index.py that are more than a cosine of two vectors.
+
+    Args:
+        name: folder or Hub name of the model.
+        model: on its device, in its dtype.
+        tokenizer: the model's.
+        ranking: see `Index.rank`.
+    """
+
+    name: str
+    model: HMDEForDocumentEmbedding
+    tokenizer: HMDETokenizer
+    ranking: Literal["hybrid", "late"]
+
+    def rank(
+        self, queries: Mapping[str, str], documents: Iterable[Document], folder: Path, depth: int, name: str = ""
+    ) -> Run:
+        """The documents of each query: the first as a user finds them, behind them the nearest of the others.
+
+        The score is the rank, negated: where two scores are equal, search and trec_eval would not agree on the order.
+
+        Args:
+            queries: text by query_id.
+            documents: the collection; can be read again and again.
+            folder: where the index is kept.
+            depth: documents a query ranks at most.
+            name: of the progress bar.
+        """
+        from search.index import CANDIDATES, Encoder, open_index, update_index  # needs the extra `search`
+
+        encoder = Encoder(self.name, self.model, self.tokenizer)
+        update_index(folder, documents, encoder, sentences=self.ranking == "late")
+        index = open_index(folder)
+        run: Run = {}
+        with progress_bar(name, len(queries), unit="query") as progress:
+            for query_id, text in queries.items():
+                first = index.rank(text, encoder, self.ranking, CANDIDATES)
+                ranked = dict.fromkeys([*first, *index.rank(text, encoder, "vector", depth)])
+                run[query_id] = {doc_id: -float(place) for place, doc_id in zip(range(depth), ranked)}
+                progress.update()
+        return run
+
+
 class CuttingTokenizer(HMDETokenizer):
     """Cuts a document without a warning: where to cut is part of what a baseline is."""
 
@@ -274,7 +322,7 @@ def check_system(name: str, system: SystemRecipe) -> None:
         raise ValueError(f"system {name} is a Longformer, whose pooler was never trained; its pooling is cls or mean")
     if system.kind != "hmde" and system.query_path != "sentence_encoder":
         raise ValueError(f"system {name} is of kind {system.kind}; only queries of an hmde have a query_path")
-    if system.kind == "hmde" and any((system.pooling, system.query_prompt, system.document_prompt, system.max_length)):
+    if system.is_hmde and any((system.pooling, system.query_prompt, system.document_prompt, system.max_length)):
         raise ValueError(
             f"system {name} is an HMDE, whose folder says its pooling, prompts and max_length; leave them out, or "
             "choose another kind"
@@ -282,15 +330,18 @@ def check_system(name: str, system: SystemRecipe) -> None:
     if system.kind == "sentence_transformers":
         return  # its configuration need not be one of transformers
     model_type = model_type_of(name, system.model)
-    for kind in ("hmde", "longformer"):
-        if (system.kind == kind) != (model_type == kind):
+    for kind, kinds, is_one in (
+        ("hmde", "hmde, hybrid or late", system.is_hmde),
+        ("longformer", "longformer", system.kind == "longformer"),
+    ):
+        if is_one != (model_type == kind):
             raise ValueError(
                 f"system {name} is of kind {system.kind}, but {system.model} holds a model of type {model_type}; the "
-                f"kind is {kind} for a model of that type and only then"
+                f"kind is {kinds} for a model of type {kind} and only then"
             )
 
 
-def load_system(recipe: SystemRecipe, dtype: torch.dtype = torch.float32) -> System | BM25:
+def load_system(recipe: SystemRecipe, dtype: torch.dtype = torch.float32) -> System | BM25 | SearchSystem:
     """A system ready to encode, on a GPU if there is one.
 
     Args:
@@ -299,6 +350,9 @@ def load_system(recipe: SystemRecipe, dtype: torch.dtype = torch.float32) -> Sys
     """
     if recipe.kind == "bm25":
         return BM25()
+    if recipe.kind in ("hybrid", "late"):
+        hmde = load_hmde(recipe, dtype)
+        return SearchSystem(recipe.model, hmde.model, hmde.tokenizer, recipe.kind)
     if recipe.kind == "sentence_transformers":
         from sentence_transformers import SentenceTransformer
 
@@ -325,7 +379,7 @@ def load_system(recipe: SystemRecipe, dtype: torch.dtype = torch.float32) -> Sys
 
 def load_hmde(recipe: SystemRecipe, dtype: torch.dtype = torch.float32) -> HMDESystem:
     """A system that is an HMDE: a trained one, or one whose document encoder does nothing but take the mean."""
-    if recipe.kind == "hmde":
+    if recipe.is_hmde:
         tokenizer = HMDETokenizer.from_pretrained(recipe.model)
         model = HMDEForDocumentEmbedding.from_pretrained(recipe.model, dtype=dtype)
     else:

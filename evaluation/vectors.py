@@ -51,7 +51,7 @@ def cached_vectors(
     """
     if cache is None:
         return np.concatenate(list(_encoded(encode, documents, advance)))
-    made_from = _fingerprint_of_documents(documents)
+    made_from = fingerprint_of_documents(documents)
     path = cache / f"{maker}-{made_from}.npy"
     with locked(path):
         if path.exists():
@@ -59,7 +59,7 @@ def cached_vectors(
         else:
             with file_written_whole(path) as partial:
                 _write_vectors(partial, _encoded(encode, documents, advance), len(documents))
-                if _fingerprint_of_documents(documents) != made_from:
+                if fingerprint_of_documents(documents) != made_from:
                     raise ValueError("the documents changed while they were encoded; start again when they are final")
     return np.load(path, mmap_mode="r")
 
@@ -78,13 +78,19 @@ def _write_vectors(path: Path, batches: Iterator[np.ndarray], count: int) -> Non
 
 def _encoded(encode: Encode, documents: Mapping[str, str], advance: Advance) -> Iterator[np.ndarray]:
     """The vectors of all documents, piece by piece."""
-    texts = iter(documents.texts() if isinstance(documents, DocumentFile) else documents.values())
+    texts = texts_of(documents)
     while batch := list(islice(texts, DOCUMENTS_AT_ONCE)):
         yield encode(batch)
         advance(len(batch))
 
 
-def _fingerprint_of_documents(documents: Mapping[str, str]) -> str:
+def texts_of(documents: Mapping[str, str]) -> Iterator[str]:
+    """All texts, in the order of their ids. A file is read once, from its beginning to its end."""
+    return documents.texts() if isinstance(documents, DocumentFile) else iter(documents.values())
+
+
+def fingerprint_of_documents(documents: Mapping[str, str]) -> str:
+    """Of the ids and texts, or of the file that has them."""
     if isinstance(documents, DocumentFile):
         return fingerprint(digest(documents.path))
     return fingerprint(*documents.items())

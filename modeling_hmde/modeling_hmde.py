@@ -90,7 +90,8 @@ class HMDEOutput(ModelOutput):
         sentence_embeddings: (documents, sentences, hidden), the sentence encoder's vectors, zero at padding.
         sentence_lengths: (documents, sentences), int64, the tokens read of each sentence, 0 where there is none.
         hidden_states: with `output_hidden_states`, the input of the document encoder and the output of each of its
-            layers: (documents, 1 + sentences, hidden), the DBOS vector first, zero at padding.
+            layers: (documents, 1 + sentences, hidden), the DBOS vector first, zero at padding; None in place of those
+            that were not asked for.
         attentions: with `output_attentions`, the attention weights of each layer of the document encoder: (documents,
             heads, 1 + sentences, 1 + sentences), each row a distribution over the DBOS vector and the sentences.
         sentence_encoder_hidden_states, sentence_encoder_attentions: with `output_sentence_encoder`, the same of the
@@ -102,9 +103,9 @@ class HMDEOutput(ModelOutput):
     pooler_output: Tensor | None = None
     sentence_embeddings: Tensor | None = None
     sentence_lengths: Tensor | None = None
-    hidden_states: tuple[Tensor, ...] | None = None
+    hidden_states: tuple[Tensor | None, ...] | None = None
     attentions: tuple[Tensor, ...] | None = None
-    sentence_encoder_hidden_states: tuple[Tensor, ...] | None = None
+    sentence_encoder_hidden_states: tuple[Tensor | None, ...] | None = None
     sentence_encoder_attentions: tuple[Tensor, ...] | None = None
 
 
@@ -437,7 +438,7 @@ class HMDEModel(HMDEPreTrainedModel):
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
-        output_hidden_states: bool | None = None,
+        output_hidden_states: bool | int | Sequence[int] | None = None,
         output_attentions: bool | None = None,
         output_sentence_encoder: bool = False,
         **kwargs: Any,
@@ -452,6 +453,7 @@ class HMDEModel(HMDEPreTrainedModel):
             attention_mask: (documents, tokens), 1 for real tokens. None: 1 wherever `input_ids` is not padding.
             output_hidden_states, output_attentions: also return those of the document encoder (see `HMDEOutput`).
                 Attention weights are kept by `attn_implementation="eager"` only. None: as the configuration says.
+                Indices ask for these hidden states alone, from the end where negative (see `_selected`).
             output_sentence_encoder: return those of the sentence encoder too. It is run once more for them, on all
                 passages in one batch, and needs `attn_implementation` "eager" or "sdpa".
 
@@ -468,7 +470,8 @@ class HMDEModel(HMDEPreTrainedModel):
                 f"attention by {self.config._attn_implementation} does not keep its weights, so there are no "
                 'output_attentions; call model.set_attn_implementation("eager") before'
             )
-        hidden_states: list | None = [] if output_hidden_states else None
+        # An index of 0 asks for a layer, though it equals False.
+        hidden_states: list | None = None if output_hidden_states is None or output_hidden_states is False else []
         attentions: list | None = [] if output_attentions else None
         if is_exporting():
             sentence_embeddings, sentence_lengths = self._encode_rows(input_ids, attention_mask)
@@ -483,15 +486,17 @@ class HMDEModel(HMDEPreTrainedModel):
             pooler_output=documents,
             sentence_embeddings=sentence_embeddings,
             sentence_lengths=sentence_lengths,
-            hidden_states=None if hidden_states is None else tuple(hidden_states),
+            hidden_states=None if hidden_states is None else _selected(hidden_states, output_hidden_states),
             attentions=None if attentions is None else tuple(attentions),
         )
         if output_sentence_encoder:
             read, passages = self._find_passages(input_ids, attention_mask, self.config.passage_length)
             ids, mask = pad_tokens(input_ids, read, passages.length, self.config.pad_token_id)
-            requested = {"output_hidden_states": output_hidden_states, "output_attentions": output_attentions}
+            requested = {"output_hidden_states": hidden_states is not None, "output_attentions": output_attentions}
             of_sentences = self.sentence_encoder(input_ids=ids, attention_mask=mask, **requested)
-            output.sentence_encoder_hidden_states = of_sentences.hidden_states
+            if hidden_states is not None:
+                of_layers = _selected(of_sentences.hidden_states, output_hidden_states)
+                output.sentence_encoder_hidden_states = of_layers
             output.sentence_encoder_attentions = of_sentences.attentions
         return output
 
@@ -902,6 +907,16 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
         if normalize:
             vectors = nn.functional.normalize(vectors.float(), dim=-1)
         return vectors.float().cpu().numpy() if return_tensors == "np" else vectors.to(self.dtype)
+
+
+def _selected(states: Sequence[Tensor], wanted: Any) -> tuple[Tensor | None, ...]:
+    """All hidden states for True. For an index or several, those, and None in place of the others, as transformers has
+    it: so an index that there is not selects nothing."""
+    if wanted is True:
+        return tuple(states)
+    indices = [wanted] if isinstance(wanted, int) else wanted
+    chosen = {index % len(states) for index in indices if -len(states) <= index < len(states)}
+    return tuple(state if index in chosen else None for index, state in enumerate(states))
 
 
 class HMDEForSequenceClassification(HMDEPreTrainedModel):

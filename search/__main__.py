@@ -2,6 +2,7 @@
 
     python -m search index DOCUMENTS INDEX --model MODEL
     python -m search query INDEX "a question"
+    python -m search postgres INDEX URL
 
 DOCUMENTS is a folder of *.txt, *.md, *.jsonl and *.parquet, or one such file; see search/documents.py. The first
 command run again encodes only what is new or changed, and forgets what is gone.
@@ -32,7 +33,7 @@ def main(argv: list[str] | None = None) -> None:
     logging.disable_progress_bar()
     try:
         auto_cli(
-            {"index": index, "query": query},
+            {"index": index, "query": query, "postgres": postgres},
             args=argv,
             as_positional=True,
             exit_on_error=False,
@@ -124,6 +125,18 @@ def query(
     console = Console()
     for rank, hit in enumerate(found, start=1):
         console.print(_as_text(rank, hit, sentences))
+
+
+def postgres(index: str, url: str) -> None:
+    """Copy an index into PostgreSQL with pgvector, in place of what an earlier copy put there.
+
+    Args:
+        index: the folder of an index.
+        url: of the database: postgresql://user@host/database. A password is best in ~/.pgpass.
+    """
+    from search.postgres import copy_to_postgres  # needs the extra `postgres`
+
+    print(f"{copy_to_postgres(open_index(index), url)} documents in hmde.documents")
 
 
 def _describe(changes: Changes) -> str:

@@ -30,7 +30,7 @@ from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 collect_ignore = ["integrations", "peers"]
 
 # LanceDB does not survive a fork, so tests that use it in their own process come after those that fork.
-USE_THE_STORE = {"test_demo.py", "test_search.py"}
+USE_THE_STORE = {"test_demo.py", "test_evaluation_rankings.py", "test_postgres.py", "test_search.py"}
 
 torch.set_num_threads(1)  # the models are too small to share among threads
 settings.register_profile("deterministic", derandomize=True, deadline=None, database=None)

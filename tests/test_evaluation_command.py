@@ -355,7 +355,7 @@ def test_bm25_answers_pairs_of_one_language_only() -> None:
     assert result["averages"] == {}  # no average over pairs that are not there
 
 
-@pytest.mark.parametrize("name", ["sample", "development", "open", "paper"])
+@pytest.mark.parametrize("name", ["sample", "development", "rankings", "open", "paper"])
 def test_the_recipes_of_the_repository_are_sound(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(ROOT)
     none = "{none: {kind: first, pooling: mean, model: nowhere}}"

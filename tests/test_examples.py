@@ -33,6 +33,12 @@ NEEDS = {
     "onnx_search": "onnxruntime",
     "langchain_search": "langchain_huggingface",
     "llama_index_search": "llama_index.embeddings.huggingface",
+    "chroma_search": "chromadb",
+    "haystack_search": "haystack_integrations.components.embedders.sentence_transformers",
+    "txtai_search": "txtai",
+    "setfit_topics": "setfit",
+    "bertopic_topics": "bertopic",
+    "mteb_search": "mteb",
 }
 QUESTION = "Der Hund sah die Katze?"
 

@@ -91,5 +91,5 @@ def test_a_baseline_runs_too_and_its_meta_says_what_it_is(labse: Path) -> None:
 
 
 def test_bm25_is_refused() -> None:
-    with pytest.raises(ValueError, match="has no vectors; mteb has a BM25 of its own"):
+    with pytest.raises(ValueError, match="is of kind bm25, which ranks and has no vectors"):
         SystemForMTEB("bm25", SystemRecipe("bm25"))

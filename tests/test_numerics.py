@@ -568,6 +568,28 @@ def test_the_sentence_encoders_states_and_attentions_come_on_request(labse: Path
                 torch.testing.assert_close(actual[index, :, :count, :count], weights[0], **TOLERANCE)
 
 
+@pytest.mark.parametrize("wanted", [0, -1, [1, -3], [2, 7, -9], (), False])
+def test_indices_select_hidden_states(labse: Path, make_model: MakeModel, wanted: object) -> None:
+    """As a list of all of them is indexed; an index that there is not selects nothing."""
+    model = make_model(labse, attn_implementation="eager")
+    with torch.no_grad():
+        everything = model(**tokenize(labse), output_hidden_states=True, output_sentence_encoder=True)
+        output = model(**tokenize(labse), output_hidden_states=wanted, output_sentence_encoder=True)
+    for name in ("hidden_states", "sentence_encoder_hidden_states"):
+        if wanted is False:
+            assert getattr(output, name) is None
+            continue
+        expected = everything[name]
+        chosen = [
+            range(len(expected))[index]
+            for index in ([wanted] if isinstance(wanted, int) else wanted)
+            if -len(expected) <= index < len(expected)
+        ]
+        assert [index for index, states in enumerate(output[name]) if states is not None] == sorted(chosen)
+        for index in chosen:
+            torch.testing.assert_close(output[name][index], expected[index])
+
+
 def test_gradients_reach_the_hidden_states_and_attentions(labse: Path, make_model: MakeModel) -> None:
     output = make_model(labse, attn_implementation="eager")(
         **tokenize(labse), output_hidden_states=True, output_attentions=True

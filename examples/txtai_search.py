@@ -1,0 +1,23 @@
+"""Search with txtai: a saved HMDE by its sentence-transformers method.
+
+    pip install txtai sentence-transformers sentencex
+    python txtai_search.py MODEL DOCUMENTS QUESTION
+
+MODEL is a saved HMDE (folder or Hub name), DOCUMENTS a JSON-lines file whose lines have a "title" and a "text".
+"""
+
+import json
+import sys
+
+from txtai import Embeddings
+
+model_name, documents_file, question = sys.argv[1:]
+with open(documents_file, encoding="utf-8") as lines:
+    documents = [json.loads(line) for line in lines]
+# txtai's own pooling, which it takes without a method, would take the mean of what is no vector of a token.
+embeddings = Embeddings(path=model_name, method="sentence-transformers", vectors={"trust_remote_code": True})
+embeddings.index(document["text"] for document in documents)
+
+print(question)
+for place, cosine in embeddings.search(question, 3):
+    print(f"  {cosine:.3f}  {documents[place]['title']}")

@@ -6,7 +6,8 @@ From texts to vectors, tokenization included. The ways to encode share one sente
 in _float32 is the same in float32, one that ends in _tokens the same from tokens on: what is left for a GPU to do.
 
     hmde       encode_documents, each sentence read by itself (paper)
-    passages   the same, sentences read together in passages of 512 tokens, as the recipes for CPUs have it
+    passages   the same, sentences read together in passages of 512 tokens, as the recipes for CPUs have it; of fewer
+               in passages_128 and passages_256
     padded     the scheme of the reference research code: every sentence padded to the longest of a batch, every
                document to the most sentences, one sentence position of all documents at a time. The same vectors.
     windows    sentence-transformers on windows of 128 tokens that overlap by a third, and their mean (paper, 3.3)
@@ -48,7 +49,7 @@ from modeling_hmde.segmentation_hmde import sentence_spans
 
 Kind = Literal["short", "mixed", "long"]
 WayName = Literal[
-    "hmde", "passages", "padded", "windows", "flat",
+    "hmde", "passages", "passages_128", "passages_256", "padded", "windows", "flat",
     "hmde_float32", "passages_float32", "padded_float32",
     "hmde_tokens", "passages_tokens",
 ]  # fmt: skip
@@ -264,6 +265,8 @@ def load_way(name: WayName, recipe: EncodeBenchmarkRecipe) -> Way:
         "hmde": by_hmde,
         "hmde_tokens": partial(by_hmde, from_tokens=True),
         "passages": partial(by_hmde, passage_length=PASSAGE),
+        "passages_128": partial(by_hmde, passage_length=128),
+        "passages_256": partial(by_hmde, passage_length=256),
         "passages_tokens": partial(by_hmde, passage_length=PASSAGE, from_tokens=True),
         "padded": by_padded_scheme,
         "windows": by_windows,

@@ -149,19 +149,18 @@ def test_the_kernel_drops_no_attention_weight_and_says_so(
     assert "variable-length attention has no dropout" in caplog.text
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.skipif(not ON_GPU, reason="tests/test_numerics.py compiles with a stand-in for the kernel")
 def test_the_compiled_sentence_encoder_computes_the_same_for_batches_of_all_sizes(
-    labse: Path, make_model: MakeModel, dtype: torch.dtype
+    labse: Path, make_model: MakeModel
 ) -> None:
     """As a recipe with `compile` has it: float32 weights, in bfloat16 under autocast."""
-    torch._dynamo.reset()
     exact, plain, compiled = (make_model(labse, **SIZES).to(DEVICE) for _ in range(3))
-    compiled.hmde.sentence_encoder.compile(dynamic=True, backend="inductor" if ON_GPU else "aot_eager")
-    autocast = dtype == torch.bfloat16
+    compiled.hmde.sentence_encoder.compile(dynamic=True)
+    exact.double()
     for first in (0, 3, 5):
         inputs = inputs_of(labse, DOCUMENTS[first:])
-        expected = states_of(exact.double(), inputs)
-        without, found = states_of(plain, inputs, autocast), states_of(compiled, inputs, autocast)
+        expected = states_of(exact, inputs)
+        without, found = (states_of(model, inputs, autocast=True) for model in (plain, compiled))
         for name in expected:
             assert distance(found[name], expected[name]) <= 1.5 * distance(without[name], expected[name]) + 1e-4, name
 
@@ -224,16 +223,25 @@ ENVIRONMENTS = {
 
 @pytest.fixture(scope="module")
 def updates(labse: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Tensor]:
-    """A function from mixed precision, way to distribute and options to what three steps of pretraining change."""
+    """A function from mixed precision and way to distribute to what eight steps of pretraining change."""
     corpus_folder = write_corpus(tmp_path_factory.mktemp("corpus"))
     start = {f"hmde.sentence_encoder.{name}": weight for name, weight in load_file(labse / "model.safetensors").items()}
 
     @functools.cache
-    def run(mixed_precision: str, distributed: str | None, max_tokens_per_chunk: int = 100) -> Tensor:
+    def run(mixed_precision: str, distributed: str | None) -> Tensor:
         output = tmp_path_factory.mktemp("run") / "model"
-        changes = {"mixed_precision": mixed_precision, "max_steps": 3, "max_tokens_per_chunk": max_tokens_per_chunk}
         arguments = options(
-            corpus_folder, labse, output, **changes, sentence_dropout=0.0, hard_negatives="all", query_weight=0.5
+            corpus_folder,
+            labse,
+            output,
+            mixed_precision=mixed_precision,
+            architecture='{"num_document_attention_heads": 4, "document_dropout": 0.0, "max_sentences": 4}',
+            sentence_dropout=0.0,
+            hard_negatives="all",
+            query_weight=0.5,
+            max_steps=8,
+            max_tokens_per_chunk=100,
+            eval_concepts=1,  # which every model finds, so that the last one is kept
         )
         environment = {} if ON_GPU else {"ACCELERATE_USE_CPU": "true"}
         if distributed:
@@ -261,11 +269,11 @@ def test_one_distributed_device_trains_as_one_that_is_not(updates: Callable[...,
     """In bfloat16, with accumulation and chunks."""
     expected = updates("bf16", None)
     assert expected.norm() > 0
-    assert torch.cosine_similarity(updates("bf16", distributed), expected, dim=0) > 0.97
+    assert torch.cosine_similarity(updates("bf16", distributed), expected, dim=0) > 0.9
 
 
 @pytest.mark.parametrize("mixed_precision", ["bf16", "fp16"])
 def test_mixed_precision_trains_the_way_of_float32(updates: Callable[..., Tensor], mixed_precision: str) -> None:
     if mixed_precision == "fp16" and not ON_GPU:
         pytest.skip("Accelerate has fp16 on GPUs only")
-    assert torch.cosine_similarity(updates(mixed_precision, None), updates("no", None), dim=0) > 0.8
+    assert torch.cosine_similarity(updates(mixed_precision, None), updates("no", None), dim=0) > 0.6

@@ -52,7 +52,8 @@ peers: .venv/test
 
 .venv/quickstart: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,eval,offline]'
+	@# Not --quiet: it takes minutes, and says what it is at.
+	$(BIN)/pip install --disable-pip-version-check --constraint constraints.txt --editable '.[train,eval,offline]'
 	touch $@
 
 .venv/demo: pyproject.toml constraints.txt

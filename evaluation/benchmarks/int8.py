@@ -4,8 +4,8 @@
 
 The sentence encoder's linear layers in int8, weights and activations, by PyTorch's dynamic quantization and, where it
 is installed, by torchao; its attention stays float32. Beside them float32, and bfloat16. One HMDE before training, with
-passages of 512 tokens, encodes the same documents in turns; ratios are medians within a round. Writes int8.md and
-int8.json.
+passages of 512 tokens, encodes the same documents in turns, on one thread; times are the processor's, which other programs change little, and
+ratios are medians within a round. Writes int8.md and int8.json.
 """
 
 from __future__ import annotations
@@ -66,13 +66,10 @@ class Int8Benchmark:
     rounds: int = 3
     """How often each way has its turn."""
 
-    threads: int = 1
-    """Of the processor."""
-
 
 def main(argv: list[str] | None = None) -> None:
     benchmark = options_from(Int8Benchmark, argv)
-    torch.set_num_threads(benchmark.threads)
+    torch.set_num_threads(1)
     names = [name for name in benchmark.ways if name != "torchao" or importlib.util.find_spec("torchao")]
     timed = EncodeBenchmarkRecipe(
         documents=benchmark.documents,
@@ -93,9 +90,9 @@ def main(argv: list[str] | None = None) -> None:
     vectors: dict[str, np.ndarray] = {}
     for _ in range(benchmark.rounds):
         for name, system in systems.items():
-            began = time.perf_counter()
+            began = time.process_time()
             vectors[name] = system.model.encode_documents(texts, system.tokenizer, language=languages)
-            seconds[name].append(time.perf_counter() - began)
+            seconds[name].append(time.process_time() - began)
     rows = {
         name: {
             "documents/s": len(texts) / statistics.median(seconds[name]),
@@ -118,7 +115,8 @@ def load(name: WayName, encoder: str) -> HMDESystem:
     system = load_hmde(recipe, torch.bfloat16 if name == "bfloat16" else torch.float32)
     sentence_encoder = system.model.hmde.sentence_encoder
     if name == "torch":
-        with warnings.catch_warnings(action="ignore"):  # it is to move to torchao
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it is to move to torchao
             torch.ao.quantization.quantize_dynamic(sentence_encoder, {nn.Linear}, dtype=torch.qint8, inplace=True)
     elif name == "torchao":
         from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_

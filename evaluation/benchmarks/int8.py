@@ -4,8 +4,8 @@
 
 The sentence encoder's linear layers in int8, weights and activations, by PyTorch's dynamic quantization and, where it
 is installed, by torchao; its attention stays float32. Beside them float32, and bfloat16. One HMDE before training, with
-passages of 512 tokens, encodes the same documents in turns, on one thread; times are the processor's, which other programs change little, and
-ratios are medians within a round. Writes int8.md and int8.json.
+passages of 512 tokens, encodes the same documents in turns on one thread. Times are the processor's, which other
+programs change little; ratios are medians within a round. Writes int8.md and int8.json.
 """
 
 from __future__ import annotations

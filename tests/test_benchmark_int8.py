@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from evaluation.benchmarks.int8 import load, main
+from evaluation.benchmarks.int8 import Int8Benchmark, load, main, onnx_product
 
 
 def test_every_linear_layer_of_the_sentence_encoder_is_replaced_and_no_other(labse: Path) -> None:
@@ -40,4 +40,17 @@ def test_it_writes_speed_nearness_and_retrieval_of_each_way(labse: Path, tmp_pat
     assert all(row["lowest cosine"] > 0.95 for row in content["rows"].values())
     assert content["rows"]["torch"]["lowest cosine"] < 1 - 1e-6
     assert {row["MAP"] for row in content["rows"].values()} <= {1, 0.5, pytest.approx(1 / 3)}
-    assert "| torch |" in (tmp_path / "out" / "int8.md").read_text()
+    table = (tmp_path / "out" / "int8.md").read_text()
+    assert "| 384 x 1536 |" in table
+    assert "| torch |" in table
+
+
+def test_documents_come_with_a_retrieval_set() -> None:
+    with pytest.raises(ValueError, match="documents and data belong together"):
+        Int8Benchmark(documents="articles")
+
+
+def test_onnx_runtime_multiplies_what_it_is_given() -> None:
+    states, weights = torch.randn(2, 9, 5, generator=torch.Generator().manual_seed(0))
+    (product,) = onnx_product(states.numpy(), weights.T.numpy())()
+    assert product == pytest.approx((states @ weights.T).numpy(), abs=0.1)

@@ -3,7 +3,7 @@ BIN := .venv/bin
 RELEASED_MODEL := runs/hmde-small
 SAMPLE_MODEL := runs/hmde-sample
 
-.PHONY: quickstart model release demo test attack integrations peers clean
+.PHONY: quickstart model release demo test gpu attack integrations peers clean
 
 ## Install, pretrain a small HMDE on the sample, evaluate it beside its baselines, search with it from a fresh process.
 quickstart: .venv/quickstart
@@ -46,6 +46,10 @@ test: .venv/test
 	@# One thread to each process that the tests start, or four of them fight for two cores.
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
+## On a machine with a GPU, under ten minutes: the tests that need one, and encoding and pretraining beside what is common.
+gpu: .venv/test
+	$(BIN)/python -m training.benchmarks.gpu
+
 ## Attack the code: killed processes, damaged files, hostile texts. Prints how many attacks it withstood.
 attack: .venv/test
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.attack $(ATTACK)
@@ -61,7 +65,8 @@ peers: .venv/test
 
 .venv/quickstart: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,eval,offline]'
+	@# Not --quiet: it takes minutes, and says what it is at.
+	$(BIN)/pip install --disable-pip-version-check --constraint constraints.txt --editable '.[train,eval,offline]'
 	touch $@
 
 .venv/demo: pyproject.toml constraints.txt

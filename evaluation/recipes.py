@@ -39,7 +39,8 @@ class SystemRecipe:
         query_prompt: text put before each query, such as e5's "query: ". An HMDE knows its own.
         document_prompt: text put before each piece of a document, such as e5's "passage: ". An HMDE knows its own.
         max_length: tokens of a piece, including start token, end token and prompt. The default is 512 for `first`, and
-            128 for windows and sentences. For `sentence_transformers` it limits the whole document.
+            128 for windows and sentences. For `passages` it is the longest passage, 512 by default. For
+            `sentence_transformers` it limits the whole document.
         global_attention: for `longformer`, whether the first token sees the whole document. The paper's code says no.
         query_path: for `hmde`, what encodes a query: the sentence encoder alone, or both encoders, as a document of one
             sentence.

@@ -385,7 +385,11 @@ def load_hmde(recipe: SystemRecipe, dtype: torch.dtype = torch.float32) -> HMDES
     else:
         tokenizer_class, pieces, reading = PIECES[recipe.kind]
         if recipe.max_length is not None:
-            pieces = pieces | {"max_sentence_length": recipe.max_length}
+            longest = recipe.max_length
+            if recipe.kind == "passages":
+                reading = reading | {"passage_length": longest}
+                longest = min(longest, pieces["max_sentence_length"])
+            pieces = pieces | {"max_sentence_length": longest}
         tokenizer = tokenizer_class.from_sentence_encoder(
             recipe.model, sentence_prompt=recipe.document_prompt, query_prompt=recipe.query_prompt, **pieces
         )

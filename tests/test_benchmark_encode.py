@@ -21,6 +21,7 @@ from evaluation.benchmarks.encode import (
     main,
     operations,
 )
+from modeling_hmde import HMDETokenizer
 
 DOCUMENTS = [
     Document("The cat sat on the mat. It was warm there! Did the dog see it?", "en"),
@@ -41,6 +42,26 @@ def test_the_padded_scheme_computes_the_vectors_of_hmde(labse: Path, pooling: st
     ways = {name: load_way(name, recipe(labse, pooling=pooling)) for name in ("hmde", "padded")}
     with torch.no_grad():
         assert lowest_cosine(ways, DOCUMENTS) > 1 - 1e-5
+
+
+@pytest.mark.parametrize("name", ["hmde", "passages"])
+def test_from_tokens_on_the_vectors_are_the_same_and_no_text_is_tokenized_in_the_time(
+    labse: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with torch.no_grad():
+        expected = load_way(name, recipe(labse)).encode(DOCUMENTS)
+        way = load_way(f"{name}_tokens", recipe(labse))
+        way.work([*DOCUMENTS, *DOCUMENTS])
+        monkeypatch.setattr(HMDETokenizer, "__call__", None)
+        assert way.encode(DOCUMENTS) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("name", "most"), [("passages_128", 128), ("passages_256", 256), ("passages", 512)])
+def test_passages_are_as_long_as_their_name_says(labse: Path, name: str, most: int) -> None:
+    long = Document("The cat sat on the mat. " * 32, "en")
+    tokens, _ = load_way(name, recipe(labse)).work([long])
+    words = 32 * 7
+    assert tokens == words + 2 * -(-words // ((most - 2) // 7 * 7))  # start and end token of each passage
 
 
 @pytest.mark.parametrize("name", ["windows", "flat"])

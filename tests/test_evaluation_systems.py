@@ -246,6 +246,13 @@ def test_passages_equal_the_mean_over_the_tokens_of_a_document_read_at_once(labs
     assert system.encode_documents(documents, "en") == pytest.approx(np.stack(expected), abs=1e-5)
 
 
+@pytest.mark.parametrize(("max_length", "longest_sentence"), [(40, 40), (256, 128), (None, 128)])
+def test_the_length_of_passages_bounds_their_sentences_too(labse: Path, max_length, longest_sentence) -> None:
+    system = load_system(SystemRecipe("passages", str(labse), pooling="mean", max_length=max_length))
+    assert system.model.config.passage_length == (max_length or 512)
+    assert system.model.config.max_sentence_length == system.tokenizer.max_sentence_length == longest_sentence
+
+
 @pytest.fixture(scope="module")
 def sentence_transformer(labse: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """LaBSE as it is meant to be used: [CLS], a dense layer with tanh, unit length."""

@@ -67,7 +67,7 @@ class LoopRecipe:
     """Compute activations again in the backward pass, which saves memory."""
 
     compile: bool = False
-    """Compile the sentence encoder with torch.compile."""
+    """Compile the sentence encoder with torch.compile. For GPUs: `make gpu` measures what it gives."""
 
     num_workers: int = 0
     """Processes that tokenize ahead."""

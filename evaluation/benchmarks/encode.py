@@ -2,11 +2,12 @@
 
     python -m evaluation.benchmarks.encode --documents FOLDER --encoder runs/e5-small --output runs/benchmark
 
-From texts to vectors, tokenization included. The ways to encode share one sentence encoder and dtype; a way that ends
-in _float32 is the same in float32:
+From texts to vectors, tokenization included. The ways to encode share one sentence encoder and dtype. A way that ends
+in _float32 is the same in float32, one that ends in _tokens the same from tokens on: what is left for a GPU to do.
 
     hmde       encode_documents, each sentence read by itself (paper)
-    passages   the same, sentences read together in passages of 512 tokens, as the recipes for CPUs have it
+    passages   the same, sentences read together in passages of 512 tokens, as the recipes for CPUs have it; of fewer
+               in passages_128 and passages_256
     padded     the scheme of the reference research code: every sentence padded to the longest of a batch, every
                document to the most sentences, one sentence position of all documents at a time. The same vectors.
     windows    sentence-transformers on windows of 128 tokens that overlap by a third, and their mean (paper, 3.3)
@@ -36,7 +37,7 @@ from datasets import load_dataset
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
-from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoTokenizer, BatchEncoding
 
 from evaluation.report import Table, environment, write_report
 from foundation.command_line import options_from
@@ -47,7 +48,11 @@ from modeling_hmde.packing_hmde import bucket_by_length
 from modeling_hmde.segmentation_hmde import sentence_spans
 
 Kind = Literal["short", "mixed", "long"]
-WayName = Literal["hmde", "passages", "padded", "windows", "flat", "hmde_float32", "passages_float32", "padded_float32"]
+WayName = Literal[
+    "hmde", "passages", "passages_128", "passages_256", "padded", "windows", "flat",
+    "hmde_float32", "passages_float32", "padded_float32",
+    "hmde_tokens", "passages_tokens",
+]  # fmt: skip
 
 WINDOW, FLAT, PASSAGE = 128, 4096, 512  # tokens
 
@@ -258,7 +263,11 @@ def load_way(name: WayName, recipe: EncodeBenchmarkRecipe) -> Way:
         recipe = replace(recipe, dtype="float32")
     loaders: dict[str, Callable[[EncodeBenchmarkRecipe], Way]] = {
         "hmde": by_hmde,
+        "hmde_tokens": partial(by_hmde, from_tokens=True),
         "passages": partial(by_hmde, passage_length=PASSAGE),
+        "passages_128": partial(by_hmde, passage_length=128),
+        "passages_256": partial(by_hmde, passage_length=256),
+        "passages_tokens": partial(by_hmde, passage_length=PASSAGE, from_tokens=True),
         "padded": by_padded_scheme,
         "windows": by_windows,
         "flat": by_flat_encoder,
@@ -285,8 +294,29 @@ def untrained_hmde(
     return model.to(device()), tokenizer  # type: ignore[arg-type]
 
 
-def by_hmde(recipe: EncodeBenchmarkRecipe, passage_length: int = 0) -> Way:
+class RememberedTokens:
+    """A tokenizer that has each document's tokens ready after the first time. In all else it is the tokenizer."""
+
+    def __init__(self, tokenizer: HMDETokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.rows: dict[tuple[str, str], list[int]] = {}
+
+    def __call__(self, texts: list[str], language: Sequence[str]) -> BatchEncoding:
+        keys = list(zip(texts, language))
+        new = list(dict.fromkeys(key for key in keys if key not in self.rows))
+        if new:
+            new_texts, languages = zip(*new)
+            self.rows |= zip(new, self.tokenizer(list(new_texts), language=list(languages)).input_ids)
+        return BatchEncoding({"input_ids": [self.rows[key] for key in keys]})
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.tokenizer, name)
+
+
+def by_hmde(recipe: EncodeBenchmarkRecipe, passage_length: int = 0, from_tokens: bool = False) -> Way:
     model, tokenizer = untrained_hmde(recipe, passage_length=passage_length)
+    if from_tokens:  # the work is counted before the time, so that the tokens are there when they are asked for
+        tokenizer = RememberedTokens(tokenizer)  # type: ignore[assignment]
 
     def encode(documents: Sequence[Document]) -> np.ndarray:
         texts, languages = [document.text for document in documents], [document.language for document in documents]
@@ -421,18 +451,26 @@ def operations(encoder: nn.Module, lengths: Sequence[int]) -> float:
 
 
 def matmul_peak(dtype: torch.dtype) -> float:
-    """Operations a second of the fastest of a few matrix products: of large square matrices, and of the states of 4,096
-    tokens with the weights of small and base-sized encoders."""
+    """Operations a second of the fastest of a few matrix products: of large square matrices, and of the states of many
+    tokens with the weights of small and base-sized encoders.
+
+    On a GPU several products are timed together, or the time to start one would count.
+    """
+    if device() == "cuda":
+        at_once, sizes = 10, [(4096, 4096, 4096), (8192, 8192, 8192), (65_536, 384, 1536), (65_536, 768, 3072)]
+    else:
+        at_once, sizes = 1, [(1024, 1024, 1024), (2048, 2048, 2048), (4096, 384, 1536), (4096, 768, 3072)]
     best = 0.0
-    for rows, inner, columns in ((1024, 1024, 1024), (2048, 2048, 2048), (4096, 384, 1536), (4096, 768, 3072)):
+    for rows, inner, columns in sizes:
         states = torch.randn(rows, inner, device=device()).to(dtype)
         weights = torch.randn(columns, inner, device=device()).to(dtype)
         for _ in range(5):
             synchronize()
             began = time.perf_counter()
-            states @ weights.T
+            for _ in range(at_once):
+                states @ weights.T
             synchronize()
-            best = max(best, 2 * rows * inner * columns / (time.perf_counter() - began))
+            best = max(best, at_once * 2 * rows * inner * columns / (time.perf_counter() - began))
     return best
 
 

@@ -36,7 +36,7 @@ from training.models import TwoPathEncoder, model_flops
 from training.objectives.documents import document_losses
 from training.recipes import PretrainRecipe
 
-Variant = Literal["recommended", "pytorch_attention", "padded", "float32", "one_core"]
+Variant = Literal["recommended", "pytorch_attention", "padded", "compiled", "float32", "one_core"]
 
 SIZES: dict[str, dict[str, Any]] = {
     "small": {"hidden_size": 384, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 1536},
@@ -56,7 +56,8 @@ class StepBenchmark:
 
     variants: list[Variant] = field(default_factory=lambda: ["recommended", "pytorch_attention", "float32", "one_core"])
     """recommended: bfloat16 where the hardware has it, all cores, packed. The others differ in one thing, but one_core,
-    which has PyTorch's attention too: what `accelerate launch` gives a program that does not ask for more."""
+    which has PyTorch's attention too: what `accelerate launch` gives a program that does not ask for more. compiled is
+    the recipes' `compile`."""
 
     batch_sizes: list[int] = field(default_factory=lambda: [16])
     """Triples of a step."""
@@ -71,7 +72,10 @@ class StepBenchmark:
     """As in HMDEConfig."""
 
     rounds: int = 3
-    """Steps of each row; the median is reported."""
+    """Processes of each row; the median is reported."""
+
+    steps: int = 1
+    """Steps that each of them times; their median counts."""
 
     output: str = "runs/benchmark-pretrain-step"
     """Folder of step.md and step.json."""
@@ -124,7 +128,7 @@ def to_markdown(steps: dict[tuple[Variant, int], list[Step]]) -> str:
 
 
 def measure(benchmark: StepBenchmark, variant: Variant, batch_size: int) -> Step:
-    """The second step of a new process; the first one prepares."""
+    """The median step of a new process; on a GPU, or compiled, after one that prepares."""
     if variant == "one_core":
         torch.set_num_threads(1)
     if variant in ("one_core", "pytorch_attention"):
@@ -133,6 +137,8 @@ def measure(benchmark: StepBenchmark, variant: Variant, batch_size: int) -> Step
     accelerator = Accelerator(mixed_precision="bf16" if dtype == torch.bfloat16 else "no")
     model = make_model(benchmark, "sdpa" if variant == "padded" else None)
     model.get_input_embeddings().requires_grad_(False)
+    if variant == "compiled":
+        model.hmde.sentence_encoder.compile(dynamic=True)
     encoder = TwoPathEncoder(model)
     optimizer = torch.optim.AdamW(weight for weight in encoder.parameters() if weight.requires_grad)
     encoder, optimizer = accelerator.prepare(encoder.train(), optimizer)
@@ -153,9 +159,11 @@ def measure(benchmark: StepBenchmark, variant: Variant, batch_size: int) -> Step
             torch.cuda.synchronize()
         return time.perf_counter() - began
 
-    if accelerator.device.type == "cuda":
+    if accelerator.device.type == "cuda" or variant == "compiled":
         step()
-    seconds = step()
+    if accelerator.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    seconds = statistics.median(step() for _ in range(benchmark.steps))
     if accelerator.device.type == "cuda":
         mebibytes = torch.cuda.max_memory_allocated() / 2**20
     else:

@@ -9,8 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from datasets import Dataset
+from tqdm import tqdm
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+
+DOCUMENTS_AT_ONCE = 64  # encoded between two steps of the progress bar
 
 
 class DevSet:
@@ -49,9 +52,14 @@ class DevSet:
         `document_mrr` by its document, `title_mrr` by its title, and their mean `mrr`, which chooses the best model."""
         keys = list(self.articles)
         languages = np.array([language for language, _ in keys])
-        documents = model.encode_documents(
-            [self.articles[key]["text"] for key in keys], tokenizer, language=list(languages)
-        )
+        parts = []
+        with tqdm(desc="dev documents", total=len(keys), unit="document", delay=5, leave=False, disable=None) as bar:
+            for first in range(0, len(keys), DOCUMENTS_AT_ONCE):
+                texts = [self.articles[key]["text"] for key in keys[first : first + DOCUMENTS_AT_ONCE]]
+                codes = list(languages[first : first + DOCUMENTS_AT_ONCE])
+                parts.append(model.encode_documents(texts, tokenizer, language=codes))
+                bar.update(len(texts))
+        documents = np.concatenate(parts)
         titles = model.encode_queries([self.articles[key]["title"] for key in keys], tokenizer)
         row_of = {key: row for row, key in enumerate(keys)}
         queries = np.array([row_of[query] for query, _ in self.pairs])

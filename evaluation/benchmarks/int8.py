@@ -23,7 +23,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -104,13 +104,13 @@ def main(argv: list[str] | None = None) -> None:
 
 def layer_rates(inner: int, columns: int) -> dict[str, float]:
     """Operations a second, by way, of the states of 2,048 tokens (tokens, inner) times weights (inner, columns)."""
-    states, layer = torch.randn(2048, inner), nn.Sequential(nn.Linear(inner, columns))
+    states, layer = torch.randn(2048, inner), nn.Linear(inner, columns)
     integers = (torch.randint(-127, 128, shape, dtype=torch.int8) for shape in ((2048, inner), (inner, columns)))
-    quantized, in_bfloat16 = in_int8(copy.deepcopy(layer)), copy.deepcopy(layer).bfloat16()
+    quantized, in_bfloat16 = in_int8(nn.Sequential(copy.deepcopy(layer))), copy.deepcopy(layer).bfloat16()
     ways: dict[str, Callable[[], object]] = {
         "float32": partial(layer, states),
         "bfloat16": partial(in_bfloat16, states.bfloat16()),
-        "int8, ONNX Runtime": onnx_product(states.numpy(), layer[0].weight.detach().T.numpy()),
+        "int8, ONNX Runtime": onnx_product(states.numpy(), layer.weight.detach().T.numpy()),
         "int8, PyTorch": partial(quantized, states),
         "int8, product of torchao": partial(torch._int_mm, *integers),
     }
@@ -165,7 +165,7 @@ def of_documents(benchmark: Int8Benchmark) -> tuple[dict[str, list[float]], dict
     """The seconds of all rounds, and what they and retrieval come to, by way."""
     assert benchmark.documents is not None
     assert benchmark.data is not None
-    names = [name for name in benchmark.ways if name != "torchao" or importlib.util.find_spec("torchao")]
+    names: list[WayName] = [name for name in benchmark.ways if name != "torchao" or importlib.util.find_spec("torchao")]
     timed = EncodeBenchmarkRecipe(
         documents=benchmark.documents,
         encoder=benchmark.encoder,
@@ -176,12 +176,13 @@ def of_documents(benchmark: Int8Benchmark) -> tuple[dict[str, list[float]], dict
     texts, languages = [document.text for document in documents], [document.language for document in documents]
     retrieval_set = read_retrieval_set(benchmark.data, [benchmark.pair])
     if benchmark.max_queries:
-        retrieval_set.queries = {
+        queries = {
             language: dict(islice(queries.items(), benchmark.max_queries))
             for language, queries in retrieval_set.queries.items()
         }
+        retrieval_set = replace(retrieval_set, queries=queries)
     systems = {name: load(name, benchmark.encoder) for name in names}
-    seconds: dict[str, list[float]] = {name: [] for name in names}
+    seconds: dict[str, list[float]] = {str(name): [] for name in names}
     vectors: dict[str, np.ndarray] = {}
     for _ in range(benchmark.rounds):
         for name, system in systems.items():
@@ -189,7 +190,7 @@ def of_documents(benchmark: Int8Benchmark) -> tuple[dict[str, list[float]], dict
             vectors[name] = system.model.encode_documents(texts, system.tokenizer, language=languages)
             seconds[name].append(time.process_time() - began)
     rows = {
-        name: {
+        str(name): {
             "documents/s": len(texts) / statistics.median(seconds[name]),
             "times float32": statistics.median(map(float.__truediv__, seconds["float32"], seconds[name])),
             "lowest cosine": float((vectors[name] * vectors["float32"]).sum(axis=1).min()),

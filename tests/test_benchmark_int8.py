@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from evaluation.benchmarks import int8
 from evaluation.benchmarks.int8 import Int8Benchmark, load, main, onnx_product
 
 
@@ -19,7 +20,10 @@ def test_every_linear_layer_of_the_sentence_encoder_is_replaced_and_no_other(lab
     assert any(isinstance(module, nn.Linear) for module in model.hmde.document_encoder.modules())
 
 
-def test_it_writes_speed_nearness_and_retrieval_of_each_way(labse: Path, tmp_path: Path) -> None:
+def test_it_writes_speed_nearness_and_retrieval_of_each_way(
+    labse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(int8, "TOKENS", 32)
     documents = {"d1": "The cat sat on the mat.", "d2": "Le chat dort.", "d3": "Der Hund sah die Katze."}
     for folder in ("docs", "queries", "articles"):
         (tmp_path / folder).mkdir()
@@ -39,7 +43,7 @@ def test_it_writes_speed_nearness_and_retrieval_of_each_way(labse: Path, tmp_pat
     assert content["rows"]["float32"]["times float32"] == 1
     assert all(row["lowest cosine"] > 0.95 for row in content["rows"].values())
     assert content["rows"]["torch"]["lowest cosine"] < 1 - 1e-6
-    assert {row["MAP"] for row in content["rows"].values()} <= {1, 0.5, pytest.approx(1 / 3)}
+    assert all(row["MAP"] in (1, 0.5, pytest.approx(1 / 3)) for row in content["rows"].values())
     table = (tmp_path / "out" / "int8.md").read_text()
     assert "| 384 x 1536 |" in table
     assert "| torch |" in table

@@ -202,7 +202,10 @@ def test_what_is_wrong_with_a_system_is_found_before_any_is_loaded(
         "prompt": (SystemRecipe("hmde", str(hmde), query_prompt="q: "), "system prompt is an HMDE"),
         "no-hmde": (SystemRecipe("hmde", str(labse)), "no-hmde is of kind hmde, but .* a model of type bert"),
         "an-hmde": (SystemRecipe("first", str(hmde), pooling="cls"), "an-hmde is of kind first, but .* of type hmde"),
-        "no-longformer": (SystemRecipe("longformer", str(labse)), "the kind is longformer for a model of that type"),
+        "no-longformer": (
+            SystemRecipe("longformer", str(labse)),
+            "the kind is longformer for a model of type longformer",
+        ),
         "untrained": (SystemRecipe("longformer", str(labse), pooling="pooler"), "whose pooler was never trained"),
         "no-model": (SystemRecipe("longformer"), "no-model is of kind longformer; only bm25 has no model"),
         "words": (SystemRecipe("bm25", str(labse)), "words is of kind bm25; only bm25 has no model"),

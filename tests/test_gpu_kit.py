@@ -33,25 +33,24 @@ def test_a_gpu_without_bfloat16_is_told_so(monkeypatch):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="`make gpu` itself runs here")
-@pytest.mark.timeout(600)
 def test_its_benchmarks_run_and_stand_in_one_table(labse: Path, tmp_path: Path, monkeypatch):
-    """On the smallest models; the part of the tests is replaced by one that fails."""
+    """On the smallest models and one of the two sizes; the part of the tests is replaced by one that fails."""
     failing = command("evaluation.benchmarks.encode", {"no_such_option": 1})
     parts_of = gpu.parts_of
-    monkeypatch.setattr(gpu, "parts_of", lambda *given: [Part("tests", failing), *parts_of(*given)[1:]])
+    monkeypatch.setattr(gpu, "parts_of", lambda *given: [Part("tests", failing), *parts_of(*given)[1::2]])
     with pytest.raises(SystemExit) as ended:
         main(["--output", str(tmp_path), "--encoder", str(labse), "--small", "true"])
     assert ended.value.code == 1  # a part has failed
     content = json.loads((tmp_path / "gpu.json").read_text())
     outcomes = {part["name"]: part["outcome"] for part in content["parts"]}
     assert outcomes.pop("tests").startswith("failed with status 2")
-    assert outcomes == dict.fromkeys(["encode-small", "encode-base", "step-small", "step-base"], "done")
+    assert outcomes == {"encode-small": "done", "step-small": "done"}
     ways = ["hmde", "hmde_tokens", "passages", "passages_tokens", "padded", "windows", "flat"]
     variants = [f"{name}, 2 triples" for name in ("recommended", "padded", "float32")]
     measured = [(row["measured"], row["encoder"], row["way"]) for row in content["rows"]]
     assert measured == [
-        *(("encoding", size, way) for size in ("small", "base") for way in ways),
-        *(("a pretraining step", size, variant) for size in ("small", "base") for variant in variants),
+        *(("encoding", "small", way) for way in ways),
+        *(("a pretraining step", "small", variant) for variant in variants),
     ]
     table = (tmp_path / "gpu.md").read_text()
     assert "tests: failed with status 2" in table

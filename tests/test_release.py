@@ -77,7 +77,7 @@ def test_levels_go_into_bits_and_come_out_as_the_values_that_they_stand_for(bits
             assert dequantise(packed, scales, bits, columns)[row, column] == pytest.approx(float(expected))
 
 
-@pytest.mark.parametrize(("bits", "error"), [(1, 0.61), (2, 0.36), (8, 0.01)])
+@pytest.mark.parametrize(("bits", "error"), [(1, 0.62), (2, 0.36), (8, 0.01)])
 def test_the_error_of_normal_rows_is_near_the_least_that_even_spaces_allow(bits, error):
     """Relative root mean squares of one and two bits: .603 and .345 (Max 1960, table 2)."""
     torch.manual_seed(0)

@@ -45,6 +45,7 @@ from evaluation.systems import HMDESystem, load_hmde
 from foundation.command_line import options_from
 from foundation.files import write_json, write_text
 
+TOKENS = 2048  # of the states that a layer multiplies
 WayName = Literal["float32", "bfloat16", "torch", "torchao"]
 
 
@@ -104,8 +105,8 @@ def main(argv: list[str] | None = None) -> None:
 
 def layer_rates(inner: int, columns: int) -> dict[str, float]:
     """Operations a second, by way, of the states of 2,048 tokens (tokens, inner) times weights (inner, columns)."""
-    states, layer = torch.randn(2048, inner), nn.Linear(inner, columns)
-    integers = (torch.randint(-127, 128, shape, dtype=torch.int8) for shape in ((2048, inner), (inner, columns)))
+    states, layer = torch.randn(TOKENS, inner), nn.Linear(inner, columns)
+    integers = (torch.randint(-127, 128, shape, dtype=torch.int8) for shape in ((TOKENS, inner), (inner, columns)))
     quantized, in_bfloat16 = in_int8(nn.Sequential(copy.deepcopy(layer))), copy.deepcopy(layer).bfloat16()
     ways: dict[str, Callable[[], object]] = {
         "float32": partial(layer, states),
@@ -115,7 +116,7 @@ def layer_rates(inner: int, columns: int) -> dict[str, float]:
         "int8, product of torchao": partial(torch._int_mm, *integers),
     }
     with torch.inference_mode():
-        return {name: 2 * 2048 * inner * columns / least_seconds(way) for name, way in ways.items()}
+        return {name: 2 * TOKENS * inner * columns / least_seconds(way) for name, way in ways.items()}
 
 
 def least_seconds(call: Callable[[], object]) -> float:

@@ -5,7 +5,8 @@ SAMPLE_MODEL := runs/hmde-sample
 
 .PHONY: quickstart model release demo test gpu attack integrations peers clean
 
-## Install, pretrain a small HMDE on the sample, evaluate it beside its baselines, search with it from a fresh process.
+## Install, put the released model together, pretrain a small HMDE on the sample, evaluate both beside their baselines,
+## and search with the released one from a fresh process.
 quickstart: .venv/quickstart
 	$(MAKE) model
 	$(BIN)/python -m training.corpus --config configuration/corpora/sample.yaml
@@ -15,7 +16,7 @@ quickstart: .venv/quickstart
 	@# A user's view: the model folder and the Hugging Face libraries, this repository neither installed nor in reach.
 	cp examples/search.py $(SAMPLE_MODEL)-training/
 	cd $(SAMPLE_MODEL)-training && HF_HUB_OFFLINE=1 ../../$(BIN)/python -I -c "import runpy, sys; \
-	    sys.path.remove('$(CURDIR)'); sys.argv[1:] = ['../hmde-sample', '../../sample/docs/ru.jsonl', \
+	    sys.path.remove('$(CURDIR)'); sys.argv[1:] = ['../hmde-small', '../../sample/docs/ru.jsonl', \
 	    'What makes the tail of a comet point away from the Sun?']; runpy.run_path('search.py', run_name='__main__')"
 
 ## The released model, put together without a network: runs/hmde-small.
@@ -34,8 +35,8 @@ release: .venv/quickstart
 
 ## Search in the browser with the model of the quickstart, at http://127.0.0.1:7860.
 demo: .venv/demo
-	test -d $(SAMPLE_MODEL) || $(MAKE) quickstart
-	HMDE_MODEL=$(SAMPLE_MODEL) HMDE_DOCUMENTS=sample/docs $(BIN)/python demo/app.py
+	$(MAKE) model
+	HMDE_MODEL=$(RELEASED_MODEL) HMDE_DOCUMENTS=sample/docs $(BIN)/python demo/app.py
 
 ## Install, then lint, check types and run the tests.
 test: .venv/test

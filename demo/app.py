@@ -19,7 +19,7 @@ from modeling_hmde import Explanation
 from search.documents import Document, Documents, files_of
 from search.index import Encoder, open_index, update_index
 
-MODEL = os.environ.get("HMDE_MODEL", "runs/hmde-sample")
+MODEL = os.environ.get("HMDE_MODEL", "runs/hmde-small")
 DOCUMENTS = Path(os.environ.get("HMDE_DOCUMENTS", Path(__file__).parent / "docs"))
 NUM_HITS = 5
 MAX_QUESTION, MAX_TEXT = 1_000, 100_000  # characters

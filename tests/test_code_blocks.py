@@ -33,7 +33,7 @@ PAGES = {
 
 # The names by which the blocks call a model, and what stands there.
 MODELS = {
-    "runs/hmde-sample": "hmde",
+    "runs/hmde-small": "hmde",
     "runs/e5-small": "sentence encoder",
     "runs/student": "sentence encoder",
     "intfloat/multilingual-e5-small": "sentence encoder",
@@ -91,7 +91,7 @@ def test_the_python_blocks_of_a_page_run_from_a_fresh_process(
         shutil.copytree(models[kind], folder / name)
     write_xquad_r(folder / "data" / "xquad-r")
     if "onnx" in PROGRAMS[page]:
-        export.main(["--model", str(folder / "runs" / "hmde-sample")])
+        export.main(["--model", str(folder / "runs" / "hmde-small")])
     program = tmp_path / Path(page).with_suffix(".py").name
     program.write_text(PROGRAMS[page], encoding="utf-8")
     environment = os.environ | {

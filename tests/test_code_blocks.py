@@ -123,7 +123,7 @@ def test_a_command_names_files_modules_and_targets_that_are_there(page: str) -> 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_block_says_what_it_is_and_python_is_spelt_so(page: str) -> None:
     """A block marked otherwise ("py", "Python") would run nowhere, unnoticed."""
-    assert {block[1] for block in FENCE.finditer(PAGES[page])} <= {"python", "bash", "bibtex", "text"}
+    assert {block[1] for block in FENCE.finditer(PAGES[page])} <= {"python", "bash", "bibtex", "sql", "text"}
 
 
 def anchor(heading: str) -> str:

@@ -10,6 +10,7 @@ import json
 import sys
 
 import mteb
+from datasets import Dataset
 from mteb.models import SentenceTransformerEncoderWrapper
 from mteb.types import PromptType
 from sentence_transformers import SentenceTransformer
@@ -21,7 +22,7 @@ task = mteb.get_task("BelebeleRetrieval").metadata
 
 
 def encode(texts: list[str], prompt_type: PromptType):
-    batches = DataLoader([{"text": text} for text in texts], batch_size=32)
+    batches = DataLoader(Dataset.from_dict({"text": texts}), batch_size=32)
     return model.encode(batches, task_metadata=task, hf_split="test", hf_subset="default", prompt_type=prompt_type)
 
 

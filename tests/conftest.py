@@ -219,6 +219,17 @@ def tokenizer(labse: Path) -> HMDETokenizer:
 
 
 @pytest.fixture(scope="session")
+def model_folder(
+    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """Where `model` and `tokenizer` are saved. Not to be changed."""
+    folder = tmp_path_factory.mktemp("models") / "hmde"
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def documents() -> list[str]:
     """Six documents in six languages, of one to three sentences."""
     return DOCUMENTS

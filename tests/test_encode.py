@@ -23,12 +23,9 @@ from search.encode import main
 from tests.pretraining import in_processes
 
 
-@pytest.fixture(scope="module")
-def saved(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("saved")
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return str(folder)
+@pytest.fixture
+def saved(model_folder: Path) -> str:
+    return str(model_folder)
 
 
 @pytest.fixture(scope="module")

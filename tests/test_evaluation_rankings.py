@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -39,16 +38,6 @@ DOCUMENTS = {
 QUERIES = {"en": {"q1": "Where did the cat sit?", "q2": "warm mat", "q3": "Hund oder dog"}}
 QRELS = {"q1": {"d1": 1}, "q2": {"d4": 1, "d1": 1}, "q3": {"d2": 1}}
 CANDIDATES = 3
-
-
-@pytest.fixture(scope="module")
-def hmde(
-    labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    folder = tmp_path_factory.mktemp("models") / "hmde"
-    make_model(labse).save_pretrained(folder)
-    HMDETokenizer.from_sentence_encoder(str(labse)).save_pretrained(folder)
-    return folder
 
 
 def by_score(scores: dict[str, float]) -> list[str]:
@@ -101,7 +90,7 @@ def expected_ranking(ranking: str, query: str, texts: dict[str, tuple[str, str]]
 @pytest.mark.parametrize("ranking", ["hybrid", "late"])
 @pytest.mark.parametrize("document_language", ["en", "de", "all"])
 def test_a_user_of_search_gets_this_ranking(
-    ranking: str, document_language: str, hmde: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ranking: str, document_language: str, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search.index, "CANDIDATES", CANDIDATES)
     pair = f"en-{document_language}"
@@ -110,23 +99,23 @@ def test_a_user_of_search_gets_this_ranking(
         if document_language == "all"
         else {id: (document_language, text) for id, text in DOCUMENTS[document_language].items()}
     )
-    system = load_system(SystemRecipe(ranking, str(hmde)))
+    system = load_system(SystemRecipe(ranking, str(model_folder)))
     data = RetrievalSet(DOCUMENTS, QUERIES, QRELS)
     for _ in range(2):  # the second time from the index of the first
         result, runs = evaluate_task(system, RetrievalTask("", [pair]), data, tmp_path, "maker")
         answered = {id: text for id, text in QUERIES["en"].items() if id in data.judgements("en", document_language)}
-        expected = {id: expected_ranking(ranking, text, texts, hmde) for id, text in answered.items()}
+        expected = {id: expected_ranking(ranking, text, texts, model_folder) for id, text in answered.items()}
         assert {id: in_order(ranked) for id, ranked in runs[pair].items()} == expected
         assert result["rows"][pair]["queries"] == len(expected)
     _, runs = evaluate_task(system, RetrievalTask("", [pair], depth=2), data)  # without a cache
     assert {id: in_order(ranked) for id, ranked in runs[pair].items()} == {id: e[:2] for id, e in expected.items()}
 
 
-def test_a_late_sentence_does_not_find_its_own_document(hmde: Path) -> None:
+def test_a_late_sentence_does_not_find_its_own_document(model_folder: Path) -> None:
     queries = {"en": {"d1": "It was warm there!", "d2": "The dog slept."}}
     data = RetrievalSet(DOCUMENTS, queries, {id: {id: 1} for id in queries["en"]}, sought_by="late_sentences")
     task = RetrievalTask("", ["en-all"], sought_by="late_sentences", depth=7)
-    _, runs = evaluate_task(load_system(SystemRecipe("late", str(hmde))), task, data)
+    _, runs = evaluate_task(load_system(SystemRecipe("late", str(model_folder))), task, data)
     every = {f"{language}.{id}" for language, documents in DOCUMENTS.items() for id in documents}
     assert {id: set(ranked) for id, ranked in runs["en-all"].items()} == {
         id: every - {f"en.{id}"} for id in queries["en"]
@@ -134,25 +123,27 @@ def test_a_late_sentence_does_not_find_its_own_document(hmde: Path) -> None:
 
 
 @pytest.mark.parametrize("sought_by", ["documents", "sentences"])
-def test_what_is_no_question_is_not_ranked(sought_by: str, hmde: Path) -> None:
+def test_what_is_no_question_is_not_ranked(sought_by: str, model_folder: Path) -> None:
     data = RetrievalSet(DOCUMENTS, {"en": DOCUMENTS["en"]}, {"d1": {"d1": 1}}, sought_by=sought_by)
     task = RetrievalTask("", ["en-de"], sought_by=sought_by)
-    result, runs = evaluate_task(load_system(SystemRecipe("hybrid", str(hmde))), task, data)
+    result, runs = evaluate_task(load_system(SystemRecipe("hybrid", str(model_folder))), task, data)
     assert not runs
     assert not result["rows"]
 
 
-def test_only_an_hmde_searches(hmde: Path, labse: Path) -> None:
-    check_systems({"hybrid": SystemRecipe("hybrid", str(hmde)), "late": SystemRecipe("late", str(hmde))})
+def test_only_an_hmde_searches(model_folder: Path, labse: Path) -> None:
+    check_systems(
+        {"hybrid": SystemRecipe("hybrid", str(model_folder)), "late": SystemRecipe("late", str(model_folder))}
+    )
     with pytest.raises(ValueError, match=r"late is of kind late, but .* holds a model of type bert"):
         check_systems({"late": SystemRecipe("late", str(labse))})
     with pytest.raises(ValueError, match="hybrid is an HMDE, whose folder says"):
-        check_systems({"hybrid": SystemRecipe("hybrid", str(hmde), pooling="cls")})
+        check_systems({"hybrid": SystemRecipe("hybrid", str(model_folder), pooling="cls")})
     with pytest.raises(ValueError, match="only bm25 has no model"):
         check_systems({"hybrid": SystemRecipe("hybrid")})
 
 
-def test_search_stands_beside_vectors_in_a_comparison(hmde: Path, tmp_path: Path) -> None:
+def test_search_stands_beside_vectors_in_a_comparison(model_folder: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     for folder in ("docs", "queries"):
         (data / folder).mkdir(parents=True)
@@ -163,7 +154,7 @@ def test_search_stands_beside_vectors_in_a_comparison(hmde: Path, tmp_path: Path
     (data / "qrels.tsv").write_text("".join(f"{q}\t0\t{d}\t1\n" for q, graded in QRELS.items() for d in graded))
     recipe = {
         "output": str(tmp_path / "out"),
-        "systems": {kind: {"kind": kind, "model": str(hmde)} for kind in ("hmde", "hybrid", "late")},
+        "systems": {kind: {"kind": kind, "model": str(model_folder)} for kind in ("hmde", "hybrid", "late")},
         "retrieval": {"questions": {"data": str(data), "pairs": ["en-en", "en-de"]}},
     }
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))

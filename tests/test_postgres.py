@@ -7,14 +7,13 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from search.__main__ import main
 from search.documents import Document
 from search.index import Encoder, open_index, update_index
@@ -64,13 +63,8 @@ def url() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def encoder(
-    labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding], tmp_path_factory: pytest.TempPathFactory
-) -> Encoder:
-    folder = tmp_path_factory.mktemp("models") / "hmde"
-    make_model(labse).save_pretrained(folder)
-    HMDETokenizer.from_sentence_encoder(str(labse)).save_pretrained(folder)
-    return Encoder.load(str(folder), "float32")
+def encoder(model_folder: Path) -> Encoder:
+    return Encoder.load(str(model_folder), "float32")
 
 
 def test_postgresql_has_the_collection_and_ranks_it_as_the_index_does(

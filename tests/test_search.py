@@ -45,16 +45,6 @@ def documents_of(texts: dict[str, str]) -> list[Document]:
 
 
 @pytest.fixture(scope="module")
-def model_folder(
-    labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    folder = tmp_path_factory.mktemp("models") / "hmde"
-    make_model(labse).save_pretrained(folder)
-    HMDETokenizer.from_sentence_encoder(str(labse)).save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def encoder(model_folder: Path) -> Encoder:
     return Encoder.load(str(model_folder), "float32")
 

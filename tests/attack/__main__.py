@@ -60,6 +60,8 @@ AREAS: dict[str, Attack] = {
     "texts, ONNX Runtime": texts.encode_by_onnx,
     "tokens of the Hub": secrets.upload,
 }
+if texts.E5.exists():
+    AREAS["texts, multilingual-e5-small"] = texts.encode_with_e5
 if importlib.util.find_spec("gradio"):
     AREAS["the demo, by HTTP"] = demos.ask
 

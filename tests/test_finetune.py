@@ -13,7 +13,7 @@ import yaml
 from accelerate.state import AcceleratorState
 from huggingface_hub import ModelCard
 from jsonargparse import auto_cli
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trainer
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trainer, TrainerState
 
 from evaluation.__main__ import main as evaluate
 from foundation.files import locked
@@ -148,6 +148,7 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(
     with pytest.raises(KeyboardInterrupt):
         fine_tune(folder, "halved", **changes)
     assert not (folder / "halved").exists()
+    (folder / "halved-training" / "checkpoint-999").mkdir()  # as a kill leaves it
     halved = fine_tune(folder, "halved", resume_from_checkpoint="true", **changes)
 
     assert evaluated[3:] == ([3] if dev_is_mislabelled else [3, 4, 5])
@@ -229,7 +230,9 @@ def test_an_impossible_recipe_is_refused(folder: Path, changes: dict[str, object
 
 
 def test_an_unfinished_run_is_neither_continued_nor_replaced_unasked(folder: Path) -> None:
-    (folder / "classifier-training" / "checkpoint-1").mkdir(parents=True)
+    checkpoint = folder / "classifier-training" / "checkpoint-1"
+    checkpoint.mkdir(parents=True)
+    TrainerState(global_step=1).save_to_json(str(checkpoint / "trainer_state.json"))
     with pytest.raises(
         ValueError, match=r"has checkpoints of an earlier run.* go on with --resume_from_checkpoint true"
     ):

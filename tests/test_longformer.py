@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow
@@ -12,6 +13,8 @@ import torch
 import transformers
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
+from foundation.files import locked
+from tests.pretraining import in_processes
 from training.longformer import convert, first_token, main
 
 TEXT = "the cat sat on the mat. it was warm there! did the dog see it? "
@@ -126,6 +129,37 @@ def test_the_loss_falls_and_the_model_is_an_ordinary_checkpoint(
     assert torch.equal(attention.query.weight, attention.query_global.weight) != global_attention
     with pytest.raises(ValueError, match="exists; remove it"):
         main(["--encoder", str(labse), "--corpus", str(corpus), "--output", str(tmp_path / "out")])
+
+
+def test_a_killed_run_goes_on_from_its_last_whole_checkpoint(corpus: Path, labse: Path, tmp_path: Path) -> None:
+    def run(output: str, **changes: object) -> list[float]:
+        settings = {
+            "encoder": labse, "corpus": corpus, "output": tmp_path / output, "max_length": 64, "attention_window": 16,
+            "max_steps": 6, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 1, "logging_steps": 1,
+            "save_steps": 2,
+        }  # fmt: skip
+        main([part for name, value in (settings | changes).items() for part in (f"--{name}", str(value))])
+        history = json.loads((tmp_path / output / "results.json").read_text(encoding="utf-8"))["history"]
+        return [entry["loss"] for entry in history if "loss" in entry]
+
+    losses = run("whole")
+    shutil.copytree(tmp_path / "whole-training", tmp_path / "killed-training")
+    newest = tmp_path / "killed-training" / "checkpoint-6"
+    (newest / "trainer_state.json").write_text(
+        '{"global_step": 6', encoding="utf-8"
+    )  # the kill came while it was saved
+    with pytest.raises(ValueError, match=r"checkpoints of an earlier run.* go on with --resume_from_checkpoint true"):
+        run("killed")
+
+    def second(_rank: int) -> None:
+        with pytest.raises(ValueError, match=r"another process is writing .*killed-training; wait for it, or name"):
+            run("killed", resume_from_checkpoint="true")
+
+    with locked(tmp_path / "killed-training"):
+        assert in_processes(1, second) == [0]
+    resumed = run("killed", resume_from_checkpoint="true")
+    assert resumed[:4] == losses[:4]  # of the checkpoint; which tokens are masked from then on is drawn anew
+    assert len(resumed) == 6
 
 
 def test_what_cannot_be_converted_is_named(modernbert: Path, labse: Path, tmp_path: Path) -> None:

@@ -11,9 +11,7 @@ document, or a Longformer that training/longformer.py wrote, whose first token s
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -40,9 +38,9 @@ from evaluation.classification import MEASURES, LabelledTexts, accuracy_and_f1, 
 from evaluation.readers import read_labelled_texts
 from evaluation.report import Scores, averages, environment
 from foundation.command_line import options_from
-from foundation.files import folder_written_whole, locked
+from foundation.files import folder_written_whole
 from foundation.saved_models import model_type_of
-from training.loop.checkpoints import check_output
+from training.loop.trainer_runs import trainer_run
 from training.model_card import origin_of
 
 CARD = """\
@@ -137,20 +135,15 @@ class FinetuneRecipe:
 
 def main(argv: list[str] | None = None) -> None:
     recipe = options_from(FinetuneRecipe, argv)
-    folder = Path(f"{recipe.output}-training")
-    is_main_process = os.environ.get("RANK", "0") == "0"  # the Trainer, which knows it too, is made much later
-    with locked(folder, wait=False) if is_main_process else nullcontext():
-        check_output(
-            recipe.output,
-            list(folder.glob("checkpoint-*")),
-            recipe.resume_from_checkpoint,
-            "resume_from_checkpoint",
-        )
-        fine_tune(recipe)
+    with trainer_run(recipe.output, recipe.resume_from_checkpoint) as checkpoint:
+        fine_tune(recipe, checkpoint)
 
 
-def fine_tune(recipe: FinetuneRecipe) -> None:
+def fine_tune(recipe: FinetuneRecipe, checkpoint: Path | None) -> None:
     """
+    Args:
+        checkpoint: to go on from.
+
     Raises:
         ValueError: the model or the data are not what the recipe says.
     """
@@ -179,7 +172,7 @@ def fine_tune(recipe: FinetuneRecipe) -> None:
         compute_metrics=measure,
         callbacks=[EarlyStoppingCallback(recipe.early_stopping_patience)],
     )
-    trainer.train(resume_from_checkpoint=recipe.resume_from_checkpoint)
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     scores = {  # of the best model, which the Trainer has put back
         documents.file.stem: measure(trainer.predict(encode(documents, tokenizer, labels)))
         for documents in (dev, *tests)

@@ -36,6 +36,7 @@ from evaluation.report import environment
 from foundation.command_line import options_from
 from foundation.files import folder_written_whole
 from training.data.articles import load_articles
+from training.loop.trainer_runs import trainer_run
 
 # Where BERT and XLM-R keep the head of masked language modelling, by its name in Longformer.
 HEADS = {
@@ -71,6 +72,8 @@ class LongformerRecipe:
         bf16: mixed precision.
         activation_checkpointing: recompute activations in the backward pass, for memory.
         logging_steps: optimizer steps between two losses in the log.
+        save_steps: optimizer steps between two checkpoints, of which the last two are kept.
+        resume_from_checkpoint: go on from the last whole checkpoint of this output.
         seed: of the head's start, masks, dropout and order.
     """
 
@@ -91,6 +94,8 @@ class LongformerRecipe:
     bf16: bool = False
     activation_checkpointing: bool = False
     logging_steps: int = 10
+    save_steps: int = 500
+    resume_from_checkpoint: bool = False
     seed: int = 42
 
     def __post_init__(self) -> None:
@@ -147,8 +152,18 @@ class LongformerForMaskedLM(transformers.LongformerForMaskedLM):
 
 def main(argv: list[str] | None = None) -> None:
     recipe = options_from(LongformerRecipe, argv)
-    if Path(recipe.output).exists():
-        raise ValueError(f"{recipe.output} exists; remove it, or name another output")
+    with trainer_run(recipe.output, recipe.resume_from_checkpoint) as checkpoint:
+        train(recipe, checkpoint)
+
+
+def train(recipe: LongformerRecipe, checkpoint: Path | None) -> None:
+    """
+    Args:
+        checkpoint: to go on from.
+
+    Raises:
+        ValueError: the encoder or the corpus is not what the recipe says.
+    """
     set_seed(recipe.seed)
     articles = training_articles(Path(recipe.corpus))
     model, tokenizer = convert(recipe.encoder, recipe.max_length, recipe.attention_window)
@@ -166,7 +181,7 @@ def main(argv: list[str] | None = None) -> None:
         ),
         processing_class=tokenizer,
     )
-    trainer.train()
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if not recipe.global_attention:
         copy_local_to_global(model)
     if trainer.is_world_process_zero():
@@ -196,6 +211,7 @@ def training_arguments(recipe: LongformerRecipe) -> TrainingArguments:
         output_dir=f"{recipe.output}-training",
         **{name: value for name, value in asdict(recipe).items() if name not in own},
         use_cpu=not torch.accelerator.is_available(),  # unsaid, bf16 is refused there
+        save_total_limit=2,
         report_to="none",
     )
 

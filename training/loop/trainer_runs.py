@@ -1,0 +1,41 @@
+"""A run of transformers' Trainer: a training folder of its own, and whole checkpoints to go on from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+from transformers import TrainerState
+from transformers.trainer import TRAINER_STATE_NAME
+
+from foundation.files import locked
+from training.loop.checkpoints import check_output
+
+
+@contextmanager
+def trainer_run(output: str, resume: bool) -> Iterator[Path | None]:
+    """Keep other runs away from `<output>-training`, and find the checkpoint to go on from, if `resume` says so.
+
+    Raises:
+        ValueError: another run writes there, the output is there already, there are checkpoints of another run, or
+            there is none to go on from.
+    """
+    folder = Path(f"{output}-training")
+    is_main_process = os.environ.get("RANK", "0") == "0"  # the Trainer, which knows it too, is made later
+    with locked(folder, wait=False) if is_main_process else nullcontext():
+        checkpoints = whole_checkpoints(folder)
+        check_output(output, checkpoints, resume, "resume_from_checkpoint")
+        yield checkpoints[-1] if resume else None
+
+
+def whole_checkpoints(folder: Path) -> list[Path]:
+    """By step. The Trainer gives a checkpoint its name before it is whole, and writes its state last."""
+    steps = {}
+    for checkpoint in folder.glob("checkpoint-*"):
+        try:
+            steps[checkpoint] = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME)).global_step
+        except (OSError, ValueError):
+            continue
+    return sorted(steps, key=steps.__getitem__)

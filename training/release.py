@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from inspect import Parameter, signature
 from pathlib import Path
 
 import numpy as np
@@ -167,14 +168,9 @@ def dequantise(packed: Tensor, scales: Tensor, bits: int, columns: int) -> Tenso
 def tokenizer_options(release: Path) -> dict[str, object]:
     """What the released tokenizer was told beyond its vocabulary."""
     written = json.loads((release / "tokenizer_config.json").read_text(encoding="utf-8"))
-    names = (
-        "max_sentences",
-        "max_sentence_length",
-        "segmentation",
-        "long_sentences",
-        "sentence_prompt",
-        "query_prompt",
-    )
+    names = [
+        name for name, option in signature(HMDETokenizer).parameters.items() if option.kind is Parameter.KEYWORD_ONLY
+    ]
     return {name: written[name] for name in names if name in written}
 
 

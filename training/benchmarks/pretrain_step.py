@@ -95,10 +95,11 @@ def main(argv: list[str] | None = None) -> None:
     benchmark = options_from(StepBenchmark, argv)
     rows = [(variant, size) for size in benchmark.batch_sizes for variant in benchmark.variants]
     steps: dict[tuple[Variant, int], list[Step]] = {row: [] for row in rows}
-    spawn = multiprocessing.get_context("spawn")
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(["training.benchmarks.pretrain_step"])  # imports take seconds
     for _ in range(benchmark.rounds):
         for row in rows:
-            with spawn.Pool(1) as pool:
+            with server.Pool(1) as pool:
                 steps[row].append(pool.apply(measure, (benchmark, *row)))
     table = to_markdown(steps)
     print(table)

@@ -75,6 +75,9 @@ def folder_written_whole(folder: str | Path) -> Iterator[Path]:
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
+        for file in partial.rglob("*"):
+            if file.is_file():  # safetensors keeps its files from all but their owner; the umask says who may read
+                file.chmod(partial.stat().st_mode & 0o666)
         replaced = folder.with_name(f".{folder.name}.replaced")  # at once, so that no half of it is ever seen
         shutil.rmtree(replaced, ignore_errors=True)
         if folder.exists():

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from foundation.files import file_written_whole, folder_written_whole, locked, new_array, write_text
 from foundation.moved import MOVED
@@ -36,9 +38,10 @@ def test_a_file_is_as_open_to_others_as_any_other(tmp_path):
     (tmp_path / "plain").write_text("")
     (tmp_path / "plain folder").mkdir()
     write_text(tmp_path / "file", "")
-    with folder_written_whole(tmp_path / "folder"):
-        pass
-    assert (tmp_path / "file").stat().st_mode == (tmp_path / "plain").stat().st_mode
+    with folder_written_whole(tmp_path / "folder") as partial:
+        save_file({"weight": torch.zeros(1)}, partial / "model.safetensors")  # which hides it from others
+    for file in (tmp_path / "file", tmp_path / "folder" / "model.safetensors"):
+        assert file.stat().st_mode == (tmp_path / "plain").stat().st_mode
     assert (tmp_path / "folder").stat().st_mode == (tmp_path / "plain folder").stat().st_mode
 
 

@@ -106,8 +106,7 @@ PASSAGES = {
     "options",
     [
         pytest.param({"sentence_pooling": "pooler"}, id="pooler"),
-        pytest.param({"sentence_pooling": "mean", "document_norm": "pre"}, id="mean"),
-        pytest.param({"sentence_pooling": "cls"}, id="cls"),
+        pytest.param({"sentence_pooling": "cls", "document_norm": "pre"}, id="cls"),
         pytest.param(PASSAGES, id="passages"),
     ],
 )

@@ -10,32 +10,41 @@ from dataclasses import asdict
 import pytest
 import torch
 
-from foundation.processor import dtype_of
+from foundation.processor import dtype_of, use_all_cores
 from training.recipes import PretrainRecipe
 
 CORES = len(os.sched_getaffinity(0))
 
 
-def threads(num_processes: int, **environment: str) -> int:
-    """Of a process that was started with these variables, after it has asked for all cores."""
-    code = f"from foundation.processor import use_all_cores; print(use_all_cores({num_processes}))"
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("OMP", "ACCELERATE"))}
-    run = subprocess.run([sys.executable, "-c", code], env=inherited | environment, capture_output=True, check=True)
-    return int(run.stdout)
+LAUNCHED = {"ACCELERATE_MIXED_PRECISION": "no"}  # which `accelerate launch` sets
 
 
 @pytest.mark.parametrize(
     ("num_processes", "environment", "expected"),
     [
-        pytest.param(1, {"ACCELERATE_MIXED_PRECISION": "no", "OMP_NUM_THREADS": "1"}, CORES, id="launched"),
-        pytest.param(CORES, {"ACCELERATE_MIXED_PRECISION": "no", "OMP_NUM_THREADS": "1"}, 1, id="shared"),
-        pytest.param(99, {"ACCELERATE_MIXED_PRECISION": "no", "OMP_NUM_THREADS": "1"}, 1, id="crowded"),
-        pytest.param(2, {"ACCELERATE_MIXED_PRECISION": "no", "OMP_NUM_THREADS": "2"}, 2, id="the user's number"),
+        pytest.param(1, LAUNCHED | {"OMP_NUM_THREADS": "1"}, CORES, id="launched"),
+        pytest.param(CORES, LAUNCHED | {"OMP_NUM_THREADS": "1"}, 1, id="shared"),
+        pytest.param(99, LAUNCHED | {"OMP_NUM_THREADS": "1"}, 1, id="crowded"),
         pytest.param(1, {"OMP_NUM_THREADS": "1"}, 1, id="not launched"),
     ],
 )
-def test_cores_are_divided_among_processes_unless_the_user_says_otherwise(num_processes, environment, expected):
-    assert threads(num_processes, **environment) == expected
+def test_cores_are_divided_among_processes(monkeypatch, num_processes, environment, expected):
+    for name in ("ACCELERATE_MIXED_PRECISION", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    before = torch.get_num_threads()
+    try:
+        assert use_all_cores(num_processes) == torch.get_num_threads() == expected
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_users_number_of_threads_stays():
+    code = "from foundation.processor import use_all_cores; print(use_all_cores(2))"
+    environment = os.environ | LAUNCHED | {"OMP_NUM_THREADS": "2"}  # which PyTorch reads when it is imported
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
+    assert int(run.stdout) == 2
 
 
 @pytest.mark.parametrize(

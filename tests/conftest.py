@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 import torch
 from hypothesis import settings
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tqdm import tqdm
 from transformers import (
     BertConfig,
     BertModel,
@@ -32,6 +34,8 @@ collect_ignore = ["integrations", "peers"]
 # LanceDB does not survive a fork, so tests that use it in their own process come after those that fork.
 USE_THE_STORE = {"test_demo.py", "test_evaluation_rankings.py", "test_postgres.py", "test_search.py"}
 
+# Else tqdm shares a lock with the processes that are forked here; one that is killed while it draws would keep it.
+tqdm.set_lock(threading.RLock())
 torch.set_num_threads(1)  # the models are too small to share among threads
 settings.register_profile("deterministic", derandomize=True, deadline=None, database=None)
 settings.load_profile("deterministic")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
+from tqdm import tqdm
 
 from tests.attack import __main__ as campaign
 from tests.attack.__main__ import AttackOptions, attack
+from tests.pretraining import in_processes
 
 # The others take long, and tests beside the code that they attack do with less.
 SHORT = [
@@ -37,3 +42,15 @@ def test_a_failure_is_counted_and_printed_with_the_command_that_repeats_it(monke
 def test_an_area_that_there_is_not_is_named():
     with pytest.raises(ValueError, match="there is no area 'weather'; choose among pretraining is killed"):
         attack(AttackOptions(areas=["weather"]))
+
+
+def test_a_process_that_is_killed_while_it_draws_a_progress_bar_stops_no_other():
+    def draw(rank: int) -> None:
+        for _ in tqdm(range(2)):
+            if rank == 0:
+                with tqdm.get_lock():
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+    list(tqdm(range(2)))  # from now on, forked processes would share a lock of tqdm's own
+    assert in_processes(1, draw) == [-signal.SIGKILL]
+    assert in_processes(2, lambda _: draw(rank=1)) == [0, 0]

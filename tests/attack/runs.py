@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import functools
 import os
 import shutil
@@ -51,6 +52,7 @@ def start(
     """A run in processes of its own; what they print goes to `log`."""
 
     def work(_rank: int) -> None:
+        faulthandler.enable(os.dup(2))
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
@@ -64,7 +66,7 @@ def finish(processes: list[ForkProcess]) -> int:
     for process in processes:
         process.join(SECONDS_TO_END)
         if process.is_alive():
-            process.kill()
+            os.kill(process.pid or 0, signal.SIGABRT)  # it prints the stacks of its threads
             process.join()
             raise AssertionError(f"a process of {len(processes)} has not ended after {SECONDS_TO_END} s")
     return next((process.exitcode for process in processes if process.exitcode), 0)

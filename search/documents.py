@@ -144,7 +144,8 @@ def read_rows(file: Path, columns: Sequence[str] | None = None) -> Iterator[tupl
     """
     try:
         if file.suffix.lower() == ".parquet":
-            with pyarrow.parquet.ParquetFile(file) as table:
+            # Opened here, since Arrow takes no name that is not UTF-8.
+            with file.open("rb") as opened, pyarrow.parquet.ParquetFile(opened) as table:
                 names = [name for name in table.schema_arrow.names if columns is None or name in columns]
                 batches = table.iter_batches(1024, columns=names)
                 yield from enumerate((row for batch in batches for row in batch.to_pylist()), start=1)

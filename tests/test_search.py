@@ -541,6 +541,8 @@ def test_a_lone_surrogate_anywhere_does_not_stop_an_index(tmp_path: Path, encode
     source = tmp_path / "source"
     source.mkdir()
     (source / os.fsdecode(b"caf\xe9.txt")).write_text("The cat.")
+    with (source / os.fsdecode(b"th\xe9.parquet")).open("wb") as file:  # pyarrow writes to no such name
+        pyarrow.parquet.write_table(pyarrow.table({"text": ["Le chat dort."]}), file)
     row = {"id": "\ud800", "title": "\udfff", "language": "\ud9ff", "text": "The cat \ud800 sat. \ud83d\ude00"}
     (source / "a.jsonl").write_text(json.dumps(row))
     update_index(tmp_path / "index", Documents(source), encoder, sentences=True)
@@ -548,6 +550,7 @@ def test_a_lone_surrogate_anywhere_does_not_stop_an_index(tmp_path: Path, encode
     assert {hit.document for hit in hits} == {
         Document("a.jsonl#\ufffd", "\ufffd", "\ufffd", "The cat \ufffd sat. \U0001f600"),
         Document("caf\\xe9.txt", "caf\\xe9", None, "The cat."),
+        Document("th\\xe9.parquet#1", "1", None, "Le chat dort."),
     }
 
 

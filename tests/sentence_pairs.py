@@ -41,6 +41,25 @@ INFOXLM = {
     "pooling": "cls",
 }
 LIGHTWEIGHT = {"objectives": '{"ugt": 1.0, "align": 2.0, "similarity": 2.0}'}
+TMDE = {
+    "model_type": "roberta-prelayernorm",
+    "num_hidden_layers": 2,
+    "hidden_size": 32,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "hidden_act": "relu",
+    "max_position_embeddings": 200,
+    "type_vocab_size": 1,
+}
+CTMDE = {
+    "objectives": '{"translation": 0.5, "distance": 0.25}',
+    "architecture": json.dumps(TMDE),
+    "vocabulary_size": 60,
+    "pooling": "cls",
+    "max_length": 100,
+    "sinusoidal_positions": "true",
+    "schedule": "inverse_sqrt",
+}
 NO_DROPOUT = json.dumps({"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0})
 
 

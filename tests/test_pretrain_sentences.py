@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 from pathlib import Path
@@ -18,7 +19,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, DistilB
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from tests.pretraining import gradients, in_processes
-from tests.sentence_pairs import INFOXLM, LIGHTWEIGHT, NO_DROPOUT, options, write_pairs
+from tests.sentence_pairs import CTMDE, INFOXLM, LIGHTWEIGHT, NO_DROPOUT, options, write_pairs
 from training import pretrain_sentences
 from training.data.parallel import DevPairs
 from training.recipes import PretrainSentencesRecipe
@@ -46,13 +47,14 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_pairs(tmp_path_factory.mktemp("parallel"))
 
 
-@pytest.fixture(params=["infoxlm", "lightweight", "student", "new"])
+@pytest.fixture(params=["infoxlm", "lightweight", "student", "new", "ctmde"])
 def run(request: pytest.FixtureRequest, pairs, xlmr, labse, tmp_path) -> list[str]:
     """The options of a run of each kind."""
     start, changes = {
         "infoxlm": (xlmr, INFOXLM),
         "lightweight": (labse, LIGHTWEIGHT),
         "student": (xlmr, {"objectives": '{"distillation": 1.0}', "teacher": labse, "layers": "[1]"}),
+        "ctmde": (None, CTMDE),
         "new": (None, LIGHTWEIGHT | {"architecture": json.dumps(TINY), "vocabulary_size": 60}),
     }[request.param]
     return options(pairs, start, tmp_path / "model", **changes, max_steps=4)
@@ -124,6 +126,64 @@ def test_the_head_that_predicts_words_is_kept_or_dropped(pairs, xlmr, tmp_path, 
         assert not loading["missing_keys"]
 
 
+@pytest.mark.parametrize("keep", [True, False])
+def test_the_decoder_is_dropped_or_kept_for_a_run_that_goes_on_from_the_folder(pairs, tmp_path, keep):
+    first = CTMDE | {"objectives": '{"translation": 1.0}', "keep_decoder": str(keep).lower(), "max_steps": 3}
+    pretrain_sentences.main(options(pairs, None, tmp_path / "model", **first))
+    assert (tmp_path / "model" / "decoder.safetensors").exists() == keep
+    _, loading = AutoModel.from_pretrained(tmp_path / "model", output_loading_info=True)
+    assert not loading["missing_keys"]
+    assert not loading["unexpected_keys"]
+    second = {"sentence_encoder": str(tmp_path / "model"), "objectives": {"translation": 0.5, "distance": 0.25}}
+    recipe = PretrainSentencesRecipe(corpus="", output="", pooling="cls", max_length=100, **second)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+    encoder = build_sentence_encoder(recipe, tokenizer)
+    if keep:
+        kept = load_file(tmp_path / "model" / "decoder.safetensors")
+        assert all(torch.equal(weight, kept[name]) for name, weight in encoder.decoder.state_dict().items())
+        recipe.pivots = ["en"]
+        with pytest.raises(ValueError, match=r"decoder.safetensors is of another decoder than the recipe says; give"):
+            build_sentence_encoder(recipe, tokenizer)
+
+
+def test_sinusoidal_positions_are_those_of_the_transformer_and_stay(pairs, tmp_path):
+    pretrain_sentences.main(options(pairs, None, tmp_path / "model", **CTMDE, max_steps=3))
+    table = AutoModel.from_pretrained(tmp_path / "model").embeddings.position_embeddings.weight
+    for place, column in ((0, 0), (7, 4), (199, 13)):
+        angle = place / 10_000 ** (2 * (column // 2) / 32)
+        expected = (math.cos if column % 2 else math.sin)(angle) * 0.02 * math.sqrt(2)
+        assert table[place, column].item() == pytest.approx(expected, abs=1e-6)
+    new = CTMDE | {"architecture": json.dumps({"model_type": "modernbert", "hidden_size": 48}), "max_length": 30}
+    with pytest.raises(ValueError, match="sinusoidal_positions: a modernbert model has no table of positions"):
+        pretrain_sentences.main(options(pairs, None, tmp_path / "other", **new))
+
+
+def test_a_decoder_cannot_take_over_the_sizes_of_any_encoder(modernbert):
+    recipe = PretrainSentencesRecipe(
+        corpus="", output="", sentence_encoder=str(modernbert), objectives={"translation": 1.0}
+    )
+    with pytest.raises(ValueError, match=r"a modernbert model has no hidden_act, .* take an encoder of BERT's"):
+        build_sentence_encoder(recipe, AutoTokenizer.from_pretrained(modernbert))
+
+
+@pytest.mark.parametrize("schedule", ["linear", "inverse_sqrt"])
+def test_the_learning_rate_rises_and_falls_as_the_schedule_says(pairs, xlmr, tmp_path, monkeypatch, schedule):
+    rates = {}
+
+    def note(accelerator: Accelerator, values: dict[str, float], step: int) -> None:
+        if "learning_rate" in values:
+            rates[step] = values["learning_rate"]
+
+    monkeypatch.setattr(Accelerator, "log", note)
+    changes = {"objectives": '{"align": 1.0}', "schedule": schedule, "max_steps": 8, "warmup_steps": 2}
+    pretrain_sentences.main(options(pairs, xlmr, tmp_path / "model", **changes))
+    assert rates[1] == pytest.approx(0.5e-3)
+    assert rates[2] == pytest.approx(1e-3)
+    for step in (3, 8):
+        falling = {"linear": (8 - step) / 6, "inverse_sqrt": math.sqrt(2 / step)}[schedule]
+        assert rates[step] == pytest.approx(1e-3 * falling)
+
+
 @pytest.mark.parametrize("name", ["labse", "xlmr", "modernbert"])
 def test_masked_words_are_predicted_as_the_auto_class_predicts_them(name, request):
     folder = request.getfixturevalue(name)
@@ -176,7 +236,12 @@ def test_a_trained_vocabulary_cuts_and_joins_sentences_and_is_lower_case():
 
 FSDP2 = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_AUTO_WRAP_POLICY": "NO_WRAP"}
 ALL = {
-    "objectives": json.dumps(dict.fromkeys(["mmlm", "tlm", "xlco", "ugt", "align", "similarity", "distillation"], 1.0)),
+    "objectives": json.dumps(
+        dict.fromkeys(
+            ["mmlm", "tlm", "xlco", "ugt", "align", "similarity", "distillation", "translation", "distance"], 1.0
+        )
+    ),
+    "num_negatives": 2,
     "queue_size": 8,  # whole batches, of which processes have the pairs in another order
     "queue_momentum": 0.9,
     "sentence_layer": 1,
@@ -270,6 +335,17 @@ def test_a_killed_run_goes_on_bit_for_bit(pairs, xlmr, tmp_path, processes):
         ({"max_length": 600}, "max_length is 600, but the encoder has 514 positions"),
         ({"architecture": '{"num_layerz": 2}'}, "xlm-roberta has no field num_layerz"),
         ({"vocabulary_size": 100}, "belong to its tokenizer; leave vocabulary_size out"),
+        (
+            {"objectives": '{"translation": 1.0}', "pivots": "[fr]"},
+            "has pairs of en-de, of which neither is among pivo",
+        ),
+        ({"objectives": '{"translation": 1.0}', "pivots": "[]"}, "pivots is empty"),
+        ({"decoder": "lstm", "bottleneck": "false"}, "an lstm has no attention"),
+        ({"keep_decoder": "true"}, "keep_decoder is true, but there is no objective translation"),
+        ({"label_smoothing": 1.0}, "label_smoothing is 1.0; it must be at least 0 and below 1"),
+        ({"num_negatives": 0}, "num_negatives is 0; it must be at least 1"),
+        ({"margin": -1.0}, "margin is -1.0; it must be at least 0"),
+        ({"sinusoidal_positions": "true"}, "has positions of its own; leave sinusoidal_positions"),
         ({"keep_mlm_head": "true"}, "keep_mlm_head is true, but no objective trains the head"),
         ({"temperature": 0.0}, "temperature is 0.0; it must be above 0"),
         ({"resume": "true"}, "no checkpoint to resume from"),

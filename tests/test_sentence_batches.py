@@ -31,7 +31,13 @@ def recipe(objectives: dict[str, float], **options: object) -> PretrainSentences
 
 
 def example(index: int = 0, **changes: object) -> Example:
-    values = {"first": "The cat sat.", "second": "Die Katze lag.", "mixed": None, "text": "Der Hund sah die Katze."}
+    values = {
+        "languages": ("en", "de"),
+        "mixed": None,
+        "first": "The cat sat.",
+        "second": "Die Katze lag.",
+        "text": "Der Hund sah die Katze.",
+    }
     return Example(id=f"p{index}", name=f"p{index}", seed=index, **(values | changes))
 
 

@@ -172,13 +172,19 @@ def test_losses_are_weighted_means_over_pairs_and_over_masked_words():
         objectives={"mmlm": 2.0, "ugt": 3.0, "align": 5.0},
     )
     labels = torch.tensor([[-100, 3, 4], [-100, -100, 1]])
-    batch = SentenceBatch({"mmlm": {"labels": labels}}, {}, {}, torch.arange(2), ["one", "two"])
+    batch = SentenceBatch({"mmlm": {"labels": labels}}, {}, {}, torch.arange(2), torch.zeros(2, 2), ["one", "two"])
     embeddings = {
         "mmlm": torch.tensor([[4.0], [8.0]]),
         "words": torch.tensor([[1.0], [2.0], [3.0], [4.0]]),
         "sentences": vectors(1, rows=4).float(),
     }
-    losses = sentence_losses(embeddings, recipe, concepts=batch.concepts, num_masked=batch.num_masked)
+    losses = sentence_losses(
+        embeddings,
+        recipe,
+        concepts=batch.concepts,
+        languages=batch.languages,
+        num_predicted=batch.num_predicted,
+    )
     first, second = embeddings["sentences"].chunk(2)
     none = torch.empty(0, HIDDEN)
     assert losses.keys() == {"mmlm_loss", "ugt_loss", "align_loss"}

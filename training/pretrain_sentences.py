@@ -1,4 +1,5 @@
-"""Pretrain a sentence encoder on pairs of sentences: InfoXLM, the lightweight encoder, or the student of a teacher.
+"""Pretrain a sentence encoder on pairs of sentences: InfoXLM, the lightweight encoder, the student of a teacher, or
+encoders that translate: T-MDE and LASER.
 
     accelerate launch training/pretrain_sentences.py --config configuration/pretrain_sentences/infoxlm.yaml [--key ...]
 
@@ -60,7 +61,7 @@ def sentence_stage(recipe: PretrainSentencesRecipe, accelerator: Accelerator) ->
     """What the recipe trains, on what, towards what.
 
     Raises:
-        ValueError: the pairs, the encoder, the teacher or the queue are not what the recipe says.
+        ValueError: the pairs, the encoder, the decoder, the teacher or the queue are not what the recipe says.
     """
     set_seed(recipe.seed)
     texts = Texts(recipe.texts, recipe.language_exponent, recipe.max_length) if recipe.texts else None
@@ -71,6 +72,12 @@ def sentence_stage(recipe: PretrainSentencesRecipe, accelerator: Accelerator) ->
         raise ValueError(
             f"queue_size is {recipe.queue_size}, but {recipe.corpus} has {len(pairs)} training pairs, so that each "
             "would meet itself there; lower it"
+        )
+    without_pivot = [languages for languages in pairs.languages if not {*recipe.pivots} & {*languages.split("-")}]
+    if "translation" in recipe.objectives and without_pivot:
+        raise ValueError(
+            f"{recipe.corpus} has pairs of {without_pivot[0]}, of which neither is among pivots, which has "
+            f"{', '.join(recipe.pivots)}; name one of them there, or take that table out of the corpus"
         )
     epoch_steps = steps_per_epoch(recipe, pairs, accelerator.num_processes)
     corpus = fingerprint_of_pairs(Path(recipe.corpus), recipe.texts)
@@ -94,7 +101,8 @@ def sentence_stage(recipe: PretrainSentencesRecipe, accelerator: Accelerator) ->
             embeddings,
             recipe,
             concepts=batch.concepts,
-            num_masked=batch.num_masked,
+            languages=batch.languages,
+            num_predicted=batch.num_predicted,
             teacher=of_teacher,
         )
         if queue is None or keys is None:
@@ -115,7 +123,7 @@ def sentence_stage(recipe: PretrainSentencesRecipe, accelerator: Accelerator) ->
         return dev_pairs.evaluate(encode)
 
     def save(encoder: Any, folder: Path) -> None:
-        save_sentence_encoder(encoder, tokenizer, folder, recipe.keep_mlm_head)
+        save_sentence_encoder(encoder, tokenizer, folder, recipe.keep_mlm_head, recipe.keep_decoder)
 
     return Stage(
         encoder=encoder,

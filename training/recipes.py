@@ -10,9 +10,12 @@ HardNegatives = Literal["own", "all", "none"]
 QuerySource = Literal["title", "sentence", "both"]
 QueryPath = Literal["sentence_encoder", "document_encoder", "both"]
 SentencePooling = Literal["cls", "mean"]
-SentenceObjective = Literal["mmlm", "tlm", "xlco", "ugt", "smlm", "xtr", "align", "similarity", "distillation"]
+SentenceObjective = Literal[
+    "mmlm", "tlm", "xlco", "ugt", "smlm", "xtr", "align", "similarity", "distillation", "translation", "distance"
+]
 
 WORD_OBJECTIVES = {"ugt", "smlm", "xtr"}  # words predicted from the vector of a sentence
+COMPARING = {"align", "similarity", "distillation", "distance"}  # those that compare the vectors of both sentences
 PREDICTING = {"mmlm", "tlm", *WORD_OBJECTIVES}  # those that need a head over the vocabulary
 
 
@@ -41,7 +44,10 @@ class LoopRecipe:
     result."""
 
     learning_rate: float = 1e-5
-    """Of the pretrained weights. It rises during the warm-up and then falls linearly to 0."""
+    """Of the pretrained weights. It rises during the warm-up and then falls as `schedule` says."""
+
+    schedule: Literal["linear", "inverse_sqrt"] = "linear"
+    """How the learning rates fall after the warm-up: linearly to 0, or with the square root of the step (T-MDE)."""
 
     warmup_steps: int = 1000
     """Optimizer steps over which the learning rates rise from 0."""
@@ -191,7 +197,8 @@ class PretrainSentencesRecipe(LoopRecipe):
 
     objectives: dict[str, float]
     """What is trained towards, by name, each with its weight: mmlm, tlm, xlco (InfoXLM); ugt or one of its parts, smlm
-    and xtr, align, similarity (the lightweight encoder); distillation. See training/objectives/sentences.py."""
+    and xtr, align, similarity (the lightweight encoder); distillation; translation, distance (T-MDE, LASER). See
+    training/objectives/sentences.py."""
 
     texts: str | None = None
     """Folder of `python -m training.corpus`, whose articles are the text of mmlm; the sentences of the pairs, each by
@@ -237,6 +244,38 @@ class PretrainSentencesRecipe(LoopRecipe):
     teacher_pooling: SentencePooling = "mean"
     """The vector of a sentence in the teacher's last layer."""
 
+    pivots: list[str] = field(default_factory=lambda: ["en", "es"])
+    """Languages into which translation goes. Every pair of languages has one of them at least."""
+
+    decoder: Literal["transformer", "lstm"] = "transformer"
+    """What translates: a layer of a transformer as wide as the encoder (T-MDE), or of an LSTM (LASER)."""
+
+    decoder_size: int = 2048
+    """Width of the LSTM that translates. The default is LASER's."""
+
+    bottleneck: bool = True
+    """Translate from the vector of the sentence alone. If false, the decoder sees all its states (T-MDE_F)."""
+
+    label_smoothing: float = 0.1
+    """Of translation: the share of each target that goes to all words alike."""
+
+    keep_decoder: bool = False
+    """Save the decoder with the encoder, as decoder.safetensors. A run that starts from that folder goes on with it."""
+
+    num_negatives: int = 40
+    """Sentences that are to be farther away than the translation in the distance constraint (N_s), at most: they come
+    from the batch."""
+
+    margin: float = 0.5
+    """By how much they are to be farther away (alpha), where the mean distance of the batch is 1."""
+
+    margin_weight: float = 1.0
+    """Of that part beside the distance of the translation (lambda)."""
+
+    sinusoidal_positions: bool = False
+    """Positions of a new encoder are sines and cosines that are not trained, so that it reads texts longer than any in
+    training (T-MDE)."""
+
     language_exponent: float = 0.7
     """A pair of languages with n pairs of sentences is drawn with a chance in proportion to n to this power; so is a
     language with n articles. The default is InfoXLM's."""
@@ -269,6 +308,24 @@ class PretrainSentencesRecipe(LoopRecipe):
         for name, weight in self.objectives.items():
             if not weight > 0:
                 raise ValueError(f"the weight of objective {name} is {weight}; it must be above 0, or leave {name} out")
+        for name in ("decoder_size", "num_negatives"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        for name in ("margin", "margin_weight"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
+        if not 0 <= self.label_smoothing < 1:
+            raise ValueError(f"label_smoothing is {self.label_smoothing}; it must be at least 0 and below 1")
+        if not self.pivots and "translation" in self.objectives:
+            raise ValueError("pivots is empty; name at least one language into which to translate")
+        if self.decoder == "lstm" and not self.bottleneck:
+            raise ValueError("an lstm has no attention; give the decoder transformer, or leave the bottleneck on")
+        if self.keep_decoder and "translation" not in self.objectives:
+            raise ValueError("keep_decoder is true, but there is no objective translation, which trains the decoder")
+        if self.sinusoidal_positions and self.sentence_encoder is not None:
+            raise ValueError(
+                f"{self.sentence_encoder} has positions of its own; leave sinusoidal_positions to a new encoder"
+            )
         words = sorted(WORD_OBJECTIVES & self.objectives.keys())
         if len(words) > 1:
             raise ValueError(f"objectives has {' and '.join(words)}, which take the same rows; choose one of them")

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from torch import Tensor, nn
 from transformers import (
@@ -22,11 +23,13 @@ from transformers import (
 )
 
 from foundation.saved_models import model_type_of
-from training.data.sentence_batches import tokenized
+from training.data.sentence_batches import IGNORED, tokenized
+from training.decoders import LSTMDecoder, TransformerDecoder
 from training.loop.cached_gradients import Chunk, Embeddings, Rows, cut_into_chunks, embed_chunks
-from training.objectives.sentences import masked_words, words_from_vectors
-from training.recipes import PREDICTING, PretrainSentencesRecipe, SentencePooling
+from training.objectives.sentences import masked_words, translation, words_from_vectors
+from training.recipes import COMPARING, PREDICTING, PretrainSentencesRecipe, SentencePooling
 
+DECODER = "decoder.safetensors"  # in the folder of an encoder
 SENTENCES_AT_ONCE = 512  # that are evaluated; of these, those of like length are read together
 
 
@@ -37,6 +40,9 @@ class SentenceEncoder(nn.Module):
         model: a transformer, or one with a head that predicts masked words, where an objective needs that.
         pooling, sentence_layer: of a sentence's vector, see PretrainSentencesRecipe.
         with_vectors: whether an objective compares the vectors of `sentences`.
+        decoder: what translates sentences, where an objective needs that.
+        bottleneck: whether it sees the vector of a sentence alone, or all states.
+        label_smoothing: of the translation.
         with_projection: whether the vectors of `queries` and `keys` pass a linear layer (InfoXLM, section 3.3), square
             and without bias, which starts at N(0, 0.02) as in the authors' code, and is not saved.
     """
@@ -48,6 +54,9 @@ class SentenceEncoder(nn.Module):
         sentence_layer: int | None = None,
         *,
         with_vectors: bool = True,
+        decoder: TransformerDecoder | LSTMDecoder | None = None,
+        bottleneck: bool = True,
+        label_smoothing: float = 0.0,
         with_projection: bool = False,
     ) -> None:
         super().__init__()
@@ -55,6 +64,9 @@ class SentenceEncoder(nn.Module):
         self.pooling = pooling
         self.sentence_layer = sentence_layer
         self.with_vectors = with_vectors
+        self.decoder = decoder
+        self.bottleneck = bottleneck
+        self.label_smoothing = label_smoothing
         self.projection = None
         if with_projection:
             self.projection = nn.Linear(model.config.hidden_size, model.config.hidden_size, bias=False)
@@ -67,15 +79,17 @@ class SentenceEncoder(nn.Module):
 
         Returns:
             of `mmlm` and `tlm`, the sum over the masked tokens of each row, (rows, 1); of `sentences`, their vectors
-            (rows, hidden) and, as `words`, how far the words predicted from them are from their targets, (rows, 1); of
-            `queries` and `keys`, their projected vectors (rows, hidden).
+            (rows, hidden), as `words`, how far the words predicted from them are from their targets, (rows, 1), and as
+            `translation`, the sum over the tokens of each row's translation, (rows, 1); of `queries` and `keys`, their
+            projected vectors (rows, hidden).
         """
         embeddings: Embeddings = {}
         for name, rows in chunk.items():
             if name in ("mmlm", "tlm"):
                 embeddings[name] = self._masked_words(rows)
                 continue
-            vectors = self.sentence_vectors(rows)
+            states = self._states(rows)
+            vectors = self._pooled(states, rows)
             if name in ("queries", "keys"):
                 embeddings[name] = vectors if self.projection is None else self.projection(vectors)
                 continue
@@ -86,6 +100,8 @@ class SentenceEncoder(nn.Module):
                     predict(self.model, vectors), rows["target_ids"], rows["target_shares"]
                 )
                 embeddings["words"] = divergences.unsqueeze(1)
+            if "target_tokens" in rows:
+                embeddings["translation"] = self._translation(states, vectors, rows)
         if torch.is_grad_enabled():
             # Processes wait for the gradients of all weights, but not every row reaches the heads and the layers above
             # the sentence layer. Where it does not, they get a gradient of 0.
@@ -97,14 +113,18 @@ class SentenceEncoder(nn.Module):
 
     def sentence_vectors(self, rows: Rows) -> Tensor:
         """(rows, tokens) -> (rows, hidden)."""
+        return self._pooled(self._states(rows), rows)
+
+    def _states(self, rows: Rows) -> Tensor:
+        """(rows, tokens) -> (rows, tokens, hidden)."""
         outputs = self.model.base_model(
             input_ids=rows["input_ids"],
             attention_mask=rows["attention_mask"],
             output_hidden_states=self.sentence_layer is not None,
         )
-        states = outputs.last_hidden_state
-        if self.sentence_layer is not None:
-            states = outputs.hidden_states[self.sentence_layer]
+        return outputs.last_hidden_state if self.sentence_layer is None else outputs.hidden_states[self.sentence_layer]
+
+    def _pooled(self, states: Tensor, rows: Rows) -> Tensor:
         if self.pooling == "cls":
             return states[:, 0]
         mask = rows["attention_mask"].unsqueeze(-1)
@@ -118,6 +138,28 @@ class SentenceEncoder(nn.Module):
         losses = masked_words(predict(self.model, states[masked]), rows["labels"][masked])
         row_of = masked.nonzero()[:, 0]
         return losses.new_zeros(len(masked)).index_add(0, row_of, losses).unsqueeze(1)
+
+    def _translation(self, states: Tensor, vectors: Tensor, rows: Rows) -> Tensor:
+        """What the tokens of the translation cost, of each row the sum, (rows, 1). Of a row without, 0."""
+        assert self.decoder is not None
+        translated = (rows["target_language"] != IGNORED).nonzero().flatten()
+        losses = vectors.new_zeros(len(vectors), dtype=torch.float32)
+        if len(translated):
+            targets = rows["target_tokens"][translated]
+            is_token = targets[:, 1:] != IGNORED
+            given = targets[:, :-1].clamp(min=0)  # what stands after the end is seen by nothing that counts
+            seen, mask = (vectors.unsqueeze(1), None) if self.bottleneck else (states, rows["attention_mask"])
+            decoded = self.decoder(
+                seen[translated],
+                None if mask is None else mask[translated],
+                rows["target_language"][translated],
+                given,
+            )
+            of_tokens = translation(
+                self.decoder.words(decoded[is_token]), targets[:, 1:][is_token], self.label_smoothing
+            )
+            losses = losses.index_add(0, translated[is_token.nonzero()[:, 0]], of_tokens)
+        return losses.unsqueeze(1)
 
     @torch.no_grad()
     def encode(
@@ -207,6 +249,8 @@ def build_sentence_encoder(recipe: PretrainSentencesRecipe, tokenizer: PreTraine
         setattr(masked, masked.base_model_prefix, model)  # the whole encoder, with its pooler
         masked.tie_weights()
         check_head(masked, recipe.sentence_encoder or config.model_type)
+    if recipe.sinusoidal_positions:
+        make_positions_sinusoidal(model)
     if recipe.freeze == "word_embeddings":
         model.get_input_embeddings().requires_grad_(False)
     if recipe.gradient_checkpointing:
@@ -217,9 +261,56 @@ def build_sentence_encoder(recipe: PretrainSentencesRecipe, tokenizer: PreTraine
         masked or model,
         recipe.pooling,
         recipe.sentence_layer,
-        with_vectors=bool({"align", "similarity", "distillation"} & recipe.objectives.keys()),
+        with_vectors=bool(COMPARING & recipe.objectives.keys()),
+        decoder=decoder_of(recipe, model) if "translation" in recipe.objectives else None,
+        bottleneck=recipe.bottleneck,
+        label_smoothing=recipe.label_smoothing,
         with_projection="xlco" in recipe.objectives,
     ).train()
+
+
+def decoder_of(recipe: PretrainSentencesRecipe, encoder: PreTrainedModel) -> TransformerDecoder | LSTMDecoder:
+    """The decoder of the folder to start from, or a new one.
+
+    Raises:
+        ValueError: that of the folder is another one than the recipe asks for, or the encoder is no transformer, by
+            which a decoder is made.
+    """
+    if recipe.decoder == "lstm":
+        decoder: TransformerDecoder | LSTMDecoder = LSTMDecoder(encoder, recipe)
+    else:
+        decoder = TransformerDecoder(encoder.config, recipe)
+    saved = Path(recipe.sentence_encoder or "", DECODER)
+    if recipe.sentence_encoder is not None and saved.is_file():
+        try:
+            decoder.load_state_dict(load_file(saved))
+        except RuntimeError as error:
+            raise ValueError(
+                f"{saved} is of another decoder than the recipe says; give the recipe its decoder, pivots and "
+                f"max_length, or remove the file to start with a new one ({error})"
+            ) from error
+    return decoder
+
+
+@torch.no_grad()
+def make_positions_sinusoidal(model: PreTrainedModel) -> None:
+    """Write sines and cosines (Vaswani et al., 2017) over the position embeddings, and freeze them. Their standard
+    deviation is that with which word embeddings start, to which they are added.
+
+    Raises:
+        ValueError: the model has no position embeddings.
+    """
+    tables = [part for name, part in model.named_modules() if name.endswith("position_embeddings")]
+    if len(tables) != 1 or not isinstance(tables[0], nn.Embedding):
+        raise ValueError(
+            f"sinusoidal_positions: a {model.config.model_type} model has no table of positions; leave them out"
+        )
+    count, width = tables[0].weight.shape
+    frequencies = 10_000 ** (-torch.arange(0, width, 2) / width)
+    angles = torch.arange(count)[:, None] * frequencies
+    waves = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :width]
+    tables[0].weight.copy_(waves * 2**0.5 * model.config.initializer_range)
+    tables[0].requires_grad_(False)
 
 
 def configuration_of(recipe: PretrainSentencesRecipe, tokenizer: PreTrainedTokenizerBase) -> PreTrainedConfig:
@@ -320,12 +411,15 @@ def train_tokenizer(sentences: Iterable[str], vocabulary_size: int) -> PreTraine
 
 
 def save_sentence_encoder(
-    encoder: SentenceEncoder, tokenizer: PreTrainedTokenizerBase, folder: Path, keep_head: bool
+    encoder: SentenceEncoder, tokenizer: PreTrainedTokenizerBase, folder: Path, keep_head: bool, keep_decoder: bool
 ) -> None:
-    """A folder that AutoModel and AutoTokenizer open; with the head, AutoModelForMaskedLM too."""
+    """A folder that AutoModel and AutoTokenizer open; with the head, AutoModelForMaskedLM too. A decoder is a file
+    beside."""
     model = encoder.model if keep_head else cast(PreTrainedModel, encoder.model.base_model)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    if keep_decoder and encoder.decoder is not None:
+        save_file(encoder.decoder.state_dict(), folder / DECODER)
 
 
 def sentence_parameter_groups(encoder: SentenceEncoder, recipe: PretrainSentencesRecipe) -> list[dict[str, Any]]:

@@ -37,6 +37,7 @@ class Example(NamedTuple):
         id: of the pair.
         name: for messages.
         first, second: the sentences.
+        languages: theirs.
         mixed: the sentences of a pair of other languages, if asked for.
         text: monolingual.
         seed: of the draws that are still to be made.
@@ -46,6 +47,7 @@ class Example(NamedTuple):
     name: str
     first: str
     second: str
+    languages: tuple[str, str]
     mixed: tuple[str, str] | None
     text: str
     seed: int
@@ -95,11 +97,14 @@ class Pairs(torch.utils.data.Dataset):
         draw = random.Random(f"{self.seed} {self.epoch} {index}")
         pair = self.pairs[index]
         mixed = self.pairs[self._index_of_other_languages(index, draw)] if self.mixup else None
+        languages = self.languages[self._table_of(index)]
+        one, _, other = languages.partition("-")
         return Example(
             id=pair["id"],
-            name=f"{pair['id']} ({self.languages[self._table_of(index)]})",
+            name=f"{pair['id']} ({languages})",
             first=pair["first"],
             second=pair["second"],
+            languages=(one, other),
             mixed=(mixed["first"], mixed["second"]) if mixed else None,
             text=draw.choice([pair["first"], pair["second"]]) if self.texts is None else self.texts.draw(draw),
             seed=draw.getrandbits(63),

@@ -13,7 +13,7 @@ from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerBas
 
 from training.data.batches import integer_of
 from training.data.parallel import Example
-from training.recipes import WORD_OBJECTIVES, PretrainSentencesRecipe
+from training.recipes import COMPARING, WORD_OBJECTIVES, PretrainSentencesRecipe
 
 Rows = dict[str, Tensor]  # input_ids and attention_mask (rows, tokens), and what else an objective needs
 
@@ -27,11 +27,15 @@ class SentenceBatch(NamedTuple):
         rows: by name, as far as there is an objective for them:
             mmlm, tlm: one row a pair, with `labels` (rows, tokens), the masked tokens, elsewhere -100.
             sentences: the first sentences, then the second; where words are predicted from their vectors, with
-                `target_ids` (rows, targets) and `target_shares`, the same shape, which add up to 1.
+                `target_ids` (rows, targets) and `target_shares`, the same shape, which add up to 1. Where they are
+                translated, with `target_tokens` (rows, tokens), the whole translation, after it -100, and
+                `target_language` (rows,), its place among the pivots; a row of -100 is not translated. If all that is
+                done with them is to translate, those of one side of each pair alone.
             queries: one side of each pair, for xlco.
         key_rows: `keys`, the other side.
         teacher_rows: `sentences`, the first sentences, as the teacher reads them.
         concepts: (pairs,), int64, the same for pairs whose sentences are.
+        languages: (2, pairs), int64, of the first sentences and of the second.
         names: (pairs,), for messages.
     """
 
@@ -39,12 +43,16 @@ class SentenceBatch(NamedTuple):
     key_rows: dict[str, Rows]
     teacher_rows: dict[str, Rows]
     concepts: Tensor
+    languages: Tensor
     names: list[str]
 
     @property
-    def num_masked(self) -> dict[str, Tensor]:
-        """How many tokens are to be predicted, by name of the rows, ()."""
-        return {name: (rows["labels"] != IGNORED).sum() for name, rows in self.rows.items() if "labels" in rows}
+    def num_predicted(self) -> dict[str, Tensor]:
+        """How many tokens are to be predicted, by objective, ()."""
+        counts = {name: (rows["labels"] != IGNORED).sum() for name, rows in self.rows.items() if "labels" in rows}
+        if "target_tokens" in self.rows.get("sentences", {}):  # whose first token is given
+            counts["translation"] = (self.rows["sentences"]["target_tokens"][:, 1:] != IGNORED).sum()
+        return counts
 
 
 class SentenceCollator:
@@ -90,21 +98,30 @@ class SentenceCollator:
         if "tlm" in objectives:  # positions go on, as XLM-R has it; XLM starts them anew in the second sentence
             together = self._tokenized([pair.first for pair in pairs], [pair.second for pair in pairs])
             rows["tlm"] = self._masked(together, [seed + 1 for seed in seeds])
-        if {"align", "similarity", "distillation", *WORD_OBJECTIVES} & objectives.keys():
-            rows["sentences"] = self._tokenized(first + second)
+        sides = first + second
+        if {*COMPARING, *WORD_OBJECTIVES} & objectives.keys():
+            rows["sentences"] = self._tokenized(sides)
             if self.word_objective:
                 rows["sentences"] = self._with_targets(rows["sentences"], seeds)
+            if "translation" in objectives:
+                translated, targets = self._translations(pairs)
+                rows["sentences"] |= {key: _among(len(sides), translated, target) for key, target in targets.items()}
+            del rows["sentences"]["special_tokens_mask"]
+        elif "translation" in objectives:
+            translated, targets = self._translations(pairs)
+            rows["sentences"] = self._tokenized([sides[row] for row in translated]) | targets
             del rows["sentences"]["special_tokens_mask"]
         if "xlco" in objectives:
             queries, keys = zip(*(joined(pair, prompt) for pair in pairs))
-            for name, sides, where in (("queries", queries, rows), ("keys", keys, key_rows)):
-                where[name] = self._tokenized(*map(list, zip(*sides)))
+            for name, joined_sides, where in (("queries", queries, rows), ("keys", keys, key_rows)):
+                where[name] = self._tokenized(*map(list, zip(*joined_sides)))
                 del where[name]["special_tokens_mask"]
         if self.teacher_tokenizer is not None:
             teacher_rows["sentences"] = tokenized(self.teacher_tokenizer, self.recipe.max_length, first)
             del teacher_rows["sentences"]["special_tokens_mask"]
         concepts = torch.tensor([integer_of(" ".join((pair.id, *(pair.mixed or ())))) for pair in pairs])
-        return SentenceBatch(rows, key_rows, teacher_rows, concepts, [pair.name for pair in pairs])
+        languages = torch.tensor([[integer_of(language) for language in pair.languages] for pair in pairs]).T
+        return SentenceBatch(rows, key_rows, teacher_rows, concepts, languages, [pair.name for pair in pairs])
 
     def _tokenized(self, *texts: list[str]) -> Rows:
         return tokenized(self.tokenizer, self.recipe.max_length, *texts)
@@ -153,6 +170,31 @@ class SentenceCollator:
             "target_ids": pad_sequence(target_ids, batch_first=True),
             "target_shares": pad_sequence(target_shares, batch_first=True),
         }
+
+    def _translations(self, pairs: Sequence[Example]) -> tuple[list[int], Rows]:
+        """Into what one sentence of each pair is translated: the other, if its language is a pivot. Where both can be,
+        it is drawn.
+
+        Returns:
+            the row of each pair's sentence among the first and then the second sentences; its `target_tokens` (pairs,
+            tokens) and `target_language` (pairs,).
+        """
+        pivots = self.recipe.pivots
+        translated, texts, languages = [], [], []
+        for index, pair in enumerate(pairs):
+            targets = [side for side in (0, 1) if pair.languages[side] in pivots]
+            side = random.Random(pair.seed).choice(targets)
+            translated.append(index + (1 - side) * len(pairs))
+            texts.append((pair.first, pair.second)[side])
+            languages.append(pivots.index(pair.languages[side]))
+        rows = self._tokenized(texts)
+        tokens = rows["input_ids"].masked_fill(rows["attention_mask"] == 0, IGNORED)
+        return translated, {"target_tokens": tokens, "target_language": torch.tensor(languages)}
+
+
+def _among(num_rows: int, places: list[int], rows: Tensor) -> Tensor:
+    """(rows, ...) -> (num_rows, ...), at their places among rows of -100."""
+    return rows.new_full((num_rows, *rows.shape[1:]), IGNORED).index_copy(0, torch.tensor(places), rows)
 
 
 def tokenized(tokenizer: PreTrainedTokenizerBase, max_length: int, *texts: list[str]) -> Rows:

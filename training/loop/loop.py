@@ -17,7 +17,7 @@ from accelerate import Accelerator
 from accelerate.utils import DistributedDataParallelKwargs, DistributedType, ProjectConfiguration
 from torch import Tensor, nn
 from tqdm.auto import tqdm
-from transformers import get_linear_schedule_with_warmup
+from transformers import get_scheduler
 
 from foundation.files import folder_written_whole, locked
 from foundation.hub import upload_folder
@@ -161,7 +161,7 @@ class Loop(Generic[BatchType]):
         self.whole_copy = copy.deepcopy(stage.encoder).requires_grad_(False).to(accelerator.device) if sharded else None
         optimizer = torch.optim.AdamW(stage.parameter_groups, lr=recipe.learning_rate)
         self.encoder, self.optimizer = accelerator.prepare(stage.encoder, optimizer)
-        self.schedule = get_linear_schedule_with_warmup(self.optimizer, recipe.warmup_steps, stage.total_steps)
+        self.schedule = get_scheduler(recipe.schedule, self.optimizer, recipe.warmup_steps, stage.total_steps)
         accelerator.register_for_checkpointing(self.schedule, self.progress)
         if stage.queue is not None:
             accelerator.register_for_checkpointing(stage.queue)

@@ -58,12 +58,26 @@ def distance_constraint(
     similarities, masked = cosines(anchors, positives, negatives, **candidates)
     distances = 2 - 2 * similarities
     distances = distances / (mean(distances[~masked]) + EPSILON)
-    diagonal = torch.arange(len(anchors), device=anchors.device)
-    of_positive = distances[diagonal, diagonal].unsqueeze(1)
-    is_negative = ~masked
-    is_negative[diagonal, diagonal] = False
-    failings = F.relu(MARGIN - (distances - of_positive)) * is_negative
-    return of_positive.squeeze(1) + failings.sum(dim=1) / is_negative.sum(dim=1).clamp(min=1)
+    own = torch.eye(*distances.shape, dtype=torch.bool, device=distances.device)
+    return nearer_than_negatives(distances, ~masked & ~own)
+
+
+def nearer_than_negatives(distances: Tensor, negatives: Tensor, margin: float = MARGIN, weight: float = 1.0) -> Tensor:
+    """The distance of each anchor's positive, and the mean of what its negatives lack to be farther away by a margin
+    (Li 2021, equations 4.20 and 4.21).
+
+    Args:
+        distances: (batch, candidates), candidate i being the positive of anchor i.
+        negatives: the same shape, bool, which candidates are negatives.
+        margin: alpha.
+        weight: lambda.
+
+    Returns:
+        (batch,)
+    """
+    of_positive = distances.diagonal()
+    failings = F.relu(margin - (distances - of_positive.unsqueeze(1))) * negatives
+    return of_positive + weight * failings.sum(dim=1) / negatives.sum(dim=1).clamp(min=1)
 
 
 def cosines(

@@ -9,12 +9,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from training.objectives.collectives import mean_of_all_processes, rows_of_other_processes
-from training.objectives.contrast import same_concept
+from training.objectives.contrast import EPSILON, nearer_than_negatives, same_concept
 from training.recipes import WORD_OBJECTIVES, PretrainSentencesRecipe
 
 Queued = tuple[Tensor, Tensor]  # keys (rows, hidden) of earlier batches and their concepts (rows,)
 
 SHRINK = 0.999  # of differences in equation 6, whose logarithm of a cosine is infinite at 1
+LOTS = 6364136223846793005  # odd, so that its products, modulo 2 ** 64, are a permutation of all integers
 
 
 def masked_words(logits: Tensor, labels: Tensor) -> Tensor:
@@ -117,6 +118,76 @@ def similarity_alignment(first: Tensor, second: Tensor, other_first: Tensor, oth
     return -(math.pi / 2 * SHRINK * differences).cos().log().sum(dim=1)
 
 
+def translation(logits: Tensor, tokens: Tensor, label_smoothing: float) -> Tensor:
+    """Translation, from the vector of a sentence (T-MDE, LASER): the cross-entropy of each token of the translation,
+    given those before it, of which a share of `label_smoothing` goes to all words alike.
+
+    Args:
+        logits: (tokens, vocabulary).
+        tokens: (tokens,), int64.
+
+    Returns:
+        (tokens,)
+    """
+    return F.cross_entropy(logits.float(), tokens, reduction="none", label_smoothing=label_smoothing)
+
+
+def constrained_distance(
+    anchors: Tensor,
+    positives: Tensor,
+    other_positives: Tensor,
+    *,
+    concepts: Tensor,
+    languages: Tensor,
+    recipe: PretrainSentencesRecipe,
+) -> Tensor:
+    """The distance constraint of cT-MDE and cLASER (Li 2021, equations 4.18 to 4.21 without their translation loss),
+    one way: the distance of a sentence's translation, and by how much sentences drawn from those of the translation's
+    language fail to be farther away by a margin.
+
+    Distances are Euclidean, of vectors as they are, over the mean of all distances of the batch, as the thesis says;
+    the authors' code takes no square either, but divides by the length of the mean vector. As in the code, both ways
+    count (`sentence_losses` takes their mean), and the weight lambda of the thesis is an option, where the code always
+    has a half. As in neither, a sentence is no negative of its own translation.
+
+    Args:
+        anchors, positives: (pairs, hidden); row i of the one is translated by row i of the other.
+        other_positives: (others, hidden), those of other processes.
+        concepts: (pairs + others,), int64, of the positives.
+        languages: (pairs + others,), int64, of the positives.
+        recipe: says margin, margin_weight and num_negatives.
+
+    Returns:
+        (pairs,)
+    """
+    distances = torch.cdist(
+        anchors, torch.cat([positives, other_positives]), compute_mode="donot_use_mm_for_euclid_dist"
+    )
+    pairs = len(anchors)
+    own = torch.eye(*distances.shape, dtype=torch.bool, device=distances.device)
+    others = ~same_concept(concepts[:pairs], concepts)
+    distances = distances / (mean_of_all_processes(distances[others | own]) + EPSILON)
+    candidates = others & (languages[:pairs, None] == languages)
+    drawn = drawn_by_lot(candidates, concepts[:pairs], concepts, recipe.num_negatives)
+    return nearer_than_negatives(distances, drawn, margin=recipe.margin, weight=recipe.margin_weight)
+
+
+def drawn_by_lot(candidates: Tensor, rows: Tensor, columns: Tensor, count: int) -> Tensor:
+    """Of the candidates of each row `count`, or all if there are fewer. Lots follow from the concepts alone, so that
+    each process draws what one process would, and a run that goes on what it would have drawn.
+
+    Args:
+        candidates: (rows, columns), bool.
+        rows, columns: their concepts, int64.
+
+    Returns:
+        (rows, columns), bool.
+    """
+    lots = (rows[:, None] ^ columns) * LOTS
+    places = lots.masked_fill(~candidates, torch.iinfo(lots.dtype).max).argsort(dim=1).argsort(dim=1)
+    return candidates & (places < count)
+
+
 def distillation(first: Tensor, second: Tensor, teacher: Tensor) -> Tensor:
     """Both sentences of a pair learn the teacher's vector of the first (Reimers and Gurevych, 2020, equation 1): the
     mean of the squared differences.
@@ -135,7 +206,8 @@ def sentence_losses(
     recipe: PretrainSentencesRecipe,
     *,
     concepts: Tensor,
-    num_masked: dict[str, Tensor],
+    languages: Tensor,
+    num_predicted: dict[str, Tensor],
     keys: Tensor | None = None,
     queued: Queued | None = None,
     teacher: Tensor | None = None,
@@ -143,19 +215,21 @@ def sentence_losses(
     """The weighted losses of a batch, by objective. Their sum is minimised.
 
     Args:
-        embeddings: by name: `mmlm`, `tlm` (pairs, 1), sums over the masked tokens of a row; `sentences`
+        embeddings: by name: `mmlm`, `tlm` (pairs, 1), sums over the masked tokens of a row; `translation` (rows, 1),
+            over the tokens of a translation; `sentences`
             (2 * pairs, hidden), the first ones and then the second; `words` (2 * pairs, 1), their divergences;
             `queries` (pairs, hidden). As far as the objectives need them.
         concepts: (pairs,), int64, the same for pairs whose sentences are.
-        num_masked: of `mmlm` and `tlm`, the masked tokens of the batch, ().
+        languages: (2, pairs), int64, of the first sentences and of the second.
+        num_predicted: of `mmlm`, `tlm` and `translation`, the tokens of the batch that are to be predicted, ().
         keys: (pairs, hidden), the momentum encoder's.
         queued: those of earlier batches.
         teacher: (pairs, hidden), its vectors of the first sentences.
     """
     losses: dict[str, Tensor] = {}
-    for name in ("mmlm", "tlm"):
+    for name in ("mmlm", "tlm", "translation"):
         if name in embeddings:
-            losses[name] = mean_of_all_processes(embeddings[name].squeeze(1), num_masked[name])
+            losses[name] = mean_of_all_processes(embeddings[name].squeeze(1), num_predicted[name])
     if "words" in embeddings:  # both sentences of a pair add up, as in equation 2
         (name,) = WORD_OBJECTIVES & recipe.objectives.keys()
         losses[name] = 2 * embeddings["words"].mean()
@@ -177,6 +251,20 @@ def sentence_losses(
             losses["align"] = alignment(first, second, *others).mean()
         if "similarity" in recipe.objectives:
             losses["similarity"] = similarity_alignment(first, second, *others).mean()
+        if "distance" in recipe.objectives:
+            others_of = [rows_of_other_processes(rows) for rows in (concepts, *languages)]
+            both_ways = [
+                constrained_distance(
+                    (first, second)[side],
+                    (second, first)[side],
+                    others[1 - side],
+                    concepts=torch.cat([concepts, others_of[0]]),
+                    languages=torch.cat([languages[1 - side], others_of[2 - side]]),
+                    recipe=recipe,
+                )
+                for side in (0, 1)
+            ]
+            losses["distance"] = torch.stack(both_ways).mean()
         if "distillation" in recipe.objectives and teacher is not None:
             losses["distillation"] = distillation(first, second, teacher.float()).mean()
     return {f"{name}_loss": recipe.objectives[name] * loss for name, loss in losses.items()}

@@ -49,6 +49,8 @@ TMDE = {
     "intermediate_size": 64,
     "hidden_act": "relu",
     "max_position_embeddings": 200,
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
     "type_vocab_size": 1,
 }
 CTMDE = {
@@ -59,6 +61,23 @@ CTMDE = {
     "max_length": 100,
     "sinusoidal_positions": "true",
     "schedule": "inverse_sqrt",
+}
+CLASER = CTMDE | {
+    "architecture": json.dumps(
+        {
+            "model_type": "laser",
+            "hidden_dropout_prob": 0.1,
+            "num_hidden_layers": 2,
+            "embedding_size": 16,
+            "hidden_size": 32,
+        }
+    ),
+    "decoder": "lstm",
+    "decoder_size": 48,
+    "sinusoidal_positions": "false",
+}
+CTMDE_P = CTMDE | {
+    "architecture": json.dumps(TMDE | {"model_type": "tmde_p", "num_hidden_layers": 3, "num_queries": 4}),
 }
 NO_DROPOUT = json.dumps({"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, DistilB
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from tests.pretraining import gradients, in_processes
-from tests.sentence_pairs import CTMDE, INFOXLM, LIGHTWEIGHT, NO_DROPOUT, options, write_pairs
+from tests.sentence_pairs import CLASER, CTMDE, CTMDE_P, INFOXLM, LIGHTWEIGHT, NO_DROPOUT, options, write_pairs
 from training import pretrain_sentences
 from training.data.parallel import DevPairs
 from training.recipes import PretrainSentencesRecipe
@@ -47,7 +48,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_pairs(tmp_path_factory.mktemp("parallel"))
 
 
-@pytest.fixture(params=["infoxlm", "lightweight", "student", "new", "ctmde"])
+@pytest.fixture(params=["infoxlm", "lightweight", "student", "new", "ctmde", "ctmde_p", "claser"])
 def run(request: pytest.FixtureRequest, pairs, xlmr, labse, tmp_path) -> list[str]:
     """The options of a run of each kind."""
     start, changes = {
@@ -55,6 +56,8 @@ def run(request: pytest.FixtureRequest, pairs, xlmr, labse, tmp_path) -> list[st
         "lightweight": (labse, LIGHTWEIGHT),
         "student": (xlmr, {"objectives": '{"distillation": 1.0}', "teacher": labse, "layers": "[1]"}),
         "ctmde": (None, CTMDE),
+        "ctmde_p": (None, CTMDE_P),
+        "claser": (None, CLASER),
         "new": (None, LIGHTWEIGHT | {"architecture": json.dumps(TINY), "vocabulary_size": 60}),
     }[request.param]
     return options(pairs, start, tmp_path / "model", **changes, max_steps=4)
@@ -271,6 +274,22 @@ def test_two_processes_have_the_gradients_of_one(pairs, xlmr, tmp_path, monkeypa
         assert before.keys() == after.keys()
         for name, gradient in before.items():
             torch.testing.assert_close(after[name], gradient, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("start", [CTMDE_P, CLASER], ids=["ctmde_p", "claser"])
+def test_two_processes_have_the_gradients_of_one_in_encoders_of_our_own(pairs, tmp_path, monkeypatch, start):
+    architecture = json.loads(start["architecture"])
+    architecture |= {name: value for name, value in json.loads(NO_DROPOUT).items() if name in architecture}
+    changes = start | {"architecture": json.dumps(architecture), "max_tokens_per_chunk": 60, "max_steps": 1}
+    one = options(pairs, None, tmp_path / "one", **changes, batch_size=4)
+    two = options(pairs, None, tmp_path / "two", **changes, batch_size=2)
+    (expected,) = gradients(pretrain_sentences.main, monkeypatch, 1, one, tmp_path / "of-one")
+    (tokenizer,) = (tmp_path / "one-training").glob("tokenizer-*")  # trained twice, it may not come out the same
+    shutil.copytree(tokenizer, tmp_path / "two-training" / tokenizer.name)
+    (found,) = gradients(pretrain_sentences.main, monkeypatch, 2, two, tmp_path / "of-two")
+    assert expected.keys() == found.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("processes", [1, 2])

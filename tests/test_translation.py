@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
 
 import pytest
 import torch
 from torch import Tensor
+from transformers import PreTrainedTokenizerFast
 
 from tests.conftest import randomise, unigram_tokenizer
-from tests.sentence_pairs import TMDE
+from tests.sentence_pairs import CLASER, TMDE
 from training.data.parallel import Example
 from training.data.sentence_batches import IGNORED, SentenceCollator
 from training.objectives.contrast import EPSILON
@@ -52,7 +55,7 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, heads: int) -> Tens
         parts = []
         for head in range(heads):
             part = slice(head * width, (head + 1) * width)
-            scores = [float(query[part] @ key[part]) / math.sqrt(width) for key in keys[query_index]]
+            scores = [(query[part] @ key[part]).item() / math.sqrt(width) for key in keys[query_index]]
             total = sum(math.exp(score) for score in scores)
             parts.append(
                 sum(math.exp(score) / total * value[part] for score, value in zip(scores, values[query_index]))
@@ -110,6 +113,39 @@ def test_a_sentence_is_translated_as_the_equations_have_it(bottleneck):
         assert found[row].item() == pytest.approx(expected, rel=1e-4)
 
 
+def test_laser_translates_from_the_vector_that_it_reads_at_each_step():
+    options = recipe(architecture=json.loads(CLASER["architecture"]), decoder="lstm", decoder_size=48)
+    encoder = encoder_of(options)
+    decoder = encoder.decoder
+    rows = SentenceCollator(options, unigram_tokenizer())(PAIRS).rows["sentences"]
+    found = encoder({"sentences": rows})["translation"]
+    of_input, of_state, *biases = decoder.layer.parameters()
+    for row in range(3):
+        length = int(rows["attention_mask"][row].sum())
+        vector = encoder.model(input_ids=rows["input_ids"][row : row + 1, :length]).pooler_output[0]
+        tokens = [int(token) for token in rows["target_tokens"][row] if token != IGNORED]
+        language = decoder.languages.weight[rows["target_language"][row]]
+        state, cell = decoder.first_state(vector), decoder.first_cell(vector)
+        expected = 0.0
+        for token, following in itertools.pairwise(tokens):
+            read = torch.cat([decoder.tokens.weight[token], vector, language])
+            enters, forgets, new, leaves = (of_input @ read + of_state @ state + sum(biases)).chunk(4)
+            cell = forgets.sigmoid() * cell + enters.sigmoid() * new.tanh()
+            state = leaves.sigmoid() * cell.tanh()
+            predicted = torch.log_softmax(decoder.words(state), dim=-1)
+            expected -= 0.9 * float(predicted[following]) + 0.1 * float(predicted.mean())
+        assert found[row].item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_laser_1_has_about_the_published_number_of_weights():
+    """209 million (table 4.1), of which 17 million read the state before once more."""
+    options = recipe(architecture={"model_type": "laser"}, decoder="lstm", decoder_size=2048)
+    with torch.device("meta"):
+        encoder = build_sentence_encoder(options, of_fifty_thousand_words())
+    weights = sum(weight.numel() for weight in encoder.parameters()) + 4 * 2048 * 2048
+    assert round(weights / 1e6) == pytest.approx(209, abs=1)
+
+
 @pytest.mark.parametrize("bottleneck", [True, False])
 def test_with_the_bottleneck_the_decoder_sees_no_state_but_the_sentence_vector(bottleneck, monkeypatch):
     options = recipe(bottleneck=bottleneck)
@@ -154,16 +190,20 @@ def test_label_smoothing_gives_its_share_to_all_words_alike():
         assert loss.item() == pytest.approx(expected, rel=1e-5)
 
 
+def of_fifty_thousand_words() -> PreTrainedTokenizerFast:
+    tokenizer = unigram_tokenizer()
+    tokenizer.__class__ = type("Long", (tokenizer.__class__,), {"__len__": lambda tokenizer: 50_000})
+    return tokenizer
+
+
 def test_the_published_recipe_has_the_published_number_of_weights():
     """246 million (table 4.1), of which three matrices of words: read, translated, predicted. On no memory."""
     options = recipe(
         architecture=TMDE
         | {"num_hidden_layers": 6, "hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 4096}
     )
-    tokenizer = unigram_tokenizer()
-    tokenizer.__class__ = type("Long", (tokenizer.__class__,), {"__len__": lambda tokenizer: 50_000})
     with torch.device("meta"):
-        encoder = build_sentence_encoder(options, tokenizer)
+        encoder = build_sentence_encoder(options, of_fifty_thousand_words())
     trained = sum(weight.numel() for weight in encoder.parameters() if weight.requires_grad)
     assert round(trained / 1e6) == pytest.approx(246, abs=3)
 

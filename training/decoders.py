@@ -92,6 +92,7 @@ class LSTMDecoder(nn.Module):
         hidden, vocabulary = encoder.config.hidden_size, encoder.config.vocab_size
         width = cast(nn.Embedding, encoder.get_input_embeddings()).embedding_dim
         self.tokens = nn.Embedding(vocabulary, width, padding_idx=encoder.config.pad_token_id)
+        nn.init.uniform_(self.tokens.weight, -0.1, 0.1)
         self.languages = nn.Embedding(len(recipe.pivots), LANGUAGE_SIZE)
         self.first_state = nn.Linear(hidden, recipe.decoder_size)
         self.first_cell = nn.Linear(hidden, recipe.decoder_size)

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from transformers import AutoModel, PreTrainedModel
 
+from evaluation.recipes import SystemRecipe
+from evaluation.systems import load_system
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_sentences import LaserConfig, LaserModel, TMDEConfig, TMDEModel
 from tests.conftest import randomise, unigram_tokenizer
@@ -177,6 +179,16 @@ def test_a_folder_sits_below_an_hmde_that_is_saved_and_opened_again(folder, tmp_
     hmde.save_pretrained(tmp_path / "hmde")
     again = HMDEForDocumentEmbedding.from_pretrained(tmp_path / "hmde")
     np.testing.assert_allclose(again.encode_documents(documents, tokenizer), before, atol=1e-5)
+
+
+def test_a_folder_is_a_system_of_the_evaluation_that_reads_whole_documents(folder):
+    system = load_system(SystemRecipe(kind="first", model=str(folder), pooling="cls", max_length=150))
+    document = "The cat sat. " * 30
+    (vector,) = system.encode_documents([document], "en")
+    ids = unigram_tokenizer()([document], return_tensors="pt")["input_ids"]
+    assert 100 < ids.shape[1] < 150
+    expected = AutoModel.from_pretrained(folder)(ids).pooler_output[0].detach().numpy()
+    np.testing.assert_allclose(vector, expected / np.linalg.norm(expected), atol=1e-5)
 
 
 @pytest.mark.parametrize(

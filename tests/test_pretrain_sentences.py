@@ -78,6 +78,7 @@ def test_a_run_leaves_an_encoder_that_the_auto_classes_and_hmde_open(run, pairs,
     np.testing.assert_allclose(queries[0], mean / np.linalg.norm(mean), atol=1e-4)
     card = ModelCard.load(tmp_path / "model" / "README.md")
     assert card.data.language == ["de", "en", "fr"]
+    assert ("trust_remote_code" in card.text) == bool([*Path(folder).glob("*.py")])
     assert "| step | en-de | en-fr | mean |" in card.text
     training = tmp_path / "model-training"
     assert {"best", "checkpoints"} <= {path.name for path in training.iterdir()}
@@ -289,7 +290,8 @@ def test_two_processes_have_the_gradients_of_one_in_encoders_of_our_own(pairs, t
     (found,) = gradients(pretrain_sentences.main, monkeypatch, 2, two, tmp_path / "of-two")
     assert expected.keys() == found.keys()
     for name, gradient in expected.items():
-        torch.testing.assert_close(found[name], gradient, rtol=1e-3, atol=1e-5)
+        # Words that start small are normalised: that makes gradients large, and with them what rounding does.
+        torch.testing.assert_close(found[name], gradient, rtol=1e-3, atol=2e-4)
 
 
 @pytest.mark.parametrize("processes", [1, 2])

@@ -92,6 +92,7 @@ def slow_decoder(encoder: SentenceEncoder, seen: Tensor, language: int, tokens: 
     return decoder.words(model.LayerNorm(states))
 
 
+@torch.no_grad()
 @pytest.mark.parametrize("bottleneck", [True, False])
 def test_a_sentence_is_translated_as_the_equations_have_it(bottleneck):
     """From P, the state of the start token, alone, or, with the bottleneck off, from all states: the sum of the
@@ -113,6 +114,7 @@ def test_a_sentence_is_translated_as_the_equations_have_it(bottleneck):
         assert found[row].item() == pytest.approx(expected, rel=1e-4)
 
 
+@torch.no_grad()
 def test_laser_translates_from_the_vector_that_it_reads_at_each_step():
     options = recipe(architecture=json.loads(CLASER["architecture"]), decoder="lstm", decoder_size=48)
     encoder = encoder_of(options)

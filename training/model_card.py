@@ -112,11 +112,11 @@ compared by cosine.
 from transformers import AutoModel, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("{{ name }}")
-model = AutoModel.from_pretrained("{{ name }}")
+model = AutoModel.from_pretrained("{{ name }}"{% if own_code %}, trust_remote_code=True{% endif %})
 ```
 
 `HMDEForDocumentEmbedding.from_sentence_encoder("{{ name }}", sentence_pooling="{{ recipe["pooling"] }}")` makes the
-lower part of a document encoder of it.
+lower part of a document encoder of it{% if own_code %}, after `import modeling_sentences`{% endif %}.
 
 ## How it was trained
 
@@ -183,6 +183,7 @@ def write_sentence_model_card(
         base_model=base_model or start,
         objectives=", ".join(recipe["objectives"]),
         vector=token + layer,
+        own_code=any(folder.glob("modeling_*.py")),
         recipe=recipe,
         recipe_text=yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True).strip(),
         best_step=best_step,

@@ -150,7 +150,7 @@ def test_a_link_leads_to_a_file_and_to_a_heading_that_are_there(page: str) -> No
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_path_of_the_repository_that_stands_in_backticks_is_there(page: str) -> None:
-    folders = "configuration|demo|docs|evaluation|examples|foundation|modeling_hmde|modeling_sentences|sample|search|tests|training"
+    folders = r"configuration|demo|docs|evaluation|examples|foundation|modeling_\w+|sample|search|tests|training"
     base = Path(page).parent if page.startswith("sample") else Path()
     for path in re.findall(rf"`((?:{folders})/[\w./-]*)`", PAGES[page]):
         assert (REPOSITORY / base / path).exists(), path

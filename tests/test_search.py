@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pyarrow
@@ -29,7 +30,7 @@ from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from search.__main__ import main
 from search.documents import Document, Documents
 from search.embeddings import Embeddings
-from search.index import Changes, Encoder, open_index, reciprocal_rank_fusion, update_index
+from search.index import Changes, Encoder, Ranking, open_index, reciprocal_rank_fusion, update_index
 
 TEXTS = {
     "cat": "The cat sat on the mat. It was warm there!",
@@ -57,6 +58,10 @@ class CountingEncoder(Encoder):
     def encode(self, documents: Sequence[Document]) -> np.ndarray:
         self.encoded.extend(document.id for document in documents)
         return super().encode(documents)
+
+    def encode_questions(self, questions: Sequence[str]) -> np.ndarray:
+        self.encoded.extend(questions)
+        return super().encode_questions(questions)
 
 
 @pytest.fixture
@@ -425,6 +430,21 @@ def test_late_interaction_ranks_the_nearest_documents_again_by_their_best_senten
     monkeypatch.setattr(search.index, "CANDIDATES", 2)
     nearest = list(index.rank("The cat", encoder, "vector", 2))
     assert list(index.rank("The cat", encoder, "late", 2)) == [id for id in best if id in nearest]
+
+
+@pytest.mark.parametrize("ranking", get_args(Ranking))
+def test_a_question_is_encoded_once_or_not_at_all(
+    index_folder: Path, counting: CountingEncoder, ranking: Ranking
+) -> None:
+    index = open_index(index_folder)
+    expected = index.rank("Le chat", counting, ranking)
+    assert counting.encoded == ["Le chat"] * (ranking != "words")
+    *_, vector = counting.encode_questions(["The cat sat on the mat.", "Le chat"])
+    counting.encoded.clear()
+    assert index.rank("Le chat", counting, ranking, vector=vector) == pytest.approx(expected, abs=1e-6)
+    assert counting.encoded == []
+    index.search("Le chat", counting, ranking=ranking)
+    assert counting.encoded == ["Le chat"]
 
 
 def bm25(question: list[str], documents: dict[str, list[str]]) -> dict[str, float]:

@@ -39,8 +39,10 @@ class RandomEncoder(Encoder):
         vectors = np.random.default_rng(int(documents[0].id)).standard_normal((len(documents), HIDDEN), np.float32)
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
-    def encode_question(self, question: str) -> np.ndarray:
-        return self.encode([Document(str(len(question)), "", None, question)])[0]
+    def encode_questions(self, questions: Sequence[str]) -> np.ndarray:
+        return np.concatenate(
+            [self.encode([Document(str(len(question)), "", None, question)]) for question in questions]
+        )
 
     def probe(self) -> np.ndarray:
         return np.zeros(HIDDEN + 2)

@@ -412,6 +412,57 @@ def test_documents_are_ranked_by_cosine_and_explained_by_their_sentences(
         assert sum(sentence.score for sentence in hit.explanation.sentences) == pytest.approx(hit.score, abs=1e-5)
 
 
+class NamedVectors(Encoder):
+    """Gives a document, and a question, the vector of the number that it is."""
+
+    vectors: np.ndarray
+
+    def encode(self, documents: Sequence[Document]) -> np.ndarray:
+        return self.vectors[[int(document.text) for document in documents]]
+
+    def encode_questions(self, questions: Sequence[str]) -> np.ndarray:
+        return self.vectors[[int(question) for question in questions]]
+
+
+def test_many_documents_are_compared_partition_by_partition_with_exact_cosines(
+    tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, languages = 1000, ["de", "en", "fr"]
+    monkeypatch.setattr(search.index, "APPROXIMATE_FROM", count)
+    monkeypatch.setattr(search.index, "PARTITIONS", 16)
+    monkeypatch.setattr(search.index, "NEAREST_PARTITIONS", 4)
+    many = NamedVectors(*encoder)
+    vectors = np.random.default_rng(0).standard_normal((count, encoder.model.config.hidden_size)).astype(np.float32)
+    many.vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    documents = [
+        Document(f"{number:03}", "", "fr" if number % 100 == 0 else languages[number % 2], f"{number}")
+        for number in range(count)
+    ]
+
+    def indexes() -> set[str]:
+        return {column for kept in open_index(tmp_path).table.list_indices() for column in kept.columns}
+
+    update_index(tmp_path, documents[:-1], many)
+    assert indexes() == {"id", "words"}
+    update_index(tmp_path, documents, many)
+    assert indexes() == {"id", "words", "vector"}
+
+    index, hits = open_index(tmp_path), 0
+    for number in range(0, count, 50):
+        exact = {document.id: float(cosine) for document, cosine in zip(documents, many.vectors @ many.vectors[number])}
+        nearest = sorted(exact, key=exact.__getitem__, reverse=True)[:10]
+        found = index.rank(f"{number}", many, "vector", 10)
+        hits += len({*found} & {*nearest})
+        assert found == pytest.approx({id: exact[id] for id in found}, abs=1e-5)
+        french = index.rank(f"{number}", many, "vector", 10, ["fr"])
+        assert set(french) == {f"{other:03}" for other in range(0, count, 100)}  # in all partitions
+    assert 0.5 < hits / (10 * count / 50) < 1  # of vectors without any order, a quarter of which are looked at
+
+    update_index(tmp_path, documents[100:], many)
+    assert "007" not in open_index(tmp_path).rank("7", many)
+    assert next(iter(open_index(tmp_path).rank("107", many))) == "107"
+
+
 @pytest.mark.parametrize("sentences", [False, True])
 def test_late_interaction_ranks_the_nearest_documents_again_by_their_best_sentence(
     tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch, sentences: bool

@@ -3,7 +3,8 @@
     python -m search.benchmarks.index --documents 1000000 --output runs/index-benchmark
 
 The vectors are random, so what is measured is the index without the model. A document has twelve words and a question
-five, of a vocabulary of 50,000, drawn so that the word of rank n comes about 1 / n times as often as the first. Making
+five, of a vocabulary of 50,000, drawn so that the word of rank n comes about 1 / n times as often as the first. Before
+documents are added, a question is compared with every vector, and afterwards as search/index.py does with many. Making
 and querying run in processes of their own, and so have peaks of memory of their own. Linux only.
 """
 
@@ -25,6 +26,7 @@ from typing import Any, get_args
 import numpy as np
 from jsonargparse import auto_cli
 
+import search.index
 from search.documents import Document
 from search.index import Encoder, Ranking, open_index, update_index
 
@@ -45,7 +47,7 @@ class RandomEncoder(Encoder):
         )
 
     def probe(self) -> np.ndarray:
-        return np.zeros(HIDDEN + 2)
+        return np.eye(1, HIDDEN + 2)[0]
 
 
 @dataclass
@@ -79,6 +81,7 @@ def peak_memory() -> float:
 
 
 def make(folder: Path, documents: int) -> str:
+    search.index.APPROXIMATE_FROM = documents + 1
     before, began = peak_memory(), time.perf_counter()
     update_index(folder, RandomDocuments(documents), encoder())
     seconds = time.perf_counter() - began
@@ -100,7 +103,7 @@ def query(folder: Path, ranking: Ranking, queries: int) -> str:
         began = time.perf_counter()
         if not seconds:
             index = open_index(folder)
-        index.rank(question, encoder(), ranking, 10)
+        index.documents(list(index.rank(question, encoder(), ranking, 10)))
         seconds.append(time.perf_counter() - began)
     first, *others = (1000 * number for number in seconds)
     times = f"{statistics.median(others):8.0f} ms    slowest {max(others):.0f} ms, first, with opening, {first:.0f} ms"
@@ -119,8 +122,9 @@ def main(documents: int = 100_000, queries: int = 20, output: str = "runs/index-
     if folder.exists():
         raise ValueError(f"output {folder} exists; name a folder that does not, since it is removed at the end")
     print(f"{documents} documents, {HIDDEN} dimensions")
+    compared_with_all = partial(query, folder, "vector", queries)
     rankings = [partial(query, folder, ranking, queries) for ranking in RANKINGS]
-    for step in (partial(make, folder, documents), partial(update, folder, documents), *rankings):
+    for step in (partial(make, folder, documents), compared_with_all, partial(update, folder, documents), *rankings):
         with ProcessPoolExecutor(1, get_context("spawn")) as process:
             print(process.submit(step).result(), flush=True)
     shutil.rmtree(folder)

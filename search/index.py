@@ -49,8 +49,8 @@ CANDIDATES = 50
 # Added to a rank before it is inverted (Cormack, Clarke and Büttcher, SIGIR 2009).
 RANK_OFFSET = 60
 
-# From so many documents on, where comparing with all takes a tenth of a second, a question is compared with the documents
-# of the nearest partitions alone, by vectors of one byte a number; of twice as many documents as are asked for the exact
+# From so many documents on, where comparing with all takes a tenth of a second, a question is compared with the
+# documents of the nearest partitions alone, by vectors of one byte a number. Of twice as many as are asked for, exact
 # cosines decide. Where a language is asked for, all partitions are searched: its documents may lie elsewhere.
 APPROXIMATE_FROM = 50_000
 PARTITIONS, NEAREST_PARTITIONS = 256, 32
@@ -470,8 +470,8 @@ def _encoded(index: Index, documents: Sequence[Document], encoder: Encoder, embe
 
 
 def _tidy(index: Index) -> None:
-    """Joins what was written in pieces, brings the store's indexes up to date, makes that of the vectors where documents
-    are many, removes versions that nobody reads any more."""
+    """Joins what was written in pieces, brings the store's indexes up to date, makes that of the vectors where they are
+    many, removes versions that nobody reads any more."""
     with _store(index.folder):
         ages = [datetime.now() - version["timestamp"] for version in index.table.list_versions()]
         index.table.optimize(cleanup_older_than=_age_of_unread(ages), delete_unverified=True)

@@ -28,6 +28,7 @@ import search.encode
 import search.index
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from search.__main__ import main
+from search.benchmarks import index as benchmark
 from search.documents import Document, Documents
 from search.embeddings import Embeddings
 from search.index import Changes, Encoder, Ranking, open_index, reciprocal_rank_fusion, update_index
@@ -561,6 +562,17 @@ def test_hybrid_is_the_fusion_of_vector_and_words(index_folder: Path, encoder: E
     index = open_index(index_folder)
     parts = [index.rank("Die Katze, le chat", encoder, ranking) for ranking in ("vector", "words")]
     assert index.rank("Die Katze, le chat", encoder, "hybrid") == reciprocal_rank_fusion(parts)
+
+
+def test_the_benchmark_makes_an_index_of_random_vectors_and_queries_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search.index, "APPROXIMATE_FROM", search.index.APPROXIMATE_FROM)  # which `make` sets
+    assert benchmark.make(tmp_path, documents=100).startswith("making")
+    assert benchmark.update(tmp_path, documents=100).startswith(f"adding {benchmark.BLOCK} ")
+    assert len(open_index(tmp_path)) == 100 + benchmark.BLOCK
+    for ranking in benchmark.RANKINGS:
+        assert benchmark.query(tmp_path, ranking, queries=2).startswith(ranking)
 
 
 def read(source: Path, language: str | None = None) -> list[Document]:

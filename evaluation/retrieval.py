@@ -115,9 +115,14 @@ def evaluate_task(
         runs = {pair: reorder(given[pair], run, task.rerank_depth) if given else run for pair, run in runs.items()}
     elif isinstance(system, SearchSystem):
         asked = not given and task.sought_by in ("queries", "late_sentences")
+        pairs = pairs if asked else []
+        query_languages = dict.fromkeys(languages_of(pair)[0] for pair in pairs)
+        vectors = {
+            language: cached_vectors(system.encode_queries, retrieval_set.queries[language])
+            for language in query_languages
+        }
         runs = {
-            pair: rank_by_search(system, retrieval_set, pair, task.depth, cache, maker, name)
-            for pair in (pairs if asked else [])
+            pair: rank_by_search(system, retrieval_set, pair, vectors, task.depth, cache, maker, name) for pair in pairs
         }
     elif given:
         runs = {pair: rerank(system, retrieval_set, pair, given[pair], task.rerank_depth, name) for pair in pairs}
@@ -255,16 +260,22 @@ def rank_by_search(
     system: SearchSystem,
     retrieval_set: RetrievalSet,
     pair: str,
+    vectors: Mapping[str, np.ndarray],
     depth: int,
     cache: Path | None = None,
     maker: str = "",
     name: str = "",
 ) -> Run:
     """What search finds for each query to which the collection has a relevant document. The index lies in the cache. In
-    the pool, a query that was taken from a document does not find that document."""
+    the pool, a query that was taken from a document does not find that document.
+
+    Args:
+        vectors: (queries, hidden), of all queries, by their language.
+    """
     query_language, document_language = languages_of(pair)
     judged = retrieval_set.judgements(query_language, document_language)
     queries = {query_id: retrieval_set.queries[query_language][query_id] for query_id in judged}
+    of_queries = dict(zip(retrieval_set.queries[query_language], vectors[query_language]))
     languages = retrieval_set.collection(document_language)
     made_from = [(language, fingerprint_of_documents(retrieval_set.documents[language])) for language in languages]
     own = {
@@ -274,7 +285,8 @@ def rank_by_search(
     with TemporaryDirectory() if cache is None else nullcontext(cache) as folder:
         index = Path(folder) / f"{fingerprint(maker, made_from)}.index"
         documents = Collection(retrieval_set, document_language)
-        run = system.rank(queries, documents, index, depth + (document_language == POOL), name and f"{name}: {pair}")
+        enough = depth + (document_language == POOL)
+        run = system.rank(queries, of_queries, documents, index, enough, name and f"{name}: {pair}")
     return {
         query_id: dict([item for item in ranked.items() if item[0] != own[query_id]][:depth])
         for query_id, ranked in run.items()

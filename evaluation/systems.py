@@ -229,8 +229,18 @@ class SearchSystem:
     tokenizer: HMDETokenizer
     ranking: Literal["hybrid", "late"]
 
+    def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
+        """(queries, hidden), float32, rows of unit length."""
+        return self.model.encode_queries(queries, self.tokenizer)
+
     def rank(
-        self, queries: Mapping[str, str], documents: Iterable[Document], folder: Path, depth: int, name: str = ""
+        self,
+        queries: Mapping[str, str],
+        vectors: Mapping[str, np.ndarray],
+        documents: Iterable[Document],
+        folder: Path,
+        depth: int,
+        name: str = "",
     ) -> Run:
         """The documents of each query: the first as a user finds them, behind them the nearest of the others.
 
@@ -238,6 +248,7 @@ class SearchSystem:
 
         Args:
             queries: text by query_id.
+            vectors: (hidden,), of each query.
             documents: the collection; can be read again and again.
             folder: where the index is kept.
             depth: documents a query ranks at most.
@@ -251,8 +262,9 @@ class SearchSystem:
         run: Run = {}
         with progress_bar(name, len(queries), unit="query") as progress:
             for query_id, text in queries.items():
-                first = index.rank(text, encoder, self.ranking, CANDIDATES)
-                ranked = dict.fromkeys([*first, *index.rank(text, encoder, "vector", depth)])
+                vector = vectors[query_id]
+                first = index.rank(text, encoder, self.ranking, CANDIDATES, vector=vector)
+                ranked = dict.fromkeys([*first, *index.rank(text, encoder, "vector", depth, vector=vector)])
                 run[query_id] = {doc_id: -float(place) for place, doc_id in zip(range(depth), ranked)}
                 progress.update()
         return run

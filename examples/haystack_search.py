@@ -18,9 +18,9 @@ from haystack_integrations.components.embedders.sentence_transformers import (
 )
 
 model_name, documents_file, question = sys.argv[1:]
-document_embedder = SentenceTransformersDocumentEmbedder(model_name, trust_remote_code=True, progress_bar=False)
+document_embedder = SentenceTransformersDocumentEmbedder(model=model_name, trust_remote_code=True, progress_bar=False)
 query_embedder = SentenceTransformersTextEmbedder(
-    model_name,
+    model=model_name,
     trust_remote_code=True,
     progress_bar=False,
     encode_kwargs={"task": "query"},  # a query passes the sentence encoder alone

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -109,6 +111,22 @@ def test_a_user_of_search_gets_this_ranking(
         assert result["rows"][pair]["queries"] == len(expected)
     _, runs = evaluate_task(system, RetrievalTask("", [pair], depth=2), data)  # without a cache
     assert {id: in_order(ranked) for id, ranked in runs[pair].items()} == {id: e[:2] for id, e in expected.items()}
+
+
+@pytest.mark.parametrize("ranking", ["hybrid", "late"])
+def test_the_queries_of_a_task_are_encoded_once_and_together(
+    ranking: str, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode, encoded = HMDEForDocumentEmbedding.encode_queries, []
+
+    def counting(model: HMDEForDocumentEmbedding, queries: Sequence[str], *args: Any, **options: Any) -> np.ndarray:
+        encoded.append(list(queries))
+        return encode(model, queries, *args, **options)
+
+    monkeypatch.setattr(HMDEForDocumentEmbedding, "encode_queries", counting)
+    system = load_system(SystemRecipe(ranking, str(model_folder)))
+    evaluate_task(system, RetrievalTask("", ["en-de", "en-en", "en-all"]), RetrievalSet(DOCUMENTS, QUERIES, QRELS))
+    assert encoded == [list(QUERIES["en"].values())]
 
 
 def test_a_late_sentence_does_not_find_its_own_document(model_folder: Path) -> None:

@@ -117,6 +117,7 @@ def test_an_example_ranks_as_the_model_does(example: str, desk: SimpleNamespace)
 
 
 @pytest.mark.fresh_environment
+@pytest.mark.timeout(3600)  # a gigabyte is installed
 @pytest.mark.parametrize("program", FRESH_ENVIRONMENTS, ids=lambda program: program.stem)
 def test_a_saved_folder_serves_where_nothing_else_is_installed(program: Path, desk: SimpleNamespace) -> None:
     environment = desk.folder / "environment"
@@ -124,7 +125,9 @@ def test_a_saved_folder_serves_where_nothing_else_is_installed(program: Path, de
         venv.create(environment, with_pip=True, symlinks=True)
         python = environment / "bin" / "python"
         packages = ["--constraint", REPOSITORY / "constraints.txt", *FRESH_ENVIRONMENTS[program].split()]
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-cache-dir", *packages], check=True)
+        subprocess.run(
+            [python, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--no-compile", *packages], check=True
+        )
         find = "from importlib.util import find_spec; print(*map(bool, map(find_spec, ['modeling_hmde', 'torch'])))"
         expected = {"terminal": "True True", "onnx_search": "False False"}.get(program.stem, "False True")
         assert run(python, "-c", find, folder=desk.folder).split() == expected.split()

@@ -85,7 +85,7 @@ def test_postgresql_has_the_collection_and_ranks_it_as_the_index_does(
             for document in DOCUMENTS
         }
         for question in ("Where is the cat?", "Hund"):
-            query = encoder.encode_question(question)
+            (query,) = encoder.encode_questions([question])
             for languages, hits in ((None, 3), (["de", "ru"], 5)):
                 expected = open_index(folder).rank(question, encoder, "vector", hits, languages)
                 found = connection.execute(NEAREST, {"query": query, "languages": languages, "hits": hits}).fetchall()

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pyarrow
@@ -27,9 +28,10 @@ import search.encode
 import search.index
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from search.__main__ import main
+from search.benchmarks import index as benchmark
 from search.documents import Document, Documents
 from search.embeddings import Embeddings
-from search.index import Changes, Encoder, open_index, reciprocal_rank_fusion, update_index
+from search.index import Changes, Encoder, Ranking, open_index, reciprocal_rank_fusion, update_index
 
 TEXTS = {
     "cat": "The cat sat on the mat. It was warm there!",
@@ -57,6 +59,10 @@ class CountingEncoder(Encoder):
     def encode(self, documents: Sequence[Document]) -> np.ndarray:
         self.encoded.extend(document.id for document in documents)
         return super().encode(documents)
+
+    def encode_questions(self, questions: Sequence[str]) -> np.ndarray:
+        self.encoded.extend(questions)
+        return super().encode_questions(questions)
 
 
 @pytest.fixture
@@ -407,6 +413,57 @@ def test_documents_are_ranked_by_cosine_and_explained_by_their_sentences(
         assert sum(sentence.score for sentence in hit.explanation.sentences) == pytest.approx(hit.score, abs=1e-5)
 
 
+class NamedVectors(Encoder):
+    """Gives a document, and a question, the vector of the number that it is."""
+
+    vectors: np.ndarray
+
+    def encode(self, documents: Sequence[Document]) -> np.ndarray:
+        return self.vectors[[int(document.text) for document in documents]]
+
+    def encode_questions(self, questions: Sequence[str]) -> np.ndarray:
+        return self.vectors[[int(question) for question in questions]]
+
+
+def test_many_documents_are_compared_partition_by_partition_with_exact_cosines(
+    tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, languages = 1000, ["de", "en", "fr"]
+    monkeypatch.setattr(search.index, "APPROXIMATE_FROM", count)
+    monkeypatch.setattr(search.index, "PARTITIONS", 16)
+    monkeypatch.setattr(search.index, "NEAREST_PARTITIONS", 4)
+    many = NamedVectors(*encoder)
+    vectors = np.random.default_rng(0).standard_normal((count, encoder.model.config.hidden_size)).astype(np.float32)
+    many.vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    documents = [
+        Document(f"{number:03}", "", "fr" if number % 100 == 0 else languages[number % 2], f"{number}")
+        for number in range(count)
+    ]
+
+    def indexes() -> set[str]:
+        return {column for kept in open_index(tmp_path).table.list_indices() for column in kept.columns}
+
+    update_index(tmp_path, documents[:-1], many)
+    assert indexes() == {"id", "words"}
+    update_index(tmp_path, documents, many)
+    assert indexes() == {"id", "words", "vector"}
+
+    index, hits = open_index(tmp_path), 0
+    for number in range(0, count, 50):
+        exact = {document.id: float(cosine) for document, cosine in zip(documents, many.vectors @ many.vectors[number])}
+        nearest = sorted(exact, key=exact.__getitem__, reverse=True)[:10]
+        found = index.rank(f"{number}", many, "vector", 10)
+        hits += len({*found} & {*nearest})
+        assert found == pytest.approx({id: exact[id] for id in found}, abs=1e-5)
+        french = index.rank(f"{number}", many, "vector", 10, ["fr"])
+        assert set(french) == {f"{other:03}" for other in range(0, count, 100)}  # in all partitions
+    assert 0.5 < hits / (10 * count / 50) < 1  # of vectors without any order, a quarter of which are looked at
+
+    update_index(tmp_path, documents[100:], many)
+    assert "007" not in open_index(tmp_path).rank("7", many)
+    assert next(iter(open_index(tmp_path).rank("107", many))) == "107"
+
+
 @pytest.mark.parametrize("sentences", [False, True])
 def test_late_interaction_ranks_the_nearest_documents_again_by_their_best_sentence(
     tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch, sentences: bool
@@ -425,6 +482,21 @@ def test_late_interaction_ranks_the_nearest_documents_again_by_their_best_senten
     monkeypatch.setattr(search.index, "CANDIDATES", 2)
     nearest = list(index.rank("The cat", encoder, "vector", 2))
     assert list(index.rank("The cat", encoder, "late", 2)) == [id for id in best if id in nearest]
+
+
+@pytest.mark.parametrize("ranking", get_args(Ranking))
+def test_a_question_is_encoded_once_or_not_at_all(
+    index_folder: Path, counting: CountingEncoder, ranking: Ranking
+) -> None:
+    index = open_index(index_folder)
+    expected = index.rank("Le chat", counting, ranking)
+    assert counting.encoded == ["Le chat"] * (ranking != "words")
+    *_, vector = counting.encode_questions(["The cat sat on the mat.", "Le chat"])
+    counting.encoded.clear()
+    assert index.rank("Le chat", counting, ranking, vector=vector) == pytest.approx(expected, abs=1e-6)
+    assert counting.encoded == []
+    index.search("Le chat", counting, ranking=ranking)
+    assert counting.encoded == ["Le chat"]
 
 
 def bm25(question: list[str], documents: dict[str, list[str]]) -> dict[str, float]:
@@ -490,6 +562,17 @@ def test_hybrid_is_the_fusion_of_vector_and_words(index_folder: Path, encoder: E
     index = open_index(index_folder)
     parts = [index.rank("Die Katze, le chat", encoder, ranking) for ranking in ("vector", "words")]
     assert index.rank("Die Katze, le chat", encoder, "hybrid") == reciprocal_rank_fusion(parts)
+
+
+def test_the_benchmark_makes_an_index_of_random_vectors_and_queries_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search.index, "APPROXIMATE_FROM", search.index.APPROXIMATE_FROM)  # which `make` sets
+    assert benchmark.make(tmp_path, documents=100).startswith("making")
+    assert benchmark.update(tmp_path, documents=100).startswith(f"adding {benchmark.BLOCK} ")
+    assert len(open_index(tmp_path)) == 100 + benchmark.BLOCK
+    for ranking in benchmark.RANKINGS:
+        assert benchmark.query(tmp_path, ranking, queries=2).startswith(ranking)
 
 
 def read(source: Path, language: str | None = None) -> list[Document]:

@@ -36,6 +36,7 @@ class SystemRecipe:
         model: folder or Hub name, of the HMDE or of the encoder. Leave it out for `bm25`.
         pooling: how the vector of a text is read from the encoder: cls, mean or pooler. For `longformer` cls (as in
             the paper) or mean. An `hmde` and a `sentence_transformers` model know their own.
+        sentence_layer: the layer of a sentence encoder, counted from 1, that it is read from; the last if not given.
         query_prompt: text put before each query, such as e5's "query: ". An HMDE knows its own.
         document_prompt: text put before each piece of a document, such as e5's "passage: ". An HMDE knows its own.
         max_length: tokens of a piece, including start token, end token and prompt. The default is 512 for `first`, and
@@ -62,6 +63,7 @@ class SystemRecipe:
     ]
     model: str = ""
     pooling: Literal["cls", "mean", "pooler"] | None = None
+    sentence_layer: int | None = None
     query_prompt: str = ""
     document_prompt: str = ""
     max_length: int | None = None

@@ -3,8 +3,8 @@
 
 Two protocols, whose numbers do not compare:
 
-    frozen       document vectors as they are, a logistic regression above them trained here, from every language that
-                 has labels to every other
+    frozen       document vectors as they are, a logistic regression or a small network above them trained here, from
+                 every language that has labels to every other
     finetuned    models that were trained as a whole are only tested here
 """
 
@@ -26,6 +26,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from evaluation.mlp import fit_mlp
 from evaluation.progress import Advance, no_bar, progress_bar
 from evaluation.readers import LABEL_SEPARATOR, check_language, read_labelled_texts
 from evaluation.recipes import MEASURES, ClassificationTask
@@ -45,6 +46,13 @@ if TYPE_CHECKING:  # importing it takes seconds, and only frozen vectors need it
 
 # Inverse strengths of regularisation to choose from; unit vectors need weak ones.
 C_GRID = (0.1, 1.0, 10.0, 100.0, 1000.0)
+
+
+# What learns from frozen vectors.
+PROTOCOLS = {
+    "logistic_regression": "logistic regression, C chosen on dev of the train language",
+    "mlp": "LASER's MLP, the epoch chosen on dev of the train language, mean of 5 runs",
+}
 
 
 class LabelledTexts(NamedTuple):
@@ -148,6 +156,13 @@ def evaluate_frozen(
     for train, dev in zip(labelled.train, labelled.dev):
         examples = (vectors[train.file], train.labels, vectors[dev.file], dev.labels)
         bar = name and f"{name}: classifiers from {train.language}"
+        if task.classifier == "mlp":
+            networks = fit_mlp(*examples, name=bar)
+            for test in labelled.tests:
+                row = f"{train.language}-{test.language}"
+                of_runs = [measure(test.labels, guesses) for guesses in networks.predict(vectors[test.file])]
+                scores[row], per_item[row] = mean_of_runs(of_runs)
+            continue
         classifier: Any
         classifier, chosen[train.language] = (fit_multilabel if task.multilabel else fit)(*examples, name=bar)
         for test in labelled.tests:
@@ -158,7 +173,7 @@ def evaluate_frozen(
                 scores[row], values = measure(test.labels, list(classifier.predict(vectors[test.file])))
             per_item[row] = {str(index): value for index, value in enumerate(values)}
     return {
-        "protocol": "frozen vectors, logistic regression, C chosen on dev of the train language",
+        "protocol": "frozen vectors, " + PROTOCOLS[task.classifier],
         **summary(task, scores, per_item),
         "C": chosen,
         "documents": sum(len(of_part) for of_part in vectors.values()),
@@ -186,19 +201,26 @@ def evaluate_finetuned(
     per_item = {}
     for test, *measured in zip(labelled.tests, *runs):
         row = f"{task.train_languages[0]}-{test.language}"
-        by_run = {measure: [scores_of_run[measure] for scores_of_run, _ in measured] for measure in MEASURES}
-        scores[row] = {measure: float(np.mean(values)) for measure, values in by_run.items()}
-        if len(measured) > 1:
-            scores[row] |= {f"{measure}_sd": float(np.std(values, ddof=1)) for measure, values in by_run.items()}
-        scores[row]["documents"] = len(test.labels)
-        values_of_items = np.mean([values for _, values in measured], axis=0)
-        per_item[row] = {str(index): float(value) for index, value in enumerate(values_of_items)}
+        scores[row], per_item[row] = mean_of_runs(measured)
     return {
         "protocol": f"fine-tuned on {task.train_languages[0]}, {len(runs)} run{'s' * (len(runs) > 1)}",
         **summary(task, scores, per_item),
         "documents": sum(len(part.texts) for part in labelled.tests),
         "document_seconds": time.perf_counter() - began,
     }
+
+
+def mean_of_runs(runs: Sequence[tuple[dict[str, float], list[float]]]) -> tuple[dict[str, float], dict[str, float]]:
+    """Of what `measure` says of several runs on one file: the mean scores, with the standard deviations of each measure
+    (`accuracy_sd`) if there are several, and the mean value of each document."""
+    of_runs = [scores for scores, _ in runs]
+    means = {measure: float(np.mean([scores[measure] for scores in of_runs])) for measure in of_runs[0]}
+    if len(runs) > 1:
+        means |= {
+            f"{measure}_sd": float(np.std([scores[measure] for scores in of_runs], ddof=1)) for measure in MEASURES
+        }
+    of_documents = np.mean([values for _, values in runs], axis=0)
+    return means, {str(index): float(value) for index, value in enumerate(of_documents)}
 
 
 def scores_of_classifier(

@@ -32,7 +32,7 @@ from evaluation.model_index import model_card_of, write_model_index
 from evaluation.plots import plot_vectors
 from evaluation.progress import progress_bar
 from evaluation.published import read_published
-from evaluation.readers import read_retrieval_set
+from evaluation.readers import read_retrieval_sets
 from evaluation.recipes import RANKING_KINDS, ClassificationTask, EvaluationRecipe, RetrievalTask
 from evaluation.report import environment
 from evaluation.retrieval import evaluate_task, given_runs, to_trec
@@ -55,7 +55,7 @@ class TaskWithData:
     Args:
         name: in the recipe.
         task: with its data in this project's format.
-        data: a RetrievalSet or a LabelledSet.
+        data: a RetrievalSet by pair, or a LabelledSet.
         fingerprint: of the task, the files of its data, and the code that evaluates.
     """
 
@@ -129,7 +129,7 @@ def compare(recipe: EvaluationRecipe) -> None:
 
 def read_retrieval_task(recipe: EvaluationRecipe, name: str, task: RetrievalTask) -> TaskWithData:
     task = prepared(recipe, name, task)
-    data = read_retrieval_set(task.data, task.pairs, task.split, task.sought_by)
+    data = read_retrieval_sets(task.data, task.pairs, task.split, task.sought_by)
     return TaskWithData(name, task, data, fingerprint_of_task(task, given_runs(task)))
 
 

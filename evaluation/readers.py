@@ -7,6 +7,9 @@ A retrieval set is a folder. Its ids are shared by all languages, so any query l
     queries/<language>.tsv    query_id TAB text
     qrels.<split>.tsv         query_id TAB 0 TAB doc_id TAB grade; qrels.tsv where there is one split only
 
+Where the texts of a language differ from pair to pair, as where sentences are sought among translations, each pair has
+such a folder of its own, <folder>/<pair>.
+
 A document that has the same id in two languages is one document in both. If documents or late sentences are the
 queries, `docs` is all that is needed; with a split, the qrels say which documents belong to it.
 
@@ -252,6 +255,19 @@ def read_retrieval_set(
                 "leave out the pair"
             )
     return retrieval_set
+
+
+def read_retrieval_sets(
+    folder: str | Path, pairs: Sequence[str], split: str | None = None, sought_by: SoughtBy = "queries"
+) -> dict[str, RetrievalSet]:
+    """The set of each pair: the same for all or, where a pair has a folder of its own, each from that.
+
+    Arguments and errors as in `read_retrieval_set`.
+    """
+    folders = {pair: Path(folder) / pair for pair in pairs}
+    if not any(path.is_dir() for path in folders.values()):
+        return dict.fromkeys(pairs, read_retrieval_set(folder, pairs, split, sought_by))
+    return {pair: read_retrieval_set(path, [pair], split, sought_by) for pair, path in folders.items()}
 
 
 def late_sentences(documents: Mapping[str, str], language: str) -> dict[str, str]:

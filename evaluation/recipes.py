@@ -132,6 +132,8 @@ class ClassificationTask:
         test_languages: languages to test on.
         train_languages: languages that have labels to learn from.
         format: of `data`; evaluation/readers.py describes hmde, evaluation/formats.py the others.
+        classifier: above frozen vectors: a `logistic_regression`, or the small network that LASER, the lightweight
+            encoder and T-MDE report (`mlp`), whose scores are means over five runs.
         multilabel: whether a text may have several labels. If so, only frozen vectors are tested, by R-precision and
             micro-F1.
         finetuned: classifiers that were trained as a whole on the first train language, by name: the folders or Hub
@@ -143,6 +145,7 @@ class ClassificationTask:
     test_languages: list[str]
     train_languages: list[str] = field(default_factory=lambda: ["en"])
     format: str = "hmde"
+    classifier: Literal["logistic_regression", "mlp"] = "logistic_regression"
     multilabel: bool = False
     finetuned: dict[str, list[str]] = field(default_factory=dict)
     measure: Literal["accuracy", "macro_f1", "r_precision", "micro_f1"] = "accuracy"
@@ -155,6 +158,8 @@ class ClassificationTask:
             raise ValueError(
                 f"measure is {self.measure}; with multilabel={self.multilabel} it is {' or '.join(self.measures)}"
             )
+        if self.multilabel and self.classifier == "mlp":
+            raise ValueError("the mlp predicts one label a text; leave classifier out, or multilabel")
         if self.multilabel and self.finetuned:
             raise ValueError("finetuned classifiers predict one label a text; leave them out, or multilabel")
 

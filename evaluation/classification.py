@@ -56,12 +56,13 @@ PROTOCOLS = {
 
 
 class LabelledTexts(NamedTuple):
-    """The documents of one file."""
+    """The documents of one file, or pairs of texts with a tab between."""
 
     file: Path
     language: str
     labels: list[str]
     texts: list[str]
+    pairs: bool = False
 
 
 class LabelledSet(NamedTuple):
@@ -88,7 +89,7 @@ def read_labelled_set(task: ClassificationTask) -> LabelledSet:
 
     def read(language: str, part: str) -> LabelledTexts:
         file = Path(task.data) / f"{language}.{part}.tsv"
-        return LabelledTexts(file, language, *read_labelled_texts(file))
+        return LabelledTexts(file, language, *read_labelled_texts(file, task.text_pairs), task.text_pairs)
 
     for language in {*task.train_languages, *task.test_languages}:
         check_language(language)
@@ -200,10 +201,10 @@ def evaluate_finetuned(
     scores: Scores = {}
     per_item = {}
     for test, *measured in zip(labelled.tests, *runs):
-        row = f"{task.train_languages[0]}-{test.language}"
+        row = f"{task.finetuned_on[0] if len(task.finetuned_on) == 1 else 'all'}-{test.language}"
         scores[row], per_item[row] = mean_of_runs(measured)
     return {
-        "protocol": f"fine-tuned on {task.train_languages[0]}, {len(runs)} run{'s' * (len(runs) > 1)}",
+        "protocol": f"fine-tuned on {', '.join(task.finetuned_on)}, {len(runs)} run{'s' * (len(runs) > 1)}",
         **summary(task, scores, per_item),
         "documents": sum(len(part.texts) for part in labelled.tests),
         "document_seconds": time.perf_counter() - began,
@@ -230,7 +231,9 @@ def scores_of_classifier(
     model = AutoModelForSequenceClassification.from_pretrained(classifier, dtype=dtype).to(device())
     tokenizer = AutoTokenizer.from_pretrained(classifier)
     with progress_bar(name and f"{name}: documents", sum(len(test.texts) for test in tests)) as progress:
-        predicted = [predict(model, tokenizer, test.texts, test.language, progress.update) for test in tests]
+        predicted = [
+            predict(model, tokenizer, test.texts, test.language, test.pairs, progress.update) for test in tests
+        ]
     return [measure(test.labels, labels) for test, labels in zip(tests, predicted)]
 
 
@@ -321,13 +324,16 @@ def predict(
     tokenizer: PreTrainedTokenizerBase,
     texts: Sequence[str],
     language: str,
+    pairs: bool = False,
     advance: Advance = no_bar,
 ) -> list[str]:
-    """The most probable label of each text, in the order given."""
-    rows = token_ids(tokenizer, texts, language)
-    best = torch.empty(len(rows), dtype=torch.long)
-    for batch in bucket_by_length(torch.tensor([len(row) for row in rows]), MAX_TOKENS_PER_BUCKET):
-        inputs = tokenizer.pad({"input_ids": [rows[index] for index in batch]}, return_tensors="pt").to(model.device)
+    """The most probable label of each text, or pair of texts with a tab between, in the order given."""
+    rows = tokenized(tokenizer, texts, language, pairs)
+    lengths = torch.tensor([len(row) for row in rows["input_ids"]])
+    best = torch.empty(len(lengths), dtype=torch.long)
+    for batch in bucket_by_length(lengths, MAX_TOKENS_PER_BUCKET):
+        of_batch = {name: [values[index] for index in batch] for name, values in rows.items()}
+        inputs = tokenizer.pad(of_batch, return_tensors="pt").to(model.device)
         best[batch] = model(**inputs).logits.argmax(dim=-1).cpu()
         advance(len(batch))
     names = model.config.id2label or {}
@@ -340,10 +346,21 @@ def measure(labels: Sequence[str], predicted: Sequence[str]) -> tuple[dict[str, 
     return scores, [float(label == guess) for label, guess in zip(labels, predicted)]
 
 
-def token_ids(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], language: str) -> list[list[int]]:
-    """The tokens of each text: of an HMDE, of its sentences; of another model, of the beginning that it can read."""
-    reading: dict[str, Any] = {"language": language} if isinstance(tokenizer, HMDETokenizer) else {"truncation": True}
-    return tokenizer(list(texts), **reading)["input_ids"]
+def tokenized(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], language: str, pairs: bool = False
+) -> dict[str, list[list[int]]]:
+    """The inputs of each text: of an HMDE, its sentences; of another model, the beginning that it can read.
+
+    Of a pair of texts with a tab between, an HMDE reads a document of both, another model the two in one row.
+    """
+    if isinstance(tokenizer, HMDETokenizer):
+        rows = tokenizer([text.replace("\t", "\n") for text in texts] if pairs else list(texts), language=language)
+    elif pairs:
+        first, second = zip(*(text.split("\t") for text in texts))
+        rows = tokenizer(list(first), list(second), truncation=True)
+    else:
+        rows = tokenizer(list(texts), truncation=True)
+    return {name: values for name, values in rows.items() if name in ("input_ids", "token_type_ids")}
 
 
 def accuracy_and_f1(labels: Sequence[str], predicted: Sequence[str]) -> dict[str, float]:

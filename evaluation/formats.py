@@ -26,6 +26,8 @@ Classification:
                    <language>.test, the language in English. Use those files, never a copy from elsewhere.
     masakhanews    masakhane/masakhanews; headline and text
     sib200         Davlan/sib200; sentences
+    xnli           the folders XNLI-1.0 and, with translated training data, XNLI-MT-1.0 as their archives unpack
+                   (cims.nyu.edu/~sbowman/xnli); premise and hypothesis, so text_pairs
     multieurlex    coastalcph/multi_eurlex, its archive data/multi_eurlex.tar.gz unpacked: train.jsonl, dev.jsonl and
                    test.jsonl; the first level of EuroVoc, several labels a document
 """
@@ -40,7 +42,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import langcodes
 import numpy as np
@@ -329,6 +331,24 @@ def sib200(task: ClassificationTask, output: Path) -> None:
         write_labelled(output, language, part, ((category, text) for category, text in rows))
 
 
+def xnli(task: ClassificationTask, output: Path) -> None:
+    folder = Path(task.data)
+    for language, part in parts(task):
+        labelled: Iterable[tuple[str, ...]]
+        if part == "train":
+            # The translations say contradictory.
+            file = folder / "XNLI-MT-1.0" / "multinli" / f"multinli.train.{language}.tsv"
+            rows = table(file, "label", "premise", "hypo", quoting=csv.QUOTE_NONE)
+            labelled = ((label.replace("contradictory", "contradiction"), *texts) for label, *texts in rows)
+        else:
+            file = folder / "XNLI-1.0" / f"xnli.{part}.tsv"
+            rows = table(file, "language", "gold_label", "sentence1", "sentence2", quoting=csv.QUOTE_NONE)
+            labelled = [row[1:] for row in rows if row[0] == language]
+            if not labelled:
+                raise ValueError(f"{file} has no row in language {language!r}; leave it out")
+        write_labelled_pairs(output, language, part, labelled)
+
+
 def multieurlex(task: ClassificationTask, output: Path) -> None:
     for language, part in parts(task):
 
@@ -348,7 +368,13 @@ RETRIEVAL_FORMATS = {
     "tatoeba": tatoeba,
     "europarl": europarl,
 }
-CLASSIFICATION_FORMATS = {"mldoc": mldoc, "masakhanews": masakhanews, "sib200": sib200, "multieurlex": multieurlex}
+CLASSIFICATION_FORMATS = {
+    "mldoc": mldoc,
+    "masakhanews": masakhanews,
+    "sib200": sib200,
+    "xnli": xnli,
+    "multieurlex": multieurlex,
+}
 
 
 # --- What they share ---
@@ -437,14 +463,18 @@ def fields_of_lines(path: Path, fields: Callable[[Any], Fields]) -> Iterator[Fie
         yield values
 
 
-def table(path: Path, *columns: str) -> Iterator[tuple[str, ...]]:
+def table(path: Path, *columns: str, quoting: Literal[0, 3] = csv.QUOTE_MINIMAL) -> Iterator[tuple[str, ...]]:
     """Some columns of a tab-separated file with a header, row by row.
+
+    Args:
+        quoting: csv.QUOTE_NONE where a quotation mark is a character like others.
 
     Raises:
         ValueError: the file is missing or malformed, or a row lacks a column.
     """
     # A text is written on one line anyway, and csv takes a lone carriage return for a line end.
-    rows = csv.DictReader((line.replace("\r", " ") + "\n" for _, line in lines(path)), delimiter="\t")
+    unbroken = (line.replace("\r", " ") + "\n" for _, line in lines(path))
+    rows = csv.DictReader(unbroken, delimiter="\t", quoting=quoting)
     try:
         for row in rows:
             fields = [row.get(column) for column in columns]
@@ -476,6 +506,11 @@ def write_queries(output: Path, language: str, queries: Documents) -> None:
 
 def write_labelled(output: Path, language: str, part: str, labelled: Documents) -> None:
     write_text(output / f"{language}.{part}.tsv", "".join(map(on_one_line, labelled)))
+
+
+def write_labelled_pairs(output: Path, language: str, part: str, labelled: Iterable[tuple[str, ...]]) -> None:
+    pairs = ("\t".join([label, *(" ".join(text.split()) for text in texts)]) for label, *texts in labelled)
+    write_text(output / f"{language}.{part}.tsv", "".join(f"{replace_surrogates(pair)}\n" for pair in pairs))
 
 
 def on_one_line(named: tuple[str, str]) -> str:

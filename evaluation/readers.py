@@ -14,9 +14,9 @@ A document that has the same id in two languages is one document in both. If doc
 queries, `docs` is all that is needed; with a split, the qrels say which documents belong to it.
 
 Titles are not read: in some sets they are the queries. A classification set is a folder of `<language>.<part>.tsv` in
-MLDoc's format, label TAB text; several labels of a text have "|" between them. All files are UTF-8. A byte order mark
-and Windows line ends are accepted. Only a line feed ends a line: other characters that Unicode counts as line ends may
-stand in a text.
+MLDoc's format, label TAB text; several labels of a text have "|" between them, and two texts a tab. All files are
+UTF-8. A byte order mark and Windows line ends are accepted. Only a line feed ends a line: other characters that Unicode
+counts as line ends may stand in a text.
 """
 
 from __future__ import annotations
@@ -349,11 +349,14 @@ def read_run(path: Path) -> Run:
     return run
 
 
-def read_labelled_texts(path: Path) -> tuple[list[str], list[str]]:
+def read_labelled_texts(path: Path, pairs: bool = False) -> tuple[list[str], list[str]]:
     """The labels and the texts of a file in MLDoc's format.
 
+    Args:
+        pairs: whether a text is two with a tab between.
+
     Raises:
-        ValueError: the file is missing or empty, or a line has no label and text.
+        ValueError: the file is missing or empty, or a line has no label and text, or not the number of texts.
     """
     labels, texts = [], []
     for line_number, line in lines(path):
@@ -362,6 +365,8 @@ def read_labelled_texts(path: Path) -> tuple[list[str], list[str]]:
             raise malformed(
                 path, line_number, "is no labelled text; write label TAB text, without line breaks in the text"
             )
+        if pairs and text.count("\t") != 1:
+            raise malformed(path, line_number, "is no labelled pair; write label TAB text TAB text")
         labels.append(label)
         texts.append(text)
     return labels, texts

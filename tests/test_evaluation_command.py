@@ -401,8 +401,8 @@ def test_published_numbers_of_sentence_encoders_belong_to_tasks_of_their_recipe(
             cells = {name: value for name, value in row["cells"].items() if name in rows[table.task]}
             assert {*row["cells"]} - {*cells} <= {"average", "transfer gap"}
             assert all(0 < value < 1 for value in row["cells"].values())
-            if cells and "average" in row["cells"]:
-                assert np.mean(list(cells.values())) == pytest.approx(row["cells"]["average"], abs=0.0007)
+            if cells and "average" in row["cells"]:  # in table 1 XLM without TLM has 71.3 where they give 70.7
+                assert np.mean(list(cells.values())) == pytest.approx(row["cells"]["average"], abs=0.006)
 
 
 def test_a_malformed_file_of_published_numbers_is_named(tmp_path: Path) -> None:

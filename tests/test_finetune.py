@@ -305,4 +305,5 @@ def test_the_sample_has_every_file_that_its_recipe_reads() -> None:
     file = CONFIGURATIONS / "sample.yaml"
     recipe = auto_cli(finetune.FinetuneRecipe, args=["--config", str(file)], as_positional=False)
     recipe.data = str(CONFIGURATIONS.parent.parent / recipe.data)
-    assert len(finetune.read(recipe)) == 2 + len(recipe.test_languages)
+    train, dev, tests = finetune.read(recipe)
+    assert (len(train), len(dev), len(tests)) == (1, 1, len(recipe.test_languages))

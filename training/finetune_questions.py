@@ -33,7 +33,7 @@ from evaluation.report import environment
 from foundation.command_line import options_from
 from foundation.files import folder_written_whole, write_json
 from foundation.saved_models import model_type_of
-from training.loop.checkpoints import check_output
+from training.loop.trainer_runs import trainer_run
 from training.model_card import origin_of
 
 CARD = """\
@@ -83,8 +83,18 @@ class FinetuneQuestionsRecipe:
 
 def main(argv: list[str] | None = None) -> None:
     recipe = options_from(FinetuneQuestionsRecipe, argv)
-    checkpoints = list(Path(f"{recipe.output}-training").glob("checkpoint-*"))
-    check_output(recipe.output, checkpoints, recipe.resume_from_checkpoint, "resume_from_checkpoint")
+    with trainer_run(recipe.output, recipe.resume_from_checkpoint) as checkpoint:
+        fine_tune(recipe, checkpoint)
+
+
+def fine_tune(recipe: FinetuneQuestionsRecipe, checkpoint: Path | None) -> None:
+    """
+    Args:
+        checkpoint: to go on from.
+
+    Raises:
+        ValueError: the model or the data are not what the recipe says.
+    """
     if model_type_of("model", recipe.model) == "hmde":
         raise ValueError(
             f"model {recipe.model} is an HMDE, whose vectors are of sentences; an answer is found among tokens, so "
@@ -103,7 +113,7 @@ def main(argv: list[str] | None = None) -> None:
         processing_class=tokenizer,
         data_collator=DataCollatorWithPadding(tokenizer),
     )
-    trainer.train(resume_from_checkpoint=recipe.resume_from_checkpoint)
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if trainer.is_world_process_zero():
         values = measure(dev, answer(model.eval(), tokenizer, dev), "en")
         scores = {name: float(np.mean(of_questions)) for name, of_questions in values.items()}

@@ -3,8 +3,8 @@
 
 Two protocols, whose numbers do not compare:
 
-    frozen       document vectors as they are, a logistic regression above them trained here, from every language that
-                 has labels to every other
+    frozen       document vectors as they are, a logistic regression or a small network above them trained here, from
+                 every language that has labels to every other
     finetuned    models that were trained as a whole are only tested here
 """
 
@@ -26,6 +26,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from evaluation.mlp import fit_mlp
 from evaluation.progress import Advance, no_bar, progress_bar
 from evaluation.readers import LABEL_SEPARATOR, check_language, read_labelled_texts
 from evaluation.recipes import MEASURES, ClassificationTask
@@ -47,13 +48,21 @@ if TYPE_CHECKING:  # importing it takes seconds, and only frozen vectors need it
 C_GRID = (0.1, 1.0, 10.0, 100.0, 1000.0)
 
 
+# What learns from frozen vectors.
+PROTOCOLS = {
+    "logistic_regression": "logistic regression, C chosen on dev of the train language",
+    "mlp": "LASER's MLP, the epoch chosen on dev of the train language, mean of 5 runs",
+}
+
+
 class LabelledTexts(NamedTuple):
-    """The documents of one file."""
+    """The documents of one file, or pairs of texts with a tab between."""
 
     file: Path
     language: str
     labels: list[str]
     texts: list[str]
+    pairs: bool = False
 
 
 class LabelledSet(NamedTuple):
@@ -80,7 +89,7 @@ def read_labelled_set(task: ClassificationTask) -> LabelledSet:
 
     def read(language: str, part: str) -> LabelledTexts:
         file = Path(task.data) / f"{language}.{part}.tsv"
-        return LabelledTexts(file, language, *read_labelled_texts(file))
+        return LabelledTexts(file, language, *read_labelled_texts(file, task.text_pairs), task.text_pairs)
 
     for language in {*task.train_languages, *task.test_languages}:
         check_language(language)
@@ -148,6 +157,13 @@ def evaluate_frozen(
     for train, dev in zip(labelled.train, labelled.dev):
         examples = (vectors[train.file], train.labels, vectors[dev.file], dev.labels)
         bar = name and f"{name}: classifiers from {train.language}"
+        if task.classifier == "mlp":
+            networks = fit_mlp(*examples, name=bar)
+            for test in labelled.tests:
+                row = f"{train.language}-{test.language}"
+                of_runs = [measure(test.labels, guesses) for guesses in networks.predict(vectors[test.file])]
+                scores[row], per_item[row] = mean_of_runs(of_runs)
+            continue
         classifier: Any
         classifier, chosen[train.language] = (fit_multilabel if task.multilabel else fit)(*examples, name=bar)
         for test in labelled.tests:
@@ -158,7 +174,7 @@ def evaluate_frozen(
                 scores[row], values = measure(test.labels, list(classifier.predict(vectors[test.file])))
             per_item[row] = {str(index): value for index, value in enumerate(values)}
     return {
-        "protocol": "frozen vectors, logistic regression, C chosen on dev of the train language",
+        "protocol": "frozen vectors, " + PROTOCOLS[task.classifier],
         **summary(task, scores, per_item),
         "C": chosen,
         "documents": sum(len(of_part) for of_part in vectors.values()),
@@ -185,20 +201,27 @@ def evaluate_finetuned(
     scores: Scores = {}
     per_item = {}
     for test, *measured in zip(labelled.tests, *runs):
-        row = f"{task.train_languages[0]}-{test.language}"
-        by_run = {measure: [scores_of_run[measure] for scores_of_run, _ in measured] for measure in MEASURES}
-        scores[row] = {measure: float(np.mean(values)) for measure, values in by_run.items()}
-        if len(measured) > 1:
-            scores[row] |= {f"{measure}_sd": float(np.std(values, ddof=1)) for measure, values in by_run.items()}
-        scores[row]["documents"] = len(test.labels)
-        values_of_items = np.mean([values for _, values in measured], axis=0)
-        per_item[row] = {str(index): float(value) for index, value in enumerate(values_of_items)}
+        row = f"{task.finetuned_on[0] if len(task.finetuned_on) == 1 else 'all'}-{test.language}"
+        scores[row], per_item[row] = mean_of_runs(measured)
     return {
-        "protocol": f"fine-tuned on {task.train_languages[0]}, {len(runs)} run{'s' * (len(runs) > 1)}",
+        "protocol": f"fine-tuned on {', '.join(task.finetuned_on)}, {len(runs)} run{'s' * (len(runs) > 1)}",
         **summary(task, scores, per_item),
         "documents": sum(len(part.texts) for part in labelled.tests),
         "document_seconds": time.perf_counter() - began,
     }
+
+
+def mean_of_runs(runs: Sequence[tuple[dict[str, float], list[float]]]) -> tuple[dict[str, float], dict[str, float]]:
+    """Of what `measure` says of several runs on one file: the mean scores, with the standard deviations of each measure
+    (`accuracy_sd`) if there are several, and the mean value of each document."""
+    of_runs = [scores for scores, _ in runs]
+    means = {measure: float(np.mean([scores[measure] for scores in of_runs])) for measure in of_runs[0]}
+    if len(runs) > 1:
+        means |= {
+            f"{measure}_sd": float(np.std([scores[measure] for scores in of_runs], ddof=1)) for measure in MEASURES
+        }
+    of_documents = np.mean([values for _, values in runs], axis=0)
+    return means, {str(index): float(value) for index, value in enumerate(of_documents)}
 
 
 def scores_of_classifier(
@@ -208,7 +231,9 @@ def scores_of_classifier(
     model = AutoModelForSequenceClassification.from_pretrained(classifier, dtype=dtype).to(device())
     tokenizer = AutoTokenizer.from_pretrained(classifier)
     with progress_bar(name and f"{name}: documents", sum(len(test.texts) for test in tests)) as progress:
-        predicted = [predict(model, tokenizer, test.texts, test.language, progress.update) for test in tests]
+        predicted = [
+            predict(model, tokenizer, test.texts, test.language, test.pairs, progress.update) for test in tests
+        ]
     return [measure(test.labels, labels) for test, labels in zip(tests, predicted)]
 
 
@@ -299,13 +324,16 @@ def predict(
     tokenizer: PreTrainedTokenizerBase,
     texts: Sequence[str],
     language: str,
+    pairs: bool = False,
     advance: Advance = no_bar,
 ) -> list[str]:
-    """The most probable label of each text, in the order given."""
-    rows = token_ids(tokenizer, texts, language)
-    best = torch.empty(len(rows), dtype=torch.long)
-    for batch in bucket_by_length(torch.tensor([len(row) for row in rows]), MAX_TOKENS_PER_BUCKET):
-        inputs = tokenizer.pad({"input_ids": [rows[index] for index in batch]}, return_tensors="pt").to(model.device)
+    """The most probable label of each text, or pair of texts with a tab between, in the order given."""
+    rows = tokenized(tokenizer, texts, language, pairs)
+    lengths = torch.tensor([len(row) for row in rows["input_ids"]])
+    best = torch.empty(len(lengths), dtype=torch.long)
+    for batch in bucket_by_length(lengths, MAX_TOKENS_PER_BUCKET):
+        of_batch = {name: [values[index] for index in batch] for name, values in rows.items()}
+        inputs = tokenizer.pad(of_batch, return_tensors="pt").to(model.device)
         best[batch] = model(**inputs).logits.argmax(dim=-1).cpu()
         advance(len(batch))
     names = model.config.id2label or {}
@@ -318,10 +346,21 @@ def measure(labels: Sequence[str], predicted: Sequence[str]) -> tuple[dict[str, 
     return scores, [float(label == guess) for label, guess in zip(labels, predicted)]
 
 
-def token_ids(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], language: str) -> list[list[int]]:
-    """The tokens of each text: of an HMDE, of its sentences; of another model, of the beginning that it can read."""
-    reading: dict[str, Any] = {"language": language} if isinstance(tokenizer, HMDETokenizer) else {"truncation": True}
-    return tokenizer(list(texts), **reading)["input_ids"]
+def tokenized(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], language: str, pairs: bool = False
+) -> dict[str, list[list[int]]]:
+    """The inputs of each text: of an HMDE, its sentences; of another model, the beginning that it can read.
+
+    Of a pair of texts with a tab between, an HMDE reads a document of both, another model the two in one row.
+    """
+    if isinstance(tokenizer, HMDETokenizer):
+        rows = tokenizer([text.replace("\t", "\n") for text in texts] if pairs else list(texts), language=language)
+    elif pairs:
+        first, second = zip(*(text.split("\t") for text in texts))
+        rows = tokenizer(list(first), list(second), truncation=True)
+    else:
+        rows = tokenizer(list(texts), truncation=True)
+    return {name: values for name, values in rows.items() if name in ("input_ids", "token_type_ids")}
 
 
 def accuracy_and_f1(labels: Sequence[str], predicted: Sequence[str]) -> dict[str, float]:

@@ -32,8 +32,9 @@ from evaluation.model_index import model_card_of, write_model_index
 from evaluation.plots import plot_vectors
 from evaluation.progress import progress_bar
 from evaluation.published import read_published
-from evaluation.readers import read_retrieval_set
-from evaluation.recipes import RANKING_KINDS, ClassificationTask, EvaluationRecipe, RetrievalTask
+from evaluation.questions import evaluate_answers, read_question_set
+from evaluation.readers import read_retrieval_sets
+from evaluation.recipes import RANKING_KINDS, ClassificationTask, EvaluationRecipe, QuestionTask, RetrievalTask
 from evaluation.report import environment
 from evaluation.retrieval import evaluate_task, given_runs, to_trec
 from evaluation.systems import check_systems, load_system
@@ -46,6 +47,7 @@ from foundation.fingerprints import (
     fingerprint_of_model,
 )
 from foundation.processor import device, dtype_of
+from foundation.saved_models import model_type_of
 
 
 @dataclass
@@ -55,7 +57,7 @@ class TaskWithData:
     Args:
         name: in the recipe.
         task: with its data in this project's format.
-        data: a RetrievalSet or a LabelledSet.
+        data: a RetrievalSet by pair, a LabelledSet, or questions by language.
         fingerprint: of the task, the files of its data, and the code that evaluates.
     """
 
@@ -96,7 +98,9 @@ def compare(recipe: EvaluationRecipe) -> None:
     retrieval = [read_retrieval_task(recipe, name, task) for name, task in recipe.retrieval.items()]
     classification = [read_classification_task(recipe, name, task) for name, task in recipe.classification.items()]
 
-    results: Results = {task.name: {} for task in retrieval}
+    questions = [read_question_task(name, task) for name, task in recipe.questions.items()]
+
+    results: Results = {task.name: {} for task in [*retrieval, *questions]}
     results |= {f"{task.name}-{protocol}": {} for task in classification for protocol in ("frozen", "finetuned")}
     dtype = dtype_of(recipe.dtype)
     print(f"computed in {str(dtype).removeprefix('torch.')} on {device()}")
@@ -110,13 +114,19 @@ def compare(recipe: EvaluationRecipe) -> None:
         for task in retrieval:
             results[task.name][name] = retrieval_result(recipe, task, maker)
         for task in classification:
-            if system.kind not in RANKING_KINDS:
+            if system.kind not in RANKING_KINDS and task.task.train_languages:
                 results[f"{task.name}-frozen"][name] = frozen_result(recipe, task, maker)
     for task in classification:
         for name, folders in task.task.finetuned.items():
             models = {folder: fingerprint_once(folder) for folder in folders}
             maker = Maker(name, models, fingerprint(made_with, *models.values()))
             results[f"{task.name}-finetuned"][name] = finetuned_result(recipe, task, maker, dtype)
+    for task in questions:
+        for name, folders in task.task.finetuned.items():
+            models = {folder: fingerprint_once(folder) for folder in folders}
+            maker = Maker(name, models, fingerprint(made_with, *models.values()))
+            compute = partial(evaluate_answers, folders, task.task, task.data, dtype, f"{task.name}, {name}")
+            results[task.name][name] = once(recipe, task.name, task, maker, compute)
     for of_task in results.values():
         for name in [name for name, result in of_task.items() if not result["rows"]]:
             del of_task[name]  # such as BM25 on pairs of two languages
@@ -129,7 +139,7 @@ def compare(recipe: EvaluationRecipe) -> None:
 
 def read_retrieval_task(recipe: EvaluationRecipe, name: str, task: RetrievalTask) -> TaskWithData:
     task = prepared(recipe, name, task)
-    data = read_retrieval_set(task.data, task.pairs, task.split, task.sought_by)
+    data = read_retrieval_sets(task.data, task.pairs, task.split, task.sought_by)
     return TaskWithData(name, task, data, fingerprint_of_task(task, given_runs(task)))
 
 
@@ -140,6 +150,13 @@ def read_classification_task(recipe: EvaluationRecipe, name: str, task: Classifi
         for model in models:
             check_labels(data.tests, labels_of(classifier, model), f"the model {classifier}")
     return TaskWithData(name, task, data, fingerprint_of_task(task))
+
+
+def read_question_task(name: str, task: QuestionTask) -> TaskWithData:
+    for answerer, models in task.finetuned.items():
+        for model in models:
+            model_type_of(answerer, model)
+    return TaskWithData(name, task, read_question_set(task), fingerprint_of_task(task))
 
 
 def prepared(recipe: EvaluationRecipe, name: str, task: Any) -> Any:

@@ -14,8 +14,9 @@ Retrieval:
                    (miracl/de/dev ...) and others, by their names in that library; the pair of languages is the task's
                    only one
     ntrex          a copy of github.com/MicrosoftTranslator/NTREX: documents that stand in 128 languages
-    tatoeba        the files tatoeba.<xxx>-eng.<xxx> and .eng of LASER's data: sentences with English ones; the pair of
-                   languages is the task's only one
+    tatoeba        the files tatoeba.<xxx>-eng.<xxx> and .eng of LASER's data: sentences with English ones
+    europarl       the files europarl-v7.<one>-<other>.<one> and .<other> (statmt.org/europarl): 2,000 sentences among
+                   200,000 of the other language, those that MUSE draws
 
 Classification:
 
@@ -25,6 +26,8 @@ Classification:
                    <language>.test, the language in English. Use those files, never a copy from elsewhere.
     masakhanews    masakhane/masakhanews; headline and text
     sib200         Davlan/sib200; sentences
+    xnli           the folders XNLI-1.0 and, with translated training data, XNLI-MT-1.0 as their archives unpack
+                   (cims.nyu.edu/~sbowman/xnli); premise and hypothesis, so text_pairs
     multieurlex    coastalcph/multi_eurlex, its archive data/multi_eurlex.tar.gz unpacked: train.jsonl, dev.jsonl and
                    test.jsonl; the first level of EuroVoc, several labels a document
 """
@@ -37,11 +40,12 @@ import html
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import langcodes
+import numpy as np
 from huggingface_hub import hf_hub_download
 
 from evaluation.readers import LABEL_SEPARATOR, POOL, languages_of, lines, malformed, parsed_lines
@@ -62,6 +66,9 @@ INDIVIDUAL_LANGUAGES = {
     "ar": "arb", "az": "azj", "fa": "pes", "lv": "lvs", "mg": "plt", "mn": "khk", "ms": "zsm", "ne": "npi", "no": "nob",
     "om": "gaz", "or": "ory", "ps": "pbt", "sq": "als", "sw": "swh", "uz": "uzn", "yi": "ydd",
 }  # fmt: skip
+
+# Of Europarl: sentences that are sought, those that they are sought among, and the seed of both draws in MUSE.
+EUROPARL_QUERIES, EUROPARL_SENTENCES, EUROPARL_SEED = 2_000, 200_000, 1234
 
 # The fields of a CLEF document that an author wrote. TI, LD and TX are the news agencies' title, lead and text.
 CLEF_TEXT_FIELDS = "HEADLINE|TITLE|SUBTITLE|LEAD|TEXT|BODY|TI|ST|LD|TX|WR|CAPTION"
@@ -228,19 +235,74 @@ def ntrex_file(folder: Path, language: str) -> Path:
 
 
 def tatoeba(task: RetrievalTask, output: Path) -> None:
-    query_language, document_language = only_pair(task)
-    foreign = long_code(document_language if query_language == "en" else query_language)
-    names = {"en": "eng"}
-    texts = {
-        language: [line for _, line in lines(Path(task.data) / f"tatoeba.{foreign}-eng.{names.get(language, foreign)}")]
-        for language in (query_language, document_language)
-    }
-    queries, documents = texts[query_language], texts[document_language]
-    if len(queries) != len(documents):
-        raise ValueError(f"the two files tatoeba.{foreign}-eng.* in {task.data} differ in their numbers of lines")
-    write_queries(output, query_language, ((str(index), text) for index, text in enumerate(queries)))
-    write_documents(output, document_language, ((str(index), text) for index, text in enumerate(documents)))
-    write_text(qrels_file(task, output), "".join(f"{index} 0 {index} 1\n" for index in range(len(queries))))
+    for pair in task.pairs:
+        query_language, document_language = languages_of(pair)
+        other = document_language if query_language == "en" else query_language
+        codes = [long_code(other), INDIVIDUAL_LANGUAGES.get(other, other), "cmn"]  # zh is cmn there
+        files = [Path(task.data) / f"tatoeba.{code}-eng.{code}" for code in codes[: 3 if other == "zh" else 2]]
+        foreign = next((file for file in files if file.is_file()), files[0])
+        file_of = {other: foreign, "en": foreign.with_suffix(".eng")}
+        queries, documents = translations(file_of[query_language], file_of[document_language])
+        write_translations(task, output, pair, dict(enumerate(queries)), documents)
+
+
+def europarl(task: RetrievalTask, output: Path) -> None:
+    for pair in task.pairs:
+        sides = languages_of(pair)
+        names = [f"europarl-v7.{one}-{other}" for one, other in (sides, sides[::-1])]
+        name = next((name for name in names if (Path(task.data) / f"{name}.{sides[0]}").is_file()), names[0])
+        texts = translations(*(Path(task.data) / f"{name}.{language}" for language in sides))
+        drawn = drawn_by_muse(*texts)
+        if len(drawn) < EUROPARL_SENTENCES:
+            raise ValueError(
+                f"{Path(task.data) / name}.* have {len(drawn)} sentences that are all different in both languages; the "
+                f"task needs {EUROPARL_SENTENCES}, so give the whole files of Europarl"
+            )
+        kept = drawn[:EUROPARL_SENTENCES]
+        draw = np.random.RandomState(EUROPARL_SEED)
+        sought = draw.choice(range(EUROPARL_SENTENCES), size=EUROPARL_QUERIES, replace=False)
+        queries = {int(row): texts[0][kept[row]] for row in sought}
+        write_translations(task, output, pair, queries, [texts[1][row] for row in kept])
+
+
+def drawn_by_muse(first: list[str], second: list[str]) -> list[int]:
+    """The lines of two files in the order in which MUSE takes them, without those that repeat an earlier one in either
+    language but for capitals: sorted by words, then drawn."""
+
+    def unique(rows: list[int], texts: list[str]) -> list[int]:
+        words = {row: "\0".join(texts[row].lower().split()) for row in rows}
+        first_of: dict[str, int] = {}
+        for row in rows:
+            first_of.setdefault(words[row], row)
+        return [first_of[key] for key in sorted(first_of)]
+
+    rows = unique(unique(list(range(len(first))), first), second)
+    return [rows[index] for index in np.random.RandomState(EUROPARL_SEED).permutation(len(rows))]
+
+
+def translations(first: Path, second: Path) -> tuple[list[str], list[str]]:
+    """The lines of two files, line by line translations.
+
+    Raises:
+        ValueError: a file is missing, or one has fewer lines.
+    """
+    one, other = ([line for _, line in lines(file)] for file in (first, second))
+    if len(one) != len(other):
+        raise ValueError(
+            f"{first} has {len(one)} lines, {second.name} {len(other)}; they must be translations of each other, line "
+            "by line, so take both anew"
+        )
+    return one, other
+
+
+def write_translations(
+    task: RetrievalTask, output: Path, pair: str, queries: Mapping[int, str], documents: list[str]
+) -> None:
+    """Write the set of one pair, in which a query seeks the document of its number."""
+    query_language, document_language = languages_of(pair)
+    write_queries(output / pair, query_language, ((str(row), text) for row, text in queries.items()))
+    write_documents(output / pair, document_language, ((str(row), text) for row, text in enumerate(documents)))
+    write_text(qrels_file(task, output / pair), "".join(f"{row} 0 {row} 1\n" for row in queries))
 
 
 # --- Classification ---
@@ -269,6 +331,24 @@ def sib200(task: ClassificationTask, output: Path) -> None:
         write_labelled(output, language, part, ((category, text) for category, text in rows))
 
 
+def xnli(task: ClassificationTask, output: Path) -> None:
+    folder = Path(task.data)
+    for language, part in parts(task):
+        labelled: Iterable[tuple[str, ...]]
+        if part == "train":
+            # The translations say contradictory.
+            file = folder / "XNLI-MT-1.0" / "multinli" / f"multinli.train.{language}.tsv"
+            rows = table(file, "label", "premise", "hypo", quoting=csv.QUOTE_NONE)
+            labelled = ((label.replace("contradictory", "contradiction"), *texts) for label, *texts in rows)
+        else:
+            file = folder / "XNLI-1.0" / f"xnli.{part}.tsv"
+            rows = table(file, "language", "gold_label", "sentence1", "sentence2", quoting=csv.QUOTE_NONE)
+            labelled = [row[1:] for row in rows if row[0] == language]
+            if not labelled:
+                raise ValueError(f"{file} has no row in language {language!r}; leave it out")
+        write_labelled_pairs(output, language, part, labelled)
+
+
 def multieurlex(task: ClassificationTask, output: Path) -> None:
     for language, part in parts(task):
 
@@ -286,8 +366,15 @@ RETRIEVAL_FORMATS = {
     "ir_datasets": from_ir_datasets,
     "ntrex": ntrex,
     "tatoeba": tatoeba,
+    "europarl": europarl,
 }
-CLASSIFICATION_FORMATS = {"mldoc": mldoc, "masakhanews": masakhanews, "sib200": sib200, "multieurlex": multieurlex}
+CLASSIFICATION_FORMATS = {
+    "mldoc": mldoc,
+    "masakhanews": masakhanews,
+    "sib200": sib200,
+    "xnli": xnli,
+    "multieurlex": multieurlex,
+}
 
 
 # --- What they share ---
@@ -376,14 +463,18 @@ def fields_of_lines(path: Path, fields: Callable[[Any], Fields]) -> Iterator[Fie
         yield values
 
 
-def table(path: Path, *columns: str) -> Iterator[tuple[str, ...]]:
+def table(path: Path, *columns: str, quoting: Literal[0, 3] = csv.QUOTE_MINIMAL) -> Iterator[tuple[str, ...]]:
     """Some columns of a tab-separated file with a header, row by row.
+
+    Args:
+        quoting: csv.QUOTE_NONE where a quotation mark is a character like others.
 
     Raises:
         ValueError: the file is missing or malformed, or a row lacks a column.
     """
     # A text is written on one line anyway, and csv takes a lone carriage return for a line end.
-    rows = csv.DictReader((line.replace("\r", " ") + "\n" for _, line in lines(path)), delimiter="\t")
+    unbroken = (line.replace("\r", " ") + "\n" for _, line in lines(path))
+    rows = csv.DictReader(unbroken, delimiter="\t", quoting=quoting)
     try:
         for row in rows:
             fields = [row.get(column) for column in columns]
@@ -415,6 +506,11 @@ def write_queries(output: Path, language: str, queries: Documents) -> None:
 
 def write_labelled(output: Path, language: str, part: str, labelled: Documents) -> None:
     write_text(output / f"{language}.{part}.tsv", "".join(map(on_one_line, labelled)))
+
+
+def write_labelled_pairs(output: Path, language: str, part: str, labelled: Iterable[tuple[str, ...]]) -> None:
+    pairs = ("\t".join([label, *(" ".join(text.split()) for text in texts)]) for label, *texts in labelled)
+    write_text(output / f"{language}.{part}.tsv", "".join(f"{replace_surrogates(pair)}\n" for pair in pairs))
 
 
 def on_one_line(named: tuple[str, str]) -> str:

@@ -7,13 +7,16 @@ A retrieval set is a folder. Its ids are shared by all languages, so any query l
     queries/<language>.tsv    query_id TAB text
     qrels.<split>.tsv         query_id TAB 0 TAB doc_id TAB grade; qrels.tsv where there is one split only
 
+Where the texts of a language differ from pair to pair, as where sentences are sought among translations, each pair has
+such a folder of its own, <folder>/<pair>.
+
 A document that has the same id in two languages is one document in both. If documents or late sentences are the
 queries, `docs` is all that is needed; with a split, the qrels say which documents belong to it.
 
 Titles are not read: in some sets they are the queries. A classification set is a folder of `<language>.<part>.tsv` in
-MLDoc's format, label TAB text; several labels of a text have "|" between them. All files are UTF-8. A byte order mark
-and Windows line ends are accepted. Only a line feed ends a line: other characters that Unicode counts as line ends may
-stand in a text.
+MLDoc's format, label TAB text; several labels of a text have "|" between them, and two texts a tab. All files are
+UTF-8. A byte order mark and Windows line ends are accepted. Only a line feed ends a line: other characters that Unicode
+counts as line ends may stand in a text.
 """
 
 from __future__ import annotations
@@ -254,6 +257,19 @@ def read_retrieval_set(
     return retrieval_set
 
 
+def read_retrieval_sets(
+    folder: str | Path, pairs: Sequence[str], split: str | None = None, sought_by: SoughtBy = "queries"
+) -> dict[str, RetrievalSet]:
+    """The set of each pair: the same for all or, where a pair has a folder of its own, each from that.
+
+    Arguments and errors as in `read_retrieval_set`.
+    """
+    folders = {pair: Path(folder) / pair for pair in pairs}
+    if not any(path.is_dir() for path in folders.values()):
+        return dict.fromkeys(pairs, read_retrieval_set(folder, pairs, split, sought_by))
+    return {pair: read_retrieval_set(path, [pair], split, sought_by) for pair, path in folders.items()}
+
+
 def late_sentences(documents: Mapping[str, str], language: str) -> dict[str, str]:
     """A sentence from the last third of each long document, by doc_id: what an encoder that reads only the beginning
     cannot find. The draw depends on the doc_id alone."""
@@ -333,11 +349,14 @@ def read_run(path: Path) -> Run:
     return run
 
 
-def read_labelled_texts(path: Path) -> tuple[list[str], list[str]]:
+def read_labelled_texts(path: Path, pairs: bool = False) -> tuple[list[str], list[str]]:
     """The labels and the texts of a file in MLDoc's format.
 
+    Args:
+        pairs: whether a text is two with a tab between.
+
     Raises:
-        ValueError: the file is missing or empty, or a line has no label and text.
+        ValueError: the file is missing or empty, or a line has no label and text, or not the number of texts.
     """
     labels, texts = [], []
     for line_number, line in lines(path):
@@ -346,6 +365,8 @@ def read_labelled_texts(path: Path) -> tuple[list[str], list[str]]:
             raise malformed(
                 path, line_number, "is no labelled text; write label TAB text, without line breaks in the text"
             )
+        if pairs and text.count("\t") != 1:
+            raise malformed(path, line_number, "is no labelled pair; write label TAB text TAB text")
         labels.append(label)
         texts.append(text)
     return labels, texts

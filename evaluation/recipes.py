@@ -16,6 +16,8 @@ SoughtBy = Literal["queries", "sentences", "documents", "late_sentences"]
 RANKING_KINDS = ("bm25", "hybrid", "late")
 
 MEASURES = ("accuracy", "macro_f1")
+ANSWER_MEASURES = ("f1", "exact_match")
+ANSWER_LANGUAGES = ("en", "es", "de", "ar", "hi", "vi", "zh")  # of MLQA
 MULTILABEL_MEASURES = ("r_precision", "micro_f1")
 
 
@@ -36,6 +38,7 @@ class SystemRecipe:
         model: folder or Hub name, of the HMDE or of the encoder. Leave it out for `bm25`.
         pooling: how the vector of a text is read from the encoder: cls, mean or pooler. For `longformer` cls (as in
             the paper) or mean. An `hmde` and a `sentence_transformers` model know their own.
+        sentence_layer: the layer of a sentence encoder, counted from 1, that it is read from; the last if not given.
         query_prompt: text put before each query, such as e5's "query: ". An HMDE knows its own.
         document_prompt: text put before each piece of a document, such as e5's "passage: ". An HMDE knows its own.
         max_length: tokens of a piece, including start token, end token and prompt. The default is 512 for `first`, and
@@ -62,6 +65,7 @@ class SystemRecipe:
     ]
     model: str = ""
     pooling: Literal["cls", "mean", "pooler"] | None = None
+    sentence_layer: int | None = None
     query_prompt: str = ""
     document_prompt: str = ""
     max_length: int | None = None
@@ -128,31 +132,41 @@ class ClassificationTask:
         data: folder of <language>.<part>.tsv, label TAB text: .train.tsv and .dev.tsv of each train language,
             .test.tsv of each test language; or whatever its format reads.
         test_languages: languages to test on.
-        train_languages: languages that have labels to learn from.
+        train_languages: languages that have labels to learn from; if none, only `finetuned` classifiers are tested.
+        text_pairs: whether a text is two with a tab between, such as a premise and a hypothesis.
         format: of `data`; evaluation/readers.py describes hmde, evaluation/formats.py the others.
+        classifier: above frozen vectors: a `logistic_regression`, or the small network that LASER, the lightweight
+            encoder and T-MDE report (`mlp`), whose scores are means over five runs.
         multilabel: whether a text may have several labels. If so, only frozen vectors are tested, by R-precision and
             micro-F1.
-        finetuned: classifiers that were trained as a whole on the first train language, by name: the folders or Hub
-            names of one or more runs, whose scores are averaged.
+        finetuned: classifiers that were trained as a whole, by name: the folders or Hub names of one or more runs,
+            whose scores are averaged.
+        finetuned_on: languages that these were trained on; the first train language if not given.
         measure: the one in the tables; the results have all. r_precision and micro_f1 are for several labels a text.
     """
 
     data: str
     test_languages: list[str]
     train_languages: list[str] = field(default_factory=lambda: ["en"])
+    text_pairs: bool = False
     format: str = "hmde"
+    classifier: Literal["logistic_regression", "mlp"] = "logistic_regression"
     multilabel: bool = False
     finetuned: dict[str, list[str]] = field(default_factory=dict)
+    finetuned_on: list[str] = field(default_factory=list)
     measure: Literal["accuracy", "macro_f1", "r_precision", "micro_f1"] = "accuracy"
 
     def __post_init__(self) -> None:
-        for name in ("test_languages", "train_languages"):
+        self.finetuned_on = self.finetuned_on or self.train_languages[:1]
+        for name in ("test_languages", "finetuned_on"):
             if not getattr(self, name):
                 raise ValueError(f"{name} is empty; name at least one")
         if self.measure not in self.measures:
             raise ValueError(
                 f"measure is {self.measure}; with multilabel={self.multilabel} it is {' or '.join(self.measures)}"
             )
+        if self.multilabel and self.classifier == "mlp":
+            raise ValueError("the mlp predicts one label a text; leave classifier out, or multilabel")
         if self.multilabel and self.finetuned:
             raise ValueError("finetuned classifiers predict one label a text; leave them out, or multilabel")
 
@@ -160,6 +174,33 @@ class ClassificationTask:
     def measures(self) -> tuple[str, str]:
         """The measures of the task. The first has a value for each document."""
         return MULTILABEL_MEASURES if self.multilabel else MEASURES
+
+
+@dataclass
+class QuestionTask:
+    """Questions whose answer stands in a text in the same language, to test models on that learnt from English ones.
+
+    Args:
+        data: folder MLQA_V1, as its archive unpacks (github.com/facebookresearch/MLQA).
+        finetuned: models that training/finetune_questions.py wrote, by name: the folders or Hub names of one or more
+            runs, whose scores are averaged.
+        languages: of questions and texts, those of MLQA.
+        split: test or dev.
+        measure: the one in the tables; the results have both.
+    """
+
+    data: str
+    finetuned: dict[str, list[str]]
+    languages: list[str] = field(default_factory=lambda: list(ANSWER_LANGUAGES))
+    split: Literal["test", "dev"] = "test"
+    measure: Literal["f1", "exact_match"] = "f1"
+
+    def __post_init__(self) -> None:
+        if not self.languages or not self.finetuned:
+            raise ValueError("languages or finetuned is empty; name at least one of each")
+        unknown = sorted(set(self.languages) - set(ANSWER_LANGUAGES))
+        if unknown:
+            raise ValueError(f"MLQA has no language {', '.join(unknown)}; it has {', '.join(ANSWER_LANGUAGES)}")
 
 
 @dataclass
@@ -171,6 +212,7 @@ class EvaluationRecipe:
         systems: by name; see SystemRecipe.
         retrieval: tasks by name; see RetrievalTask.
         classification: tasks by name; see ClassificationTask.
+        questions: tasks by name; see QuestionTask.
         published: file of published numbers to show beside ours; evaluation/published.py describes it.
         reference: the system against which the others are tested for significance. By default the last one.
         model_cards: systems whose model cards get their results (`model-index`). Each must be a folder.
@@ -182,17 +224,24 @@ class EvaluationRecipe:
     systems: dict[str, SystemRecipe]
     retrieval: dict[str, RetrievalTask] = field(default_factory=dict)
     classification: dict[str, ClassificationTask] = field(default_factory=dict)
+    questions: dict[str, QuestionTask] = field(default_factory=dict)
     published: str | None = None
     reference: str | None = None
     model_cards: list[str] = field(default_factory=list)
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
 
     def __post_init__(self) -> None:
-        if not self.retrieval and not self.classification:
-            raise ValueError("retrieval and classification are both empty; name at least one task")
-        both = self.retrieval.keys() & self.classification.keys()
-        if both:
-            raise ValueError(f"task {min(both)} is named twice; give the tasks of both kinds names of their own")
+        names = [*self.retrieval, *self.classification, *self.questions]
+        if not names:
+            raise ValueError("retrieval, classification and questions are all empty; name at least one task")
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"task {name} is named twice; give the tasks of all kinds names of their own")
+        for task_name, task in self.classification.items():
+            if task.text_pairs and task.train_languages:
+                raise ValueError(
+                    f"task {task_name} has text_pairs, which have no frozen vectors; set train_languages to []"
+                )
         for name in [*self.model_cards, *([self.reference] if self.reference else [])]:
             if name not in self.systems:
                 raise ValueError(f"{name} is no system of this recipe; it has {', '.join(self.systems)}")

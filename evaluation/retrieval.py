@@ -10,9 +10,10 @@ Two protocols, whose numbers do not compare:
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -91,7 +92,7 @@ def given_runs(task: RetrievalTask) -> dict[str, Run]:
 def evaluate_task(
     system: System | BM25 | SearchSystem,
     task: RetrievalTask,
-    retrieval_set: RetrievalSet,
+    data: RetrievalSet | Mapping[str, RetrievalSet],
     cache: Path | None = None,
     maker: str = "",
     name: str = "",
@@ -101,19 +102,59 @@ def evaluate_task(
     Args:
         system: BM25 leaves out the pairs of two languages; search, what it does not rank (see `SystemRecipe`).
         task: the protocol.
-        retrieval_set: the task's.
+        data: the set of the task, or of each of its pairs.
         cache: folder of vectors and indexes; None keeps nothing.
         maker: the system's fingerprint.
         name: of task and system, for progress bars.
     """
     given = given_runs(task)
+    sets = data if isinstance(data, Mapping) else dict.fromkeys(task.pairs, data)
+    distinct = list({id(retrieval_set): retrieval_set for retrieval_set in sets.values()}.values())
+    runs: dict[str, Run] = {}
+    seconds: Counter[str] = Counter()
+    for retrieval_set in distinct:
+        of_set = replace(task, pairs=[pair for pair in task.pairs if sets[pair] is retrieval_set])
+        found, taken = rank_all(system, of_set, retrieval_set, given, cache, maker, name)
+        runs |= found
+        seconds.update(taken)
+    scores = {pair: score(run, sets[pair], pair) for pair, run in runs.items()}
+    groups = groups_of(task.pairs, task.training_languages)
+    unknown, empty = Counter[str](), Counter[str]()
+    for retrieval_set in distinct:
+        unknown.update(retrieval_set.unknown)
+        empty.update({language: getattr(texts, "empty", 0) for language, texts in retrieval_set.documents.items()})
+    result = {
+        "task_type": "text-retrieval",
+        "measure": task.measure,
+        "protocol": task.protocol,
+        "rows": scores,
+        "averages": averages(scores, groups, list(MEASURES)),
+        "per_item": {pair: values_by_query(run, sets[pair], pair) for pair, run in runs.items()},
+        "unknown_in_qrels": unknown,
+        "documents": sum(len(documents) for one in distinct for documents in one.documents.values()),
+        "empty_documents": empty,
+        **seconds,
+    }
+    return result, runs
+
+
+def rank_all(
+    system: System | BM25 | SearchSystem,
+    task: RetrievalTask,
+    retrieval_set: RetrievalSet,
+    given: dict[str, Run],
+    cache: Path | None,
+    maker: str,
+    name: str,
+) -> tuple[dict[str, Run], dict[str, float]]:
+    """The runs of a task's pairs, all of one set, and the seconds that encoding took. Arguments as in `evaluate_task`,
+    and the runs to rank anew."""
     pairs = task.pairs
-    seconds: dict[str, float] = {}
     if isinstance(system, BM25):
         pairs = [pair for pair in pairs if len(set(languages_of(pair))) == 1]
         runs = {pair: rank_words(system, retrieval_set, pair, task.depth, name) for pair in pairs}
-        runs = {pair: reorder(given[pair], run, task.rerank_depth) if given else run for pair, run in runs.items()}
-    elif isinstance(system, SearchSystem):
+        return {pair: reorder(given[pair], run, task.rerank_depth) if given else run for pair, run in runs.items()}, {}
+    if isinstance(system, SearchSystem):
         asked = not given and task.sought_by in ("queries", "late_sentences")
         pairs = pairs if asked else []
         query_languages = dict.fromkeys(languages_of(pair)[0] for pair in pairs)
@@ -121,32 +162,14 @@ def evaluate_task(
             language: cached_vectors(system.encode_queries, retrieval_set.queries[language])
             for language in query_languages
         }
-        runs = {
+        return {
             pair: rank_by_search(system, retrieval_set, pair, vectors, task.depth, cache, maker, name) for pair in pairs
-        }
-    elif given:
-        runs = {pair: rerank(system, retrieval_set, pair, given[pair], task.rerank_depth, name) for pair in pairs}
-    else:
-        encoded = encode(system, retrieval_set, pairs, cache, maker, name)
-        runs = {pair: rank(encoded, retrieval_set, pair, task.depth, task.index, name) for pair in pairs}
-        seconds = {"query_seconds": encoded.query_seconds, "document_seconds": encoded.document_seconds}
-    scores = {pair: score(run, retrieval_set, pair) for pair, run in runs.items()}
-    groups = groups_of(task.pairs, task.training_languages)
-    result = {
-        "task_type": "text-retrieval",
-        "measure": task.measure,
-        "protocol": task.protocol,
-        "rows": scores,
-        "averages": averages(scores, groups, list(MEASURES)),
-        "per_item": {pair: values_by_query(run, retrieval_set, pair) for pair, run in runs.items()},
-        "unknown_in_qrels": retrieval_set.unknown,
-        "documents": sum(len(documents) for documents in retrieval_set.documents.values()),
-        "empty_documents": {
-            language: getattr(documents, "empty", 0) for language, documents in retrieval_set.documents.items()
-        },
-        **seconds,
-    }
-    return result, runs
+        }, {}
+    if given:
+        return {pair: rerank(system, retrieval_set, pair, given[pair], task.rerank_depth, name) for pair in pairs}, {}
+    encoded = encode(system, retrieval_set, pairs, cache, maker, name)
+    runs = {pair: rank(encoded, retrieval_set, pair, task.depth, task.index, name) for pair in pairs}
+    return runs, {"query_seconds": encoded.query_seconds, "document_seconds": encoded.document_seconds}
 
 
 def encode(

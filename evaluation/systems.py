@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import torch
-from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from evaluation.progress import progress_bar
 from evaluation.readers import Run
@@ -24,7 +24,7 @@ from evaluation.recipes import SystemRecipe
 from foundation.processor import device
 from foundation.saved_models import model_type_of
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from modeling_hmde.configuration_hmde import SentencePooling
+from modeling_hmde.configuration_hmde import SentencePooling, check_sentence_layer
 from modeling_hmde.modeling_hmde import MAX_TOKENS_PER_BUCKET
 from modeling_hmde.packing_hmde import bucket_by_length
 from modeling_hmde.tokenization_hmde import Piece, Tokens
@@ -330,6 +330,10 @@ def check_system(name: str, system: SystemRecipe) -> None:
         return
     if system.kind in PIECES and system.pooling is None:
         raise ValueError(f"system {name} has no pooling; say how its encoder was trained: cls, mean or pooler")
+    if system.kind not in PIECES and system.sentence_layer is not None:
+        raise ValueError(
+            f"system {name} is of kind {system.kind}; a sentence_layer is chosen for {', '.join(PIECES)} only"
+        )
     if system.kind == "longformer" and system.pooling == "pooler":
         raise ValueError(f"system {name} is a Longformer, whose pooler was never trained; its pooling is cls or mean")
     if system.kind != "hmde" and system.query_path != "sentence_encoder":
@@ -351,6 +355,11 @@ def check_system(name: str, system: SystemRecipe) -> None:
                 f"system {name} is of kind {system.kind}, but {system.model} holds a model of type {model_type}; the "
                 f"kind is {kinds} for a model of type {kind} and only then"
             )
+    if system.sentence_layer is not None:
+        try:
+            check_sentence_layer(system.sentence_layer, AutoConfig.from_pretrained(system.model))
+        except ValueError as error:
+            raise ValueError(f"system {name}: {error}") from None
 
 
 def load_system(recipe: SystemRecipe, dtype: torch.dtype = torch.float32) -> System | BM25 | SearchSystem:
@@ -409,6 +418,7 @@ def load_hmde(recipe: SystemRecipe, dtype: torch.dtype = torch.float32) -> HMDES
             recipe.model,
             dtype=dtype,
             sentence_pooling=recipe.pooling,
+            sentence_layer=recipe.sentence_layer,
             max_sentence_length=pieces["max_sentence_length"],
             document_norm="pre",
             **reading,

@@ -27,6 +27,9 @@ SentencePooling = Literal["cls", "mean", "pooler"]
 # Sentence encoders whose first position is `pad_token_id + 1`, so that XLM-R's 514 positions serve 512 tokens.
 POSITIONS_AFTER_PADDING = ("camembert", "mpnet", "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl")
 
+# Sentence encoders whose vectors may come from a middle layer: behind their layers stands nothing, or only a norm.
+ENCODERS_OF_MIDDLE_LAYERS = ("bert", "camembert", "modernbert", "roberta", "xlm-roberta")
+
 # Arguments of PreTrainedConfig that are not among its fields.
 ARGUMENTS_OF_EVERY_CONFIG = {
     "attn_implementation",
@@ -67,6 +70,8 @@ class HMDEConfig(PreTrainedConfig):
         pad_token_id: id that fills up rows; where it stands, `attention_mask` is 0.
         sentence_pooling: the vector of a sentence: the last hidden state of the start token (`cls`), the mean over
             its tokens (`mean`), or the output of the sentence encoder's own pooler (`pooler`).
+        sentence_layer: the layer of the sentence encoder, counted from 1, whose hidden states these are, as InfoXLM
+            compares sentences by the seventh of twelve. The layers above it are left out. None: the last.
         max_sentence_length: most tokens of a sentence, start and end token included.
         max_sentences: most sentences of a document.
         passage_length: consecutive sentences of a document are read by the sentence encoder as one text while they have
@@ -103,6 +108,7 @@ class HMDEConfig(PreTrainedConfig):
     start_token_id: int = interval(min=0)(default=101)
     pad_token_id: int = interval(min=0)(default=0)
     sentence_pooling: SentencePooling = "cls"
+    sentence_layer: int | None = None
     max_sentence_length: int = interval(min=3)(default=128)  # a start token, one token of text, an end token
     max_sentences: int = interval(min=1)(default=32)
     passage_length: int = interval(min=0)(default=0)
@@ -187,6 +193,11 @@ class HMDEConfig(PreTrainedConfig):
                 f"passage_length is {self.passage_length}, but sentence_pooling is {self.sentence_pooling!r}, which "
                 "needs a start token before each sentence, and a passage has only one; use 'mean'"
             )
+        if self.sentence_layer is not None and self.sentence_pooling == "pooler":
+            raise ValueError(
+                f"sentence_layer is {self.sentence_layer}, but sentence_pooling is 'pooler', which reads the last "
+                "layer; use 'cls' or 'mean'"
+            )
         if self.start_token_id == self.pad_token_id:
             raise ValueError(f"start_token_id and pad_token_id are both {self.pad_token_id}; they must differ")
 
@@ -197,6 +208,8 @@ class HMDEConfig(PreTrainedConfig):
             raise ValueError(f"sentence_config of type {sentence.model_type!r} has no hidden_size; use an encoder's")
         if self.hidden_size not in (0, width):
             raise ValueError(f"hidden_size is {self.hidden_size}, but the sentence encoder's is {width}; leave it out")
+        if self.sentence_layer is not None:
+            check_sentence_layer(self.sentence_layer, sentence)
         if width % self.num_document_attention_heads:
             raise ValueError(
                 f"num_document_attention_heads is {self.num_document_attention_heads}, which does not divide the "
@@ -217,6 +230,24 @@ class HMDEConfig(PreTrainedConfig):
                     f"{field} is {getattr(self, field)}, but the sentence encoder has only {positions} positions; "
                     "choose a smaller one"
                 )
+
+
+def check_sentence_layer(layer: int, sentence_config: Any) -> None:
+    """
+    Raises:
+        ValueError: a sentence encoder has no such layer, or is of a kind of which only the last can be read.
+    """
+    count = sentence_config.num_hidden_layers
+    if not 1 <= layer <= count:
+        raise ValueError(
+            f"sentence_layer is {layer}, but the sentence encoder has {count} layers; give one from 1 to {count}, or "
+            "none for the last"
+        )
+    if sentence_config.model_type not in ENCODERS_OF_MIDDLE_LAYERS:
+        raise ValueError(
+            f"sentence_layer is {layer}, but the sentence encoder is of type {sentence_config.model_type}; a middle "
+            f"layer can be read of {', '.join(ENCODERS_OF_MIDDLE_LAYERS)} only, so leave sentence_layer out"
+        )
 
 
 HMDEConfig.register_for_auto_class()

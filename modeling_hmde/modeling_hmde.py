@@ -376,6 +376,8 @@ class HMDEPreTrainedModel(PreTrainedModel):
         )
         config._attn_implementation = loading.get("attn_implementation")  # HMDEConfig(...) has reset the sub-config's
         model = cls(config).to(sentence_encoder.dtype)
+        if config.sentence_layer is not None:
+            drop_layers_above(sentence_encoder, config.sentence_layer)
         pooler = ("pooler.",) if config.sentence_pooling != "pooler" else ()
         weights = {key: value for key, value in sentence_encoder.state_dict().items() if not key.startswith(pooler)}
         model.base_model.sentence_encoder.load_state_dict(weights)
@@ -416,6 +418,8 @@ class HMDEModel(HMDEPreTrainedModel):
         if attention is None and config.sentence_config.model_type in PACKABLE_ENCODERS:
             attention = "packed"
         self.sentence_encoder = AutoModel.from_config(config.sentence_config, attn_implementation=attention)
+        if config.sentence_layer is not None:
+            drop_layers_above(self.sentence_encoder, config.sentence_layer)
         pooler = getattr(self.sentence_encoder, "pooler", None)
         if config.sentence_pooling == "pooler" and pooler is None:
             raise ValueError(
@@ -631,6 +635,16 @@ class HMDEModel(HMDEPreTrainedModel):
             return torch.segment_reduce(in_float32, "mean", lengths=lengths).to(states.dtype)
         starts = states[lengths.cumsum(0) - lengths]
         return self.sentence_encoder.pooler(starts.unsqueeze(1)) if self.config.sentence_pooling == "pooler" else starts
+
+
+def drop_layers_above(encoder: PreTrainedModel, layer: int) -> None:
+    """Leave out the layers of a sentence encoder above one, counted from 1, and the norm behind the last. What is then
+    its last hidden state is, of the whole encoder, `hidden_states[layer]`."""
+    stacks = (part for part in encoder.modules() if isinstance(part, nn.ModuleList))
+    (stack,) = (stack for stack in stacks if len(stack) == encoder.config.num_hidden_layers)
+    if layer < len(stack) and hasattr(encoder, "final_norm"):  # of ModernBERT
+        encoder.final_norm = nn.Identity()
+    del stack[layer:]
 
 
 @contextmanager

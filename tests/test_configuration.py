@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from transformers import AutoConfig, BertConfig, CLIPConfig, ModernBertConfig, XLMRobertaConfig
+from transformers import AutoConfig, BertConfig, CLIPConfig, ModernBertConfig, MPNetConfig, XLMRobertaConfig
 
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDEForSequenceClassification, HMDEModel
 
@@ -81,6 +81,8 @@ def test_every_model_names_its_config_class(model_class: type) -> None:
         ("pad_token_id", 200, "vocabulary of 200"),
         ("pad_token_id", 101, "must differ"),
         ("sentence_pooling", "max", "one of ('cls', 'mean', 'pooler')"),
+        ("sentence_layer", 0, "the sentence encoder has 1 layers; give one from 1 to 1"),
+        ("sentence_layer", 2, "the sentence encoder has 1 layers; give one from 1 to 1"),
         ("max_sentence_length", 2, "greater or equal to 3"),
         ("max_sentence_length", 513, "only 512 positions"),
         ("max_sentences", 0, "greater or equal to 1"),
@@ -160,6 +162,22 @@ def test_sentence_vectors_have_no_share_in_a_dbos_vector(document_pooling: str) 
 def test_sentences_that_are_read_together_have_no_start_token_of_their_own(sentence_pooling: str) -> None:
     with pytest.raises(ValueError, match=f"passage_length is 256, but sentence_pooling is '{sentence_pooling}'"):
         HMDEConfig(sentence_config=SENTENCE_CONFIG, sentence_pooling=sentence_pooling, passage_length=256)
+
+
+def test_a_layer_that_cannot_be_read_is_refused() -> None:
+    with pytest.raises(ValueError, match="sentence_layer is 1, but sentence_pooling is 'pooler'"):
+        HMDEConfig(sentence_config=SENTENCE_CONFIG, sentence_pooling="pooler", sentence_layer=1)
+    with pytest.raises(ValueError, match="sentence_layer is 1, but the sentence encoder is of type mpnet"):
+        HMDEConfig(sentence_config=MPNetConfig(vocab_size=200), sentence_layer=1)
+    with pytest.raises(TypeError, match="sentence_layer"):
+        HMDEConfig(sentence_config=SENTENCE_CONFIG, sentence_layer=1.0)
+
+
+def test_a_file_from_before_there_was_a_sentence_layer_reads_the_last(saved: Path) -> None:
+    fields = json.loads((saved / "config.json").read_text())
+    assert fields.pop("sentence_layer") is None
+    (saved / "config.json").write_text(json.dumps(fields))
+    assert HMDEConfig.from_pretrained(saved).sentence_layer is None
 
 
 def test_a_model_that_is_no_text_encoder_is_refused() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
+from huggingface_hub import DatasetCard
 
 from training.corpus import parallel
 from training.data.parallel import Pairs
@@ -74,7 +77,7 @@ def test_files_of_unequal_length_are_named_with_the_line(tmp_path, lines, shorte
     files = [write(tmp_path / f"x.{language}", ["one"] * count) for language, count in zip(("en", "de"), lines)]
     with pytest.raises(ValueError, match=rf"{shorter} ends before line 3, which .*x\.\w\w has"):
         make(tmp_path, {"en-de": files})
-    assert not list(tmp_path.glob("parallel*"))
+    assert not (tmp_path / "parallel").exists()
 
 
 def test_a_folder_that_is_there_is_left_as_it_is(tmp_path):
@@ -103,7 +106,10 @@ def test_a_line_that_is_no_pair_is_named(tmp_path, content, message):
     [
         ({}, {}, "files is empty"),
         ({"en": ["x.tsv"]}, {}, "files has 'en'; a pair of languages is written <one>-<other>"),
-        ({"en-de": ["x.en"]}, {}, "it must have two, or one that ends with .tsv"),
+        ({"en-de": ["x.en"]}, {}, "it must have two, or one that ends with .tsv, .tmx, .tmx.gz, .parquet, or a data"),
+        ({"en-de": ["x.tmx"]}, {}, "en-de: there is no file x.tmx"),
+        ({"en-de": ["x.tsv"]}, {"memory_limit": "much"}, "memory_limit is 'much', no size as 4GB"),
+        ({"en-xx": ["x.tsv"]}, {"identify_languages": "true"}, "py3langid does not know the language xx"),
         ({"en-de": ["x.en", "x.de"]}, {}, "en-de: there is no file x.en"),
         ({"en-de": ["x.tsv"]}, {"max_length_ratio": 0.5}, "max_length_ratio is 0.5; it must be at least 1"),
         ({"en-de": ["x.tsv"]}, {"dev_share": 1.0}, "dev_share is 1.0 and test_share 0.01"),
@@ -115,3 +121,145 @@ def test_a_bad_recipe_is_refused(tmp_path, monkeypatch, files, changes, message)
     with pytest.raises(ValueError, match=message):
         make(tmp_path, files, **changes)
     assert not (tmp_path / "parallel").exists()
+
+
+def pairs_of(output: Path, languages: str = "en-de") -> list[tuple[str, str]]:
+    table = parquet.read_table(output / "pairs" / f"{languages}.parquet")
+    return list(zip(table["first"].to_pylist(), table["second"].to_pylist()))
+
+
+def unit(**texts: str) -> str:
+    variants = "".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in texts.items())
+    return f"<tu>{variants}</tu>\n"
+
+
+HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n<tmx version="1.4"><header srclang="en"/><body>\n'
+
+
+@pytest.mark.parametrize("name", ["x.tmx", "x.tmx.gz"])
+def test_translation_memories_are_read_unit_by_unit(tmp_path, name):
+    units = [
+        unit(de="Die Katze &amp; der Hund.", en="The cat\n and <bpt i='1'>the</bpt> dog."),
+        unit(fr="Le chat dort.", en="The cat sleeps."),
+        unit(**{"en-GB": "Hello", "DE-de": "Hallo"}),
+        unit(en="Same", de="Same"),
+    ]
+    content = (HEAD + "".join(units) + "</body></tmx>\n").encode()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    output = make(tmp_path, {"en-de": [str(tmp_path / name)]}, dev_share=0.0, test_share=0.0)
+    assert pairs_of(output) == [("The cat and the dog.", "Die Katze & der Hund."), ("Hello", "Hallo")]
+    counts = {"train": 2, "empty side": 1, "same sentence on both sides": 1}
+    assert json.loads((output / "statistics.json").read_text()) == {"en-de": counts}
+
+
+def test_a_memory_that_breaks_off_is_named_with_the_line(tmp_path):
+    (tmp_path / "x.tmx").write_text(HEAD + unit(en="a", de="b") + "<tu>", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"x\.tmx, line 4: is no TMX \(no element found"):
+        make(tmp_path, {"en-de": [str(tmp_path / "x.tmx")]})
+    (tmp_path / "x.tmx.gz").write_bytes(gzip.compress((HEAD + unit(en="a", de="b") * 999).encode())[:-9])
+    with pytest.raises(ValueError, match=r"x\.tmx\.gz is no whole gzip file"):
+        make(tmp_path, {"en-de": [str(tmp_path / "x.tmx.gz")]})
+
+
+def test_of_a_translation_memory_no_more_than_a_piece_is_kept(tmp_path, monkeypatch):
+    (tmp_path / "x.tmx").write_text(
+        HEAD + "".join(unit(en=f"one {index}", de=f"eins {index}") for index in range(9000)) + "</body></tmx>",
+        encoding="utf-8",
+    )
+    kept = []
+    parse = parallel.ElementTree.iterparse
+
+    def watched(*arguments):
+        for event, element in parse(*arguments):
+            if element.tag == "body":
+                body = element
+            if event == "end" and element.tag == "tu":
+                kept.append(len(body))
+            yield event, element
+
+    monkeypatch.setattr(parallel.ElementTree, "iterparse", watched)
+    assert len(list(parallel.of_tmx(str(tmp_path / "x.tmx"), "en", "de"))) == 9000
+    assert max(kept) < 1500  # those of one piece of the file, which is parsed at once
+
+
+@pytest.mark.parametrize("names", [("first", "second", "id"), ("english", "text", "segment_id")])
+def test_tables_keep_their_ids_and_splits(tmp_path, names):
+    first, second, name = names
+    values = {first: ["a b", "c d", "e f", None], second: ["ä", "ö", "ü", "x"], name: [7, 8, 9, 10]}
+    parquet.write_table(pa.table(values | {"split": ["train", "dev", "test", "dev"]}), tmp_path / "x.parquet")
+    output = make(tmp_path, {"en-de": [str(tmp_path / "x.parquet")]})
+    assert parquet.read_table(output / "pairs" / "en-de.parquet").to_pylist() == [
+        {"id": "7", "first": "a b", "second": "ä", "split": "train"},
+        {"id": "8", "first": "c d", "second": "ö", "split": "dev"},
+        {"id": "9", "first": "e f", "second": "ü", "split": "test"},
+    ]
+    counts = {"train": 1, "dev": 1, "test": 1, "empty side": 1}
+    assert json.loads((output / "statistics.json").read_text()) == {"en-de": counts}
+    parquet.write_table(pa.table(values | {"split": ["train", "valid", "test", "dev"]}), tmp_path / "y.parquet")
+    with pytest.raises(ValueError, match=r"y\.parquet, row 1: split is 'valid'; it must be train, dev, test"):
+        list(parallel.of_parquet(str(tmp_path / "y.parquet")))
+    parquet.write_table(pa.table({"a": ["b"]}), tmp_path / "z.parquet")
+    with pytest.raises(ValueError, match=r"z\.parquet has the columns a; it must have first and second, or"):
+        list(parallel.of_parquet(str(tmp_path / "z.parquet")))
+
+
+def test_a_data_set_of_the_hub_is_read_or_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a folder of that name opens as the data set does
+    (tmp_path / "owner" / "opus").mkdir(parents=True)
+    rows = [{"translation": {"de": "Hallo ", "en": "Hello"}}, {"translation": {"de": "", "en": "Nothing"}}]
+    write(tmp_path / "owner" / "opus" / "train.jsonl", [json.dumps(row) for row in rows])
+    output = make(tmp_path, {"en-de": ["owner/opus"]}, dev_share=0.0, test_share=0.0)
+    assert pairs_of(output) == [("Hello", "Hallo")]
+    with pytest.raises(ValueError, match=r"owner/opus, train: has the columns .* column translation with en and fr"):
+        list(parallel.of_hub("owner/opus", "en", "fr"))
+    with pytest.raises(ValueError, match=r"owner/none:de-en is neither a file nor a data set of the Hub that opens"):
+        make(tmp_path, {"en-de": ["owner/none:de-en"]}, output=tmp_path / "other")
+
+
+def test_sentences_in_another_language_are_left_out_on_request(tmp_path):
+    english = ["The cat sat on the mat.", "It was warm there.", "This was not translated."]
+    german = ["Die Katze saß auf der Matte.", "Il faisait chaud, là-bas.", "This was never translated."]
+    files = {"en-de": [write(tmp_path / "x.en", english), write(tmp_path / "x.de", german)]}
+    output = make(tmp_path, files, dev_share=0.0, test_share=0.0, identify_languages="true")
+    assert pairs_of(output) == [("The cat sat on the mat.", "Die Katze saß auf der Matte.")]
+    assert json.loads((output / "statistics.json").read_text()) == {"en-de": {"train": 1, "another language": 2}}
+
+
+def test_a_stopped_run_goes_on_and_ends_as_another(tmp_path, monkeypatch):
+    english = [f"Sentence {index % 70}." for index in range(100)]
+    files = {
+        f"en-{code}": [
+            write(tmp_path / f"{code}.en", english), write(tmp_path / f"{code}.to", [f"{code} {x}" for x in english])
+        ]
+        for code in ("de", "fr")
+    }  # fmt: skip
+    whole = make(tmp_path, files).rename(tmp_path / "whole")
+    write_table, written = parallel.write_table, []
+
+    def stopped(connection, recipe, languages, target):
+        written.append(languages)
+        if written == ["en-de", "en-fr"]:
+            raise KeyboardInterrupt
+        return write_table(connection, recipe, languages, target)
+
+    monkeypatch.setattr(parallel, "write_table", stopped)
+    monkeypatch.setattr(parallel, "ROWS_AT_ONCE", 7)
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path, files)
+    assert not (tmp_path / "parallel").exists()
+    output = make(tmp_path, files, memory_limit="1GB")
+    assert written == ["en-de", "en-fr", "en-fr"]
+    for file in ("pairs/en-de.parquet", "pairs/en-fr.parquet", "statistics.json"):
+        assert (output / file).read_bytes() == (whole / file).read_bytes()
+    assert json.loads((output / "statistics.json").read_text())["en-de"]["duplicate"] == 30
+    assert not list(tmp_path.glob("parallel.steps"))
+
+
+def test_the_card_says_what_is_in_the_folder(tmp_path):
+    lines = ["a b\tc", "same\tsame", "d e\tf"]
+    output = make(tmp_path, {"en-de": [write(tmp_path / "x.tsv", lines)]}, dev_share=0.0, test_share=0.0)
+    card = DatasetCard.load(output / "README.md")
+    assert card.data.language == ["de", "en"]
+    assert card.data.configs == [{"config_name": "en-de", "data_files": "pairs/en-de.parquet"}]
+    assert "| pair | train | same sentence on both sides | sources |" in card.text
+    assert f"| en-de | 2 | 1 | {tmp_path}/x.tsv |" in card.text

@@ -15,6 +15,7 @@ import yaml
 from huggingface_hub import ModelCard
 from transformers import AutoTokenizer, BatchEncoding, BertForSequenceClassification
 
+from evaluation import mlp
 from evaluation.__main__ import main
 from evaluation.classification import accuracy_and_f1, fit, predict
 from modeling_hmde import HMDEForSequenceClassification, HMDETokenizer
@@ -289,3 +290,47 @@ def test_an_unknown_key_of_a_task_is_an_error(recipe: dict[str, Any], capsys: py
     with pytest.raises(SystemExit):
         run_main(recipe)
     assert "test_language" in capsys.readouterr().err
+
+
+def test_laser_s_network_gives_the_scores_worked_out_by_hand_in_each_of_five_runs(recipe: dict[str, Any]) -> None:
+    recipe["classification"]["topics"] |= {"classifier": "mlp", "train_languages": ["en"]}
+    found = run_main(recipe)["tasks"]["topics-frozen"]["base"]
+    of_runs = {"accuracy_sd": 0.0, "macro_f1_sd": 0.0}
+    assert found["rows"] == {"en-en": ENGLISH | of_runs, "en-fr": FRENCH | of_runs}
+    assert found["averages"] == AVERAGES
+    assert found["protocol"].startswith("frozen vectors, LASER's MLP")
+
+
+def test_the_five_networks_that_are_trained_at_once_equal_five_trained_one_after_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mlp, "EPOCHS", 4)
+    monkeypatch.setattr(mlp, "DROPOUT", 0.0)  # its draws are not those of five
+    draw = np.random.default_rng(0)
+    vectors = draw.normal(size=(30, 6)).astype(np.float32)
+    labels = [("a", "b", "c")[index] for index in draw.integers(0, 3, 30)]
+    found = mlp.fit_mlp(vectors, labels, vectors[:10], labels[:10])
+    torch.manual_seed(1)
+    starts = [mlp.LinearOfRuns(*sizes) for sizes in ((6, 10), (10, 8), (8, 3))]
+    orders = [[torch.randperm(30) for _ in range(5)] for _ in range(4)]
+    targets = torch.tensor(["abc".index(label) for label in labels])
+    for run in range(5):
+        network = torch.nn.Sequential(
+            torch.nn.Linear(6, 10), torch.nn.Tanh(), torch.nn.Linear(10, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3)
+        )
+        for layer, start in zip(network[::2], starts):
+            layer.load_state_dict({"weight": start.weight[run].T, "bias": start.bias[run, 0]})
+        optimizer = torch.optim.Adam(network.parameters(), 1e-3)
+        highest, best = -1, None
+        for of_epoch in orders:
+            for rows in of_epoch[run].split(12):
+                optimizer.zero_grad()
+                torch.nn.functional.cross_entropy(network(torch.tensor(vectors)[rows]), targets[rows]).backward()
+                optimizer.step()
+            right = int((network(torch.tensor(vectors[:10])).argmax(dim=1) == targets[:10]).sum())
+            if right >= highest:
+                highest, best = right, [weight.detach().clone() for weight in network.parameters()]
+        kept = [found.layers[place] for place in (1, 4, 7)]
+        for layer, weight, bias in zip(kept, best[::2], best[1::2]):
+            torch.testing.assert_close(layer.weight[run].T, weight)
+            torch.testing.assert_close(layer.bias[run, 0], bias)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import ir_datasets
+import numpy as np
 import pytest
 
+from evaluation import formats
 from evaluation.formats import clef_documents, clef_topics, long_code, prepare
-from evaluation.readers import read_labelled_texts, read_retrieval_set
+from evaluation.readers import read_labelled_texts, read_retrieval_set, read_retrieval_sets
 from evaluation.recipes import ClassificationTask, RetrievalTask
 
 
@@ -183,7 +186,10 @@ def test_only_a_line_feed_ends_a_sentence(tmp_path: Path, mark: str) -> None:
     for language in ("deu", "eng"):
         written(tmp_path / "tatoeba" / f"tatoeba.deu-eng.{language}", f"One{mark} two.\nThree.\n")
     prepare(RetrievalTask(str(tmp_path / "tatoeba"), ["de-en"], format="tatoeba"), tmp_path / "b")
-    assert list(read_retrieval_set(tmp_path / "b", ["de-en"]).queries["de"].values()) == ["One two.", "Three."]
+    assert list(read_retrieval_set(tmp_path / "b" / "de-en", ["de-en"]).queries["de"].values()) == [
+        "One two.",
+        "Three.",
+    ]
     for part in ("train.1000", "dev", "test"):
         written(tmp_path / "mldoc" / f"english.{part}", f"CCAT\tOne{mark} two.\r\nMCAT\tThree.\r\n")
     prepare(ClassificationTask(str(tmp_path / "mldoc"), ["en"], format="mldoc"), tmp_path / "c")
@@ -203,14 +209,57 @@ def test_ntrex_names_some_languages_by_region_or_kind(tmp_path: Path) -> None:
         prepare(RetrievalTask(str(tmp_path / "ntrex"), ["fi-pt"], format="ntrex"), tmp_path / "out")
 
 
-def test_tatoeba_becomes_sentences(tmp_path: Path) -> None:
-    written(tmp_path / "tatoeba" / "tatoeba.deu-eng.deu", "Hallo.\nJa.\n")
-    written(tmp_path / "tatoeba" / "tatoeba.deu-eng.eng", "Hello.\nYes.\n")
-    for pair, query in (("de-en", "Ja."), ("en-de", "Yes.")):
-        prepare(RetrievalTask(str(tmp_path / "tatoeba"), [pair], format="tatoeba"), tmp_path / pair)
-        found = read_retrieval_set(tmp_path / pair, [pair], sought_by="sentences")
-        assert found.queries[pair[:2]]["1"] == query
-        assert found.qrels == {"0": {"0": 1}, "1": {"1": 1}}
+def test_tatoeba_becomes_sentences_of_each_pair(tmp_path: Path) -> None:
+    for code, lines in (("deu", "Hallo.\nJa.\n"), ("cmn", "你好。\n"), ("pes", "سلام\n")):
+        written(tmp_path / "tatoeba" / f"tatoeba.{code}-eng.{code}", lines)
+        written(tmp_path / "tatoeba" / f"tatoeba.{code}-eng.eng", "Hello.\nYes.\n" if code == "deu" else "Hello.\n")
+    task = RetrievalTask(str(tmp_path / "tatoeba"), ["de-en", "en-de", "zh-en", "en-fa"], format="tatoeba")
+    prepare(task, tmp_path / "out")
+    found = read_retrieval_sets(tmp_path / "out", task.pairs, sought_by="sentences")
+    assert found["de-en"].queries["de"] == {"0": "Hallo.", "1": "Ja."}
+    assert dict(found["en-de"].documents["de"]) == {"0": "Hallo.", "1": "Ja."}
+    assert found["en-de"].qrels == {"0": {"0": 1}, "1": {"1": 1}}
+    assert dict(found["zh-en"].documents["en"]) == {"0": "Hello."}
+    assert dict(found["en-fa"].documents["fa"]) == {"0": "سلام"}
+    written(tmp_path / "tatoeba" / "tatoeba.deu-eng.eng", "Hello.\n")
+    with pytest.raises(ValueError, match=r"deu-eng.deu has 2 lines, tatoeba.deu-eng.eng 1; they must be translations"):
+        prepare(task, tmp_path / "out")
+    with pytest.raises(ValueError, match=r"tatoeba.jpn-eng.jpn is missing"):
+        prepare(replace(task, pairs=["ja-en"]), tmp_path / "out")
+
+
+def muse_draw(first: list[str], second: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """What MUSE's load_europarl_data does with the words of sentences."""
+    one, other = np.empty(len(first), dtype=object), np.empty(len(second), dtype=object)
+    one[:], other[:] = ([text.lower().split() for text in side] for side in (first, second))
+    one, indices = np.unique(one, return_index=True)
+    other = other[indices]
+    other, indices = np.unique(other, return_index=True)
+    order = np.random.RandomState(1234).permutation(len(other))
+    return one[indices][order], other[order]
+
+
+def test_europarl_gives_the_sentences_that_muse_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "EUROPARL_QUERIES", 5)
+    monkeypatch.setattr(formats, "EUROPARL_SENTENCES", 30)
+    german = [f"Satz {index % 45} {'Ende' * (index % 3)}" for index in range(50)] + ["satz 1 ende", "b", "b c"]
+    english = [f"Sentence {index % 48}" for index in range(50)] + ["Other", "B", "b C"]
+    written(tmp_path / "europarl" / "europarl-v7.de-en.de", "".join(line + "\n" for line in german))
+    written(tmp_path / "europarl" / "europarl-v7.de-en.en", "".join(line + "\n" for line in english))
+    task = RetrievalTask(str(tmp_path / "europarl"), ["de-en", "en-de"], format="europarl", sought_by="sentences")
+    prepare(task, tmp_path / "out")
+    found = read_retrieval_sets(tmp_path / "out", task.pairs, sought_by="sentences")
+    for pair, (first, second) in (("de-en", (german, english)), ("en-de", (english, german))):
+        keys, drawn = muse_draw(first, second)
+        query_language, document_language = pair.split("-")
+        documents = dict(found[pair].documents[document_language])
+        assert [text.lower().split() for text in documents.values()] == list(drawn[:30])
+        for row, text in found[pair].queries[query_language].items():
+            assert text.lower().split() == keys[int(row)]
+        assert [*found[pair].qrels] == [str(row) for row in np.random.RandomState(1234).choice(30, 5, replace=False)]
+    monkeypatch.setattr(formats, "EUROPARL_SENTENCES", 60)
+    with pytest.raises(ValueError, match=r"europarl-v7.de-en.\* have \d\d sentences that are all different"):
+        prepare(task, tmp_path / "out")
 
 
 def labelled(folder: Path, name: str) -> tuple[list[str], list[str]]:

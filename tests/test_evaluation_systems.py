@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +78,21 @@ def test_windows_equal_the_mean_of_one_window_at_a_time(labse: Path, pooling: st
     texts = ["", "the cat", "the dog sat on the warm mat " * 5, "der hund sah die katze " * 2]
     expected = [mean_vector(labse, overflowing_windows(labse, text, 12), pooling) for text in texts]
     assert system.encode_documents(texts, "en") == pytest.approx(np.stack(expected), abs=1e-5)
+
+
+def test_a_system_reads_the_layer_that_is_named(labse: Path) -> None:
+    recipe = SystemRecipe("first", str(labse), pooling="mean", sentence_layer=1)
+    check_systems({"middle": recipe})
+    encoder, ids = AutoModel.from_pretrained(labse), torch.tensor([ids_of(labse, "the cat sat")])
+    with torch.no_grad():
+        expected = encoder(ids, output_hidden_states=True).hidden_states[1][0].mean(dim=0)
+    assert load_system(recipe).encode_queries(["the cat sat"])[0] == pytest.approx(
+        (expected / expected.norm()).numpy(), abs=1e-5
+    )
+    with pytest.raises(ValueError, match="system x: sentence_layer is 3, but the sentence encoder has 2 layers"):
+        check_systems({"x": replace(recipe, sentence_layer=3)})
+    with pytest.raises(ValueError, match="system x is of kind hmde; a sentence_layer is chosen for first, windows"):
+        check_systems({"x": SystemRecipe("hmde", str(labse), sentence_layer=1)})
 
 
 def test_each_window_has_the_prompt(labse: Path) -> None:

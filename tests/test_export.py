@@ -25,8 +25,9 @@ def rows(tokenizer: HMDETokenizer, documents: list[str], **options: object) -> d
         ("xlmr", {"sentence_pooling": "pooler", "document_pooling": "dbos"}),
         ("labse", {"sentence_pooling": "cls", "document_positions": True, "attn_implementation": "eager"}),
         ("labse", {"sentence_pooling": "mean", "document_residual": 0.3, "attn_implementation": "sdpa"}),
+        ("xlmr", {"sentence_pooling": "mean", "sentence_layer": 1}),
     ],
-    ids=["packed", "eager", "sdpa"],
+    ids=["packed", "eager", "sdpa", "middle layer"],
 )
 def test_torch_export_records_what_the_model_computes(
     encoder: str,
@@ -106,7 +107,7 @@ PASSAGES = {
     "options",
     [
         pytest.param({"sentence_pooling": "pooler"}, id="pooler"),
-        pytest.param({"sentence_pooling": "cls", "document_norm": "pre"}, id="cls"),
+        pytest.param({"sentence_pooling": "cls", "sentence_layer": 1, "document_norm": "pre"}, id="cls"),
         pytest.param(PASSAGES, id="passages"),
     ],
 )

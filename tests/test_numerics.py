@@ -325,6 +325,34 @@ def test_a_query_is_embedded_by_the_sentence_encoder_alone(encoder_folder: Path,
             torch.testing.assert_close(vector, expected, **TOLERANCE)
 
 
+@pytest.mark.parametrize("attn_implementation", [None, "sdpa"])  # packed, and padded
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_sentence_vectors_are_the_hidden_states_of_the_layer_that_is_named(
+    encoder_folder: Path, make_model: MakeModel, tmp_path: Path, pooling: str, attn_implementation: str | None
+) -> None:
+    encoder, tokenizer = AutoModel.from_pretrained(encoder_folder).eval(), AutoTokenizer.from_pretrained(encoder_folder)
+    queries = ["the cat", "Кот спит на ковре. Le chat dort."]
+    inputs = tokenize(encoder_folder, [[query] for query in queries], as_queries=True)
+    for layer in (1, 2):
+        model = make_model(
+            encoder_folder, sentence_pooling=pooling, sentence_layer=layer, attn_implementation=attn_implementation
+        )
+        (stack,) = (part for part in model.hmde.sentence_encoder.modules() if isinstance(part, torch.nn.ModuleList))
+        assert len(stack) == layer
+        model.save_pretrained(tmp_path / str(layer))
+        saved = HMDEForDocumentEmbedding.from_pretrained(tmp_path / str(layer))
+        assert saved.config.sentence_layer == layer
+        with torch.no_grad():
+            actual = model.embed_queries(**inputs)
+            torch.testing.assert_close(saved.embed_queries(**inputs), actual, **TOLERANCE)
+            documents = tokenize(encoder_folder)
+            torch.testing.assert_close(saved(**documents)[1], model(**documents)[1], **TOLERANCE)
+            for vector, query in zip(actual, queries, strict=True):
+                states = encoder(**tokenizer(query, return_tensors="pt"), output_hidden_states=True).hidden_states
+                expected = states[layer][0, 0] if pooling == "cls" else states[layer][0].mean(dim=0)
+                torch.testing.assert_close(vector, expected, **TOLERANCE)
+
+
 # --- no document changes with its batch ------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from modeling_hmde import HMDEConfig
 from training.benchmarks.choices import ChoicesBenchmark, on_command_line
 from training.corpus.build import CorpusRecipe
 from training.finetune import FinetuneRecipe
+from training.finetune_questions import FinetuneQuestionsRecipe
 from training.longformer import LongformerRecipe
 from training.recipes import PretrainRecipe, PretrainSentencesRecipe
 
@@ -27,8 +28,9 @@ RECIPES = {
     "pretrain": PretrainRecipe,
     "pretrain_sentences": PretrainSentencesRecipe,
 }
+OTHERS: dict[str, type] = {"xquad-attribution": AttributionRecipe, "squad": FinetuneQuestionsRecipe}
 FILES = sorted(path for folder in RECIPES for path in (CONFIGURATION / folder).glob("*.yaml"))
-NO_RECIPE = {"published.yaml"}  # numbers of the papers
+NO_RECIPE = {"published.yaml", "published-sentences.yaml"}  # numbers of the papers
 
 
 def fill(recipe: type, path: Path, *options: str) -> Any:
@@ -37,7 +39,7 @@ def fill(recipe: type, path: Path, *options: str) -> Any:
 
 @pytest.mark.parametrize("path", [path for path in FILES if path.name not in NO_RECIPE], ids=lambda path: path.stem)
 def test_a_recipe_is_what_its_command_reads(path: Path) -> None:
-    recipe = AttributionRecipe if path.stem == "xquad-attribution" else RECIPES[path.parent.name]
+    recipe = OTHERS.get(path.stem, RECIPES[path.parent.name])
     assert isinstance(fill(recipe, path), recipe)
 
 

@@ -63,6 +63,21 @@ def test_documents_and_queries_are_encoded_as_the_model_itself_does(
     assert loaded.similarity_fn_name == "cosine"
 
 
+def test_vectors_of_a_middle_layer_are_the_models_own(
+    xlmr: Path,
+    make_model: Callable[..., HMDEForDocumentEmbedding],
+    tokenizer: HMDETokenizer,
+    documents: list[str],
+    tmp_path: Path,
+) -> None:
+    model = make_model(xlmr, sentence_pooling="mean", sentence_layer=1)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    loaded = load(tmp_path)
+    assert_close(loaded.encode_query(documents), model.encode_queries(documents, tokenizer, normalize=False))
+    assert_close(loaded.encode_document(documents), model.encode_documents(documents, tokenizer, normalize=False))
+
+
 def test_the_language_reaches_the_sentence_splitter(
     folder: Path, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer
 ) -> None:

@@ -115,6 +115,7 @@ def test_training_needs_the_packages_of_its_extra_and_no_others(command: str) ->
         "filelock",
         "isal",
         "jsonargparse",
+        "py3langid",
         "pyarrow",
         "safetensors",
         "tqdm",

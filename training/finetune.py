@@ -2,10 +2,10 @@
 
     accelerate launch training/finetune.py --config configuration/finetune/mldoc.yaml [--key value ...]
 
-Reads files in MLDoc's format, `<language>.<part>.tsv`, label TAB text; writes a model folder ready for the Hub, its
-scores in results.json, and beside it a training folder with checkpoints, from which `--resume_from_checkpoint true`
-goes on. The model is an HMDE, or a baseline: any encoder that transformers knows, which reads the beginning of a
-document, or a Longformer that training/longformer.py wrote, whose first token sees all of it.
+Reads files in MLDoc's format, `<language>.<part>.tsv`, label TAB text, or a data set as it is published; writes a model
+folder ready for the Hub, its scores in results.json, and beside it a training folder with checkpoints, from which
+`--resume_from_checkpoint true` goes on. The model is an HMDE, or a baseline: any encoder that transformers knows, which
+reads the beginning of a document, or a Longformer that training/longformer.py wrote, whose first token sees all of it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
 import yaml
-from datasets import Dataset
+from accelerate import PartialState
+from datasets import Dataset, concatenate_datasets
 from huggingface_hub import ModelCard, ModelCardData
 from transformers import (
     AutoModelForSequenceClassification,
@@ -34,11 +36,14 @@ from transformers import (
 )
 from transformers.trainer_utils import PredictionOutput
 
-from evaluation.classification import MEASURES, LabelledTexts, accuracy_and_f1, check_labels, token_ids
+from evaluation.classification import MEASURES, LabelledTexts, accuracy_and_f1, check_labels, tokenized
+from evaluation.formats import prepare
 from evaluation.readers import read_labelled_texts
+from evaluation.recipes import ClassificationTask
 from evaluation.report import Scores, averages, environment
 from foundation.command_line import options_from
 from foundation.files import folder_written_whole
+from foundation.fingerprints import fingerprint
 from foundation.saved_models import model_type_of
 from training.loop.trainer_runs import trainer_run
 from training.model_card import origin_of
@@ -51,8 +56,8 @@ CARD = """\
 # {{ name }}
 
 A classifier of documents by the labels {{ labels | join(", ") }}, fine-tuned from {{ recipe.model }}\
-{% if hmde %}, a hierarchical multilingual document encoder (HMDE),{% endif %} on documents in one language, \
-{{ recipe.train_language }}. It reads other languages without having been trained on them.
+{% if hmde %}, a hierarchical multilingual document encoder (HMDE),{% endif %} on documents in \
+{{ recipe.train_languages | join(", ") }}. It reads other languages without having been trained on them.
 
 ```python
 from transformers import pipeline
@@ -65,8 +70,8 @@ The code in this folder runs on your machine: pin it with `revision="<commit>"`.
 {% endif %}
 ## Results
 
-The model is that of optimizer step {{ state.best_global_step }} of {{ state.global_step }}, where the loss on dev was\
- lowest, {{ "%.4f" | format(state.best_metric) }}.
+The model is that of optimizer step {{ state.best_global_step }} of {{ state.global_step }}, where the \
+{{ recipe.metric_for_best_model }} on dev was best, {{ "%.4f" | format(state.best_metric) }}.
 
 | | accuracy | macro-F1 |
 |---|---|---|
@@ -87,13 +92,17 @@ class FinetuneRecipe:
 
     Args:
         model: folder or Hub name of a pretrained HMDE, or of an encoder to compare with it. All weights are trained.
-        data: folder of <language>.<part>.tsv: <train_language>.train.tsv and .dev.tsv, and <language>.test.tsv of each
-            test language.
+        data: folder of <language>.<part>.tsv: .train.tsv and .dev.tsv of each train language, and .test.tsv of each
+            test language; or whatever its format reads.
         output: folder of the finished model, ready for the Hub. Checkpoints and logs go to `<output>-training`.
-        train_language: of training and dev documents.
+        train_languages: of training and dev documents.
         test_languages: languages to test in.
+        format: of `data`: hmde, or one of classification in evaluation/formats.py.
+        text_pairs: whether a text is two with a tab between, such as a premise and a hypothesis.
         num_train_epochs: passes over the training documents, at most.
-        early_stopping_patience: epochs without a lower loss on dev after which training stops.
+        early_stopping_patience: evaluations on dev without a better one after which training stops.
+        eval_steps: optimizer steps between evaluations on dev; an epoch's if not given.
+        metric_for_best_model: by which the model is chosen on dev.
         per_device_train_batch_size: documents of one forward pass on one device.
         gradient_accumulation_steps: forward passes to an optimizer step.
         per_device_eval_batch_size: documents of one forward pass on one device in dev and tests.
@@ -110,10 +119,14 @@ class FinetuneRecipe:
     model: str
     data: str
     output: str
-    train_language: str = "en"
+    train_languages: list[str] = field(default_factory=lambda: ["en"])
     test_languages: list[str] = field(default_factory=list)
+    format: str = "hmde"
+    text_pairs: bool = False
     num_train_epochs: int = 50
     early_stopping_patience: int = 7
+    eval_steps: int | None = None
+    metric_for_best_model: Literal["loss", "accuracy"] = "loss"
     per_device_train_batch_size: int = 4
     gradient_accumulation_steps: int = 8
     per_device_eval_batch_size: int = 16
@@ -127,6 +140,8 @@ class FinetuneRecipe:
     seed: int = 42
 
     def __post_init__(self) -> None:
+        if not self.train_languages:
+            raise ValueError("train_languages is empty; name at least one")
         positive = ("num_train_epochs", "early_stopping_patience", "gradient_accumulation_steps", "learning_rate")
         for name in (*positive, "per_device_train_batch_size", "per_device_eval_batch_size"):
             if not getattr(self, name) > 0:
@@ -148,8 +163,8 @@ def fine_tune(recipe: FinetuneRecipe, checkpoint: Path | None) -> None:
         ValueError: the model or the data are not what the recipe says.
     """
     model_type = model_type_of("model", recipe.model)
-    train, dev, *tests = read(recipe)
-    labels = sorted(set(train.labels))
+    train, dev, tests = read(recipe)
+    labels = sorted({label for documents in train for label in documents.labels})
     set_seed(recipe.seed)  # the classifier starts at random
     tokenizer = AutoTokenizer.from_pretrained(recipe.model)
     model = AutoModelForSequenceClassification.from_pretrained(
@@ -165,8 +180,8 @@ def fine_tune(recipe: FinetuneRecipe, checkpoint: Path | None) -> None:
     trainer = Trainer(
         model=model,
         args=training_arguments(recipe),
-        train_dataset=encode(train, tokenizer, labels),
-        eval_dataset=encode(dev, tokenizer, labels),
+        train_dataset=concatenate_datasets([encode(documents, tokenizer, labels) for documents in train]),
+        eval_dataset=concatenate_datasets([encode(documents, tokenizer, labels) for documents in dev]),
         processing_class=tokenizer,
         data_collator=DataCollatorWithPadding(tokenizer),
         compute_metrics=measure,
@@ -175,7 +190,7 @@ def fine_tune(recipe: FinetuneRecipe, checkpoint: Path | None) -> None:
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     scores = {  # of the best model, which the Trainer has put back
         documents.file.stem: measure(trainer.predict(encode(documents, tokenizer, labels)))
-        for documents in (dev, *tests)
+        for documents in (*dev, *tests)
     }
     if trainer.is_world_process_zero():
         with folder_written_whole(recipe.output) as folder:
@@ -184,41 +199,71 @@ def fine_tune(recipe: FinetuneRecipe, checkpoint: Path | None) -> None:
             write_results(folder, recipe, labels, trainer.state, scores)
 
 
-def read(recipe: FinetuneRecipe) -> list[LabelledTexts]:
-    """The training documents, the dev documents and those of each test.
+def read(recipe: FinetuneRecipe) -> tuple[list[LabelledTexts], list[LabelledTexts], list[LabelledTexts]]:
+    """The training documents, the dev documents and those of each test, each a file.
 
     Raises:
         ValueError: a file is missing or malformed, or has a label that cannot be learnt from the training documents.
     """
-    names = [(recipe.train_language, "train"), (recipe.train_language, "dev")]
-    names += [(language, "test") for language in recipe.test_languages]
-    files = [(Path(recipe.data) / f"{language}.{part}.tsv", language) for language, part in names]
-    train, *others = [LabelledTexts(file, language, *read_labelled_texts(file)) for file, language in files]
-    if len(set(train.labels)) < 2:
-        raise ValueError(f"{train.file} has no label but {train.labels[0]!r}; a classifier needs two or more")
-    check_labels(others, set(train.labels), known_by=str(train.file))
-    return [train, *others]
+    folder = Path(recipe.data) if recipe.format == "hmde" else converted(recipe)
+    train, dev, tests = (
+        [
+            LabelledTexts(file, language, *read_labelled_texts(file, recipe.text_pairs), recipe.text_pairs)
+            for language in languages
+            for file in [folder / f"{language}.{part}.tsv"]
+        ]
+        for part, languages in (
+            ("train", recipe.train_languages), ("dev", recipe.train_languages), ("test", recipe.test_languages)
+        )
+    )  # fmt: skip
+    known = {label for documents in train for label in documents.labels}
+    files = ", ".join(str(documents.file) for documents in train)
+    if len(known) < 2:
+        raise ValueError(f"{files} has no label but {known.pop()!r}; a classifier needs two or more")
+    check_labels([*dev, *tests], known, known_by=files)
+    return train, dev, tests
+
+
+def converted(recipe: FinetuneRecipe) -> Path:
+    """The folder of a published data set's files in this project's format, written by one process."""
+    task = ClassificationTask(
+        recipe.data,
+        recipe.test_languages or recipe.train_languages,
+        train_languages=recipe.train_languages,
+        format=recipe.format,
+    )
+    folder = Path(f"{recipe.output}-training") / f"data-{fingerprint(task)}"
+    with PartialState().local_main_process_first():
+        if not folder.exists():
+            with folder_written_whole(folder) as partial:
+                prepare(task, partial)
+    return folder
 
 
 def training_arguments(recipe: FinetuneRecipe) -> TrainingArguments:
-    own = ("model", "data", "output", "train_language", "test_languages", "early_stopping_patience")
+    own = {
+        "model", "data", "output", "train_languages", "test_languages", "format", "text_pairs",
+        "early_stopping_patience", "metric_for_best_model",
+    }  # fmt: skip
+    strategy = "epoch" if recipe.eval_steps is None else "steps"
     return TrainingArguments(
         output_dir=f"{recipe.output}-training",
         **{name: value for name, value in asdict(recipe).items() if name not in own},
         use_cpu=not torch.accelerator.is_available(),  # unsaid, bf16 is refused there
-        eval_strategy="epoch",
+        eval_strategy=strategy,
         logging_strategy="epoch",
-        save_strategy="epoch",
+        save_strategy=strategy,
+        save_steps=recipe.eval_steps or 500,  # of strategy steps
         save_total_limit=1,  # and the best one
         load_best_model_at_end=True,
-        metric_for_best_model="eval_loss",
+        metric_for_best_model=f"eval_{recipe.metric_for_best_model}",
         restore_callback_states_from_checkpoint=True,  # how much patience is left
     )
 
 
 def encode(documents: LabelledTexts, tokenizer: PreTrainedTokenizerBase, labels: Sequence[str]) -> Dataset:
-    rows = token_ids(tokenizer, documents.texts, documents.language)
-    return Dataset.from_dict({"input_ids": rows, "labels": [labels.index(label) for label in documents.labels]})
+    rows = tokenized(tokenizer, documents.texts, documents.language, documents.pairs)
+    return Dataset.from_dict({**rows, "labels": [labels.index(label) for label in documents.labels]})
 
 
 def measure(prediction: EvalPrediction | PredictionOutput) -> dict[str, float]:
@@ -240,8 +285,9 @@ def write_results(
         scores: by `<language>.<part>`, then by measure.
     """
     tests = [f"{language}.test" for language in recipe.test_languages]
-    others = [name for name in tests if name != f"{recipe.train_language}.test"]
-    scores |= averages(scores, {"average": tests, f"average without {recipe.train_language}": others}, MEASURES)
+    others = [name for name in tests if name.removesuffix(".test") not in recipe.train_languages]
+    groups = {"average": tests, f"average without {', '.join(recipe.train_languages)}": others}
+    scores |= averages(scores, groups, MEASURES)
     results = {
         "recipe": asdict(recipe),
         "environment": environment(),
@@ -253,7 +299,7 @@ def write_results(
     hmde = model_type_of("model", recipe.model) == "hmde"
     base_model, licence = origin_of(recipe.model)
     data = ModelCardData(
-        language=sorted({recipe.train_language, *recipe.test_languages}),
+        language=sorted({*recipe.train_languages, *recipe.test_languages}),
         license=licence,
         library_name="transformers",
         pipeline_tag="text-classification",

@@ -115,7 +115,8 @@ tokenizer = AutoTokenizer.from_pretrained("{{ name }}")
 model = AutoModel.from_pretrained("{{ name }}"{% if own_code %}, trust_remote_code=True{% endif %})
 ```
 
-`HMDEForDocumentEmbedding.from_sentence_encoder("{{ name }}", sentence_pooling="{{ recipe["pooling"] }}")` makes the
+`HMDEForDocumentEmbedding.from_sentence_encoder("{{ name }}", sentence_pooling="{{ recipe["pooling"] }}"{% if
+recipe["sentence_layer"] %}, sentence_layer={{ recipe["sentence_layer"] }}{% endif %})` makes the
 lower part of a document encoder of it{% if own_code %}, after `import modeling_sentences`{% endif %}.
 
 ## How it was trained

@@ -120,7 +120,10 @@ def start_of(config: HMDEConfig, base: str) -> dict[str, Tensor]:
         ValueError: the encoder in `base` has another architecture or vocabulary than the HMDE's.
     """
     model = HMDEForDocumentEmbedding.from_sentence_encoder(
-        base, dtype=torch.float32, sentence_pooling=config.sentence_pooling
+        base,
+        dtype=torch.float32,
+        sentence_pooling=config.sentence_pooling,
+        sentence_layer=config.sentence_layer,
     )
     theirs, ours = model.config.sentence_config, config.sentence_config
     for field in ("model_type", "hidden_size", "num_hidden_layers", "vocab_size"):

@@ -446,7 +446,7 @@ def operations(encoder: nn.Module, lengths: Sequence[int]) -> float:
     """Additions and multiplications of a transformer's matrix products over sequences of so many real tokens."""
     weights = sum(module.weight.numel() for module in encoder.modules() if isinstance(module, nn.Linear))
     config: Any = encoder.config
-    layers = getattr(config, "num_hidden_layers", None) or config.num_document_layers
+    layers = max(len(part) for part in encoder.modules() if isinstance(part, nn.ModuleList))
     return 2 * weights * sum(lengths) + 4 * config.hidden_size * layers * sum(length**2 for length in lengths)
 
 

@@ -38,7 +38,7 @@ from training.corpus.sources import (
 )
 from training.corpus.sql import quoted, readable
 from training.corpus.statistics import dataset_card, statistics_of
-from training.corpus.steps import connected, open_steps, remove_steps, shortage_explained
+from training.corpus.steps import check_memory_limit, connected, open_steps, remove_steps, shortage_explained
 
 _NOT_DECISIVE = {"threads", "memory_limit", "push_to_hub"}  # they do not change the corpus
 
@@ -99,11 +99,8 @@ class CorpusRecipe:
                 raise ValueError(f"languages has {language!r}; a code as en or zh-tw is needed")
         if len(set(self.languages)) < max(len(self.languages), 2):
             raise ValueError(f"languages are {self.languages}; name at least two, each once")
+        check_memory_limit(self.memory_limit)
         with duckdb.connect() as connection:
-            try:
-                connection.execute("SET memory_limit = $1", [self.memory_limit])
-            except duckdb.Error as error:
-                raise ValueError(f"memory_limit is {self.memory_limit!r}, no size as 4GB: {error}") from None
             for pattern in self.maintenance_categories:
                 try:
                     connection.execute("SELECT regexp_full_match('', $1)", [pattern]).fetchall()

@@ -50,6 +50,18 @@ def remove_steps(folder: Path) -> None:
         shutil.rmtree(removed)
 
 
+def check_memory_limit(memory_limit: str) -> None:
+    """
+    Raises:
+        ValueError: it is no size.
+    """
+    with duckdb.connect() as connection:
+        try:
+            connection.execute("SET memory_limit = $1", [memory_limit])
+        except duckdb.Error as error:
+            raise ValueError(f"memory_limit is {memory_limit!r}, no size as 4GB: {error}") from None
+
+
 @contextmanager
 def connected(steps: Path, memory_limit: str, threads: int | None) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database in memory, which goes to disk, in the folder of the steps, for what is more than the limit."""

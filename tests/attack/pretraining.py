@@ -19,7 +19,7 @@ def kill(random: Random, folder: Path) -> str:
 
 
 def kill_of_two(random: Random, folder: Path) -> str:
-    """kill -9 of one of two processes, or of both. The other ends by itself; the run ends with the same weights."""
+    """kill -9 of one of two processes, or of both; of the other too, if it waits. A last run has the same weights."""
     return _disturb(random, folder, signal.SIGKILL, processes=2)
 
 

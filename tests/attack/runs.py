@@ -19,6 +19,7 @@ from tests.conftest import save_labse
 from tests.pretraining import options, start_processes, write_corpus
 from training import pretrain
 
+SECONDS_OF_A_LAUNCHER = 30
 SECONDS_TO_END = 600  # on a machine that has much else to do
 
 
@@ -62,13 +63,23 @@ def start(
 
 
 def finish(processes: list[ForkProcess]) -> int:
-    """0, or an exit code that is not. A process that does not end when another has died is one failure more."""
-    for process in processes:
-        process.join(SECONDS_TO_END)
-        if process.is_alive():
-            os.kill(process.pid or 0, signal.SIGABRT)  # it prints the stacks of its threads
-            process.join()
-            raise AssertionError(f"a process of {len(processes)} has not ended after {SECONDS_TO_END} s")
+    """0, or an exit code that is not. When one has failed, those that wait for it are ended, as a launcher does.
+    Processes that do not end although none has failed are one failure more."""
+    alive, bereaved = 0.0, 0.0
+    while any(process.is_alive() for process in processes):
+        time.sleep(0.1)
+        if any(process.exitcode for process in processes):
+            bereaved += 0.1
+        else:
+            alive += 0.1
+        if bereaved > SECONDS_OF_A_LAUNCHER:
+            for process in processes:
+                process.kill()
+        elif alive > SECONDS_TO_END:
+            for process in processes:
+                os.kill(process.pid or 0, signal.SIGABRT)  # it prints the stacks of its threads
+                process.join()
+            raise AssertionError(f"{len(processes)} processes have not ended after {SECONDS_TO_END} s")
     return next((process.exitcode for process in processes if process.exitcode), 0)
 
 

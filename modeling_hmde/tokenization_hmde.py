@@ -57,8 +57,8 @@ class Piece:
         self.input_ids += other.input_ids
         self.offsets += other.offsets
         self.special += other.special
-        num_words = 1 + max((word for word in self.words if word is not None), default=-1)
-        self.words += [None if word is None else num_words + word for word in other.words]
+        last_word = next((word for word in reversed(self.words) if word is not None), -1)
+        self.words += [None if word is None else last_word + 1 + word for word in other.words]
         self.num_text_tokens += other.num_text_tokens
         self.num_sentences += other.num_sentences
 

@@ -619,6 +619,14 @@ def test_ten_megabytes_take_no_longer_than_what_is_kept_of_them(
     assert row[0] == tokenizer.start_token_id
 
 
+def test_time_grows_with_the_sentences_that_are_kept_and_not_with_their_square(labse: Path) -> None:
+    tokenizer = HMDETokenizer.from_sentence_encoder(str(labse), max_sentences=10_000)
+    begin = time.process_time()
+    row = tokenizer("the cat sat. " * 10_000)["input_ids"]
+    assert time.process_time() - begin < 8  # minutes, if a sentence looked at all before it
+    assert row.count(tokenizer.start_token_id) == 10_000
+
+
 @pytest.mark.parametrize(("passage_length", "number_of_passages"), [(0, 2), (100, 1)])
 def test_rows_are_laid_out_by_passage_for_an_exported_model(
     make_tokenizer: Callable[..., HMDETokenizer], passage_length: int, number_of_passages: int

@@ -69,13 +69,13 @@ class TaskWithData:
 
 @dataclass
 class Maker:
-    """Who makes a result: a system of the recipe, or a classifier that was trained as a whole.
+    """Who makes a result: a system of the recipe, or a model that was trained as a whole.
 
     Args:
         name: in the recipe.
         models: the fingerprint of each of its models, by folder or Hub name.
         fingerprint: of all that its vectors or predictions depend on.
-        load: the system, loaded once, when it is first needed; of a classifier None.
+        load: the system, loaded once, when it is first needed; of a model that was trained as a whole None.
     """
 
     name: str
@@ -97,7 +97,6 @@ def compare(recipe: EvaluationRecipe) -> None:
     published = read_published(Path(recipe.published)) if recipe.published else []
     retrieval = [read_retrieval_task(recipe, name, task) for name, task in recipe.retrieval.items()]
     classification = [read_classification_task(recipe, name, task) for name, task in recipe.classification.items()]
-
     questions = [read_question_task(name, task) for name, task in recipe.questions.items()]
 
     results: Results = {task.name: {} for task in [*retrieval, *questions]}
@@ -116,17 +115,16 @@ def compare(recipe: EvaluationRecipe) -> None:
         for task in classification:
             if system.kind not in RANKING_KINDS and task.task.train_languages:
                 results[f"{task.name}-frozen"][name] = frozen_result(recipe, task, maker)
-    for task in classification:
+    trained: list[tuple[TaskWithData, str, Callable[..., Result]]] = [
+        *((task, f"{task.name}-finetuned", evaluate_finetuned) for task in classification),
+        *((task, task.name, evaluate_answers) for task in questions),
+    ]
+    for task, result_name, evaluate in trained:
         for name, folders in task.task.finetuned.items():
             models = {folder: fingerprint_once(folder) for folder in folders}
             maker = Maker(name, models, fingerprint(made_with, *models.values()))
-            results[f"{task.name}-finetuned"][name] = finetuned_result(recipe, task, maker, dtype)
-    for task in questions:
-        for name, folders in task.task.finetuned.items():
-            models = {folder: fingerprint_once(folder) for folder in folders}
-            maker = Maker(name, models, fingerprint(made_with, *models.values()))
-            compute = partial(evaluate_answers, folders, task.task, task.data, dtype, f"{task.name}, {name}")
-            results[task.name][name] = once(recipe, task.name, task, maker, compute)
+            compute = partial(evaluate, folders, task.task, task.data, dtype, f"{task.name}, {name}")
+            results[result_name][name] = once(recipe, result_name, task, maker, compute)
     for of_task in results.values():
         for name in [name for name, result in of_task.items() if not result["rows"]]:
             del of_task[name]  # such as BM25 on pairs of two languages
@@ -218,13 +216,6 @@ def frozen_result(recipe: EvaluationRecipe, task: TaskWithData, maker: Maker) ->
         return result
 
     return once(recipe, f"{task.name}-frozen", task, maker, compute)
-
-
-def finetuned_result(recipe: EvaluationRecipe, task: TaskWithData, maker: Maker, dtype: torch.dtype) -> Result:
-    """Of a classifier that was trained as a whole."""
-    bar = f"{task.name}, {maker.name}"
-    compute = partial(evaluate_finetuned, list(maker.models), task.task, task.data, dtype, bar)
-    return once(recipe, f"{task.name}-finetuned", task, maker, compute)
 
 
 def once(

@@ -346,7 +346,7 @@ def xnli(task: ClassificationTask, output: Path) -> None:
             labelled = [row[1:] for row in rows if row[0] == language]
             if not labelled:
                 raise ValueError(f"{file} has no row in language {language!r}; leave it out")
-        write_labelled_pairs(output, language, part, labelled)
+        write_labelled(output, language, part, labelled)
 
 
 def multieurlex(task: ClassificationTask, output: Path) -> None:
@@ -504,22 +504,19 @@ def write_queries(output: Path, language: str, queries: Documents) -> None:
     write_text(output / "queries" / f"{language}.tsv", "".join(map(on_one_line, queries)))
 
 
-def write_labelled(output: Path, language: str, part: str, labelled: Documents) -> None:
+def write_labelled(output: Path, language: str, part: str, labelled: Iterable[tuple[str, ...]]) -> None:
     write_text(output / f"{language}.{part}.tsv", "".join(map(on_one_line, labelled)))
 
 
-def write_labelled_pairs(output: Path, language: str, part: str, labelled: Iterable[tuple[str, ...]]) -> None:
-    pairs = ("\t".join([label, *(" ".join(text.split()) for text in texts)]) for label, *texts in labelled)
-    write_text(output / f"{language}.{part}.tsv", "".join(f"{replace_surrogates(pair)}\n" for pair in pairs))
-
-
-def on_one_line(named: tuple[str, str]) -> str:
+def on_one_line(named: tuple[str, ...]) -> str:
     """
     >>> on_one_line(("q1", "Who sat\\non\\tthe mat?"))
     'q1\\tWho sat on the mat?\\n'
+    >>> on_one_line(("neutral", "He sat.", "He lay."))
+    'neutral\\tHe sat.\\tHe lay.\\n'
     """
-    name, text = named
-    return f"{name}\t{' '.join(replace_surrogates(text).split())}\n"
+    name, *texts = named
+    return "\t".join([name, *(" ".join(replace_surrogates(text).split()) for text in texts)]) + "\n"
 
 
 def qrels_file(task: RetrievalTask, output: Path) -> Path:

@@ -165,7 +165,7 @@ def answer(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, questions
     equal ones the first."""
     encoded = windows_of(tokenizer, questions)
     rows = {name: encoded[name] for name in ("input_ids", "token_type_ids") if name in encoded}
-    of_windows: list[tuple[float, int, str]] = []
+    answers: dict[int, tuple[float, int, str]] = {}
     for batch in bucket_by_length(torch.tensor([len(row) for row in rows["input_ids"]]), MAX_TOKENS_PER_BUCKET):
         of_batch = {name: [values[index] for index in batch] for name, values in rows.items()}
         inputs = tokenizer.pad(of_batch, return_tensors="pt").to(model.device)
@@ -179,11 +179,8 @@ def answer(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, questions
             best = int(sums.masked_fill(~possible, -torch.inf).argmax())
             offsets = encoded["offset_mapping"][index]
             begin, end = offsets[first + best // len(tokens)][0], offsets[first + best % len(tokens)][1]
-            of_windows.append((float(sums.flatten()[best]), -index, questions[question].context[begin:end]))
-    answers: dict[int, tuple[float, int, str]] = {}
-    for found in of_windows:
-        question = encoded["overflow_to_sample_mapping"][-found[1]]
-        answers[question] = max(answers.get(question, found), found)
+            found = (float(sums.flatten()[best]), -index, questions[question].context[begin:end])
+            answers[question] = max(answers.get(question, found), found)
     return [answers[index][2] for index in range(len(questions))]
 
 

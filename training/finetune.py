@@ -10,14 +10,12 @@ reads the beginning of a document, or a Longformer that training/longformer.py w
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import torch
 import yaml
 from accelerate import PartialState
 from datasets import Dataset, concatenate_datasets
@@ -31,7 +29,6 @@ from transformers import (
     PreTrainedTokenizerBase,
     Trainer,
     TrainerState,
-    TrainingArguments,
     set_seed,
 )
 from transformers.trainer_utils import PredictionOutput
@@ -42,10 +39,10 @@ from evaluation.readers import read_labelled_texts
 from evaluation.recipes import ClassificationTask
 from evaluation.report import Scores, averages, environment
 from foundation.command_line import options_from
-from foundation.files import folder_written_whole
+from foundation.files import folder_written_whole, write_json
 from foundation.fingerprints import fingerprint
 from foundation.saved_models import model_type_of
-from training.loop.trainer_runs import trainer_run
+from training.loop.trainer_runs import trainer_run, training_arguments
 from training.model_card import origin_of
 
 CARD = """\
@@ -154,7 +151,7 @@ def main(argv: list[str] | None = None) -> None:
         fine_tune(recipe, checkpoint)
 
 
-def fine_tune(recipe: FinetuneRecipe, checkpoint: Path | None) -> None:
+def fine_tune(recipe: FinetuneRecipe, checkpoint: str | None) -> None:
     """
     Args:
         checkpoint: to go on from.
@@ -177,9 +174,21 @@ def fine_tune(recipe: FinetuneRecipe, checkpoint: Path | None) -> None:
     model.accepts_loss_kwargs = False
     if model_type != "hmde":  # some tokenizers do not say how much their model reads
         tokenizer.model_max_length = min(tokenizer.model_max_length, model.config.max_position_embeddings)
+    strategy = "epoch" if recipe.eval_steps is None else "steps"
+    arguments = training_arguments(
+        recipe,
+        eval_strategy=strategy,
+        logging_strategy="epoch",
+        save_strategy=strategy,
+        save_steps=recipe.eval_steps or 500,  # of strategy steps
+        save_total_limit=1,  # and the best one
+        load_best_model_at_end=True,
+        metric_for_best_model=f"eval_{recipe.metric_for_best_model}",
+        restore_callback_states_from_checkpoint=True,  # how much patience is left
+    )
     trainer = Trainer(
         model=model,
-        args=training_arguments(recipe),
+        args=arguments,
         train_dataset=concatenate_datasets([encode(documents, tokenizer, labels) for documents in train]),
         eval_dataset=concatenate_datasets([encode(documents, tokenizer, labels) for documents in dev]),
         processing_class=tokenizer,
@@ -187,7 +196,7 @@ def fine_tune(recipe: FinetuneRecipe, checkpoint: Path | None) -> None:
         compute_metrics=measure,
         callbacks=[EarlyStoppingCallback(recipe.early_stopping_patience)],
     )
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    trainer.train(resume_from_checkpoint=checkpoint)
     scores = {  # of the best model, which the Trainer has put back
         documents.file.stem: measure(trainer.predict(encode(documents, tokenizer, labels)))
         for documents in (*dev, *tests)
@@ -240,27 +249,6 @@ def converted(recipe: FinetuneRecipe) -> Path:
     return folder
 
 
-def training_arguments(recipe: FinetuneRecipe) -> TrainingArguments:
-    own = {
-        "model", "data", "output", "train_languages", "test_languages", "format", "text_pairs",
-        "early_stopping_patience", "metric_for_best_model",
-    }  # fmt: skip
-    strategy = "epoch" if recipe.eval_steps is None else "steps"
-    return TrainingArguments(
-        output_dir=f"{recipe.output}-training",
-        **{name: value for name, value in asdict(recipe).items() if name not in own},
-        use_cpu=not torch.accelerator.is_available(),  # unsaid, bf16 is refused there
-        eval_strategy=strategy,
-        logging_strategy="epoch",
-        save_strategy=strategy,
-        save_steps=recipe.eval_steps or 500,  # of strategy steps
-        save_total_limit=1,  # and the best one
-        load_best_model_at_end=True,
-        metric_for_best_model=f"eval_{recipe.metric_for_best_model}",
-        restore_callback_states_from_checkpoint=True,  # how much patience is left
-    )
-
-
 def encode(documents: LabelledTexts, tokenizer: PreTrainedTokenizerBase, labels: Sequence[str]) -> Dataset:
     rows = tokenized(tokenizer, documents.texts, documents.language, documents.pairs)
     return Dataset.from_dict({**rows, "labels": [labels.index(label) for label in documents.labels]})
@@ -294,7 +282,7 @@ def write_results(
         "scores": scores,
         "epochs": [entry for entry in state.log_history if "eval_loss" in entry],
     }
-    (folder / "results.json").write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(folder / "results.json", results)
 
     hmde = model_type_of("model", recipe.model) == "hmde"
     base_model, licence = origin_of(recipe.model)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from datasets import Dataset
 from huggingface_hub import ModelCard, ModelCardData
 from transformers import (
@@ -24,7 +23,6 @@ from transformers import (
     DataCollatorWithPadding,
     PreTrainedTokenizerBase,
     Trainer,
-    TrainingArguments,
     set_seed,
 )
 
@@ -33,7 +31,7 @@ from evaluation.report import environment
 from foundation.command_line import options_from
 from foundation.files import folder_written_whole, write_json
 from foundation.saved_models import model_type_of
-from training.loop.trainer_runs import trainer_run
+from training.loop.trainer_runs import trainer_run, training_arguments
 from training.model_card import origin_of
 
 CARD = """\
@@ -87,7 +85,7 @@ def main(argv: list[str] | None = None) -> None:
         fine_tune(recipe, checkpoint)
 
 
-def fine_tune(recipe: FinetuneQuestionsRecipe, checkpoint: Path | None) -> None:
+def fine_tune(recipe: FinetuneQuestionsRecipe, checkpoint: str | None) -> None:
     """
     Args:
         checkpoint: to go on from.
@@ -108,12 +106,12 @@ def fine_tune(recipe: FinetuneQuestionsRecipe, checkpoint: Path | None) -> None:
     tokenizer.model_max_length = min(tokenizer.model_max_length, model.config.max_position_embeddings)
     trainer = Trainer(
         model=model,
-        args=training_arguments(recipe),
+        args=training_arguments(recipe, logging_strategy="epoch", save_strategy="epoch", save_total_limit=1),
         train_dataset=encode(train, tokenizer),
         processing_class=tokenizer,
         data_collator=DataCollatorWithPadding(tokenizer),
     )
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    trainer.train(resume_from_checkpoint=checkpoint)
     if trainer.is_world_process_zero():
         values = measure(dev, answer(model.eval(), tokenizer, dev), "en")
         scores = {name: float(np.mean(of_questions)) for name, of_questions in values.items()}
@@ -124,17 +122,6 @@ def fine_tune(recipe: FinetuneQuestionsRecipe, checkpoint: Path | None) -> None:
                 folder / "results.json", {"recipe": asdict(recipe), "environment": environment(), "scores": scores}
             )
             card_of(recipe, scores).save(folder / "README.md")
-
-
-def training_arguments(recipe: FinetuneQuestionsRecipe) -> TrainingArguments:
-    return TrainingArguments(
-        output_dir=f"{recipe.output}-training",
-        **{name: value for name, value in asdict(recipe).items() if name not in ("model", "data", "output")},
-        use_cpu=not torch.accelerator.is_available(),  # unsaid, bf16 is refused there
-        logging_strategy="epoch",
-        save_strategy="epoch",
-        save_total_limit=1,
-    )
 
 
 def encode(questions: Sequence[Question], tokenizer: PreTrainedTokenizerBase) -> Dataset:

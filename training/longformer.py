@@ -10,7 +10,6 @@ checkpoint of transformers' Longformer. The released code of the paper never giv
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,16 +26,15 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
     Trainer,
-    TrainingArguments,
     set_seed,
 )
 from transformers.models.longformer.modeling_longformer import LongformerMaskedLMOutput
 
 from evaluation.report import environment
 from foundation.command_line import options_from
-from foundation.files import folder_written_whole
+from foundation.files import folder_written_whole, write_json
 from training.data.articles import load_articles
-from training.loop.trainer_runs import trainer_run
+from training.loop.trainer_runs import trainer_run, training_arguments
 
 # Where BERT and XLM-R keep the head of masked language modelling, by its name in Longformer.
 HEADS = {
@@ -156,7 +154,7 @@ def main(argv: list[str] | None = None) -> None:
         train(recipe, checkpoint)
 
 
-def train(recipe: LongformerRecipe, checkpoint: Path | None) -> None:
+def train(recipe: LongformerRecipe, checkpoint: str | None) -> None:
     """
     Args:
         checkpoint: to go on from.
@@ -169,7 +167,7 @@ def train(recipe: LongformerRecipe, checkpoint: Path | None) -> None:
     model, tokenizer = convert(recipe.encoder, recipe.max_length, recipe.attention_window)
     trainer = Trainer(
         model=model,
-        args=training_arguments(recipe),
+        args=training_arguments(recipe, save_total_limit=2, report_to="none"),
         train_dataset=articles.map(
             lambda texts: tokenizer(texts, truncation=True, return_special_tokens_mask=True),
             input_columns="text",
@@ -181,7 +179,7 @@ def train(recipe: LongformerRecipe, checkpoint: Path | None) -> None:
         ),
         processing_class=tokenizer,
     )
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    trainer.train(resume_from_checkpoint=checkpoint)
     if not recipe.global_attention:
         copy_local_to_global(model)
     if trainer.is_world_process_zero():
@@ -189,7 +187,7 @@ def train(recipe: LongformerRecipe, checkpoint: Path | None) -> None:
         with folder_written_whole(recipe.output) as folder:
             model.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
-            (folder / "results.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+            write_json(folder / "results.json", results)
 
 
 def training_articles(corpus: Path) -> datasets.Dataset:
@@ -203,17 +201,6 @@ def training_articles(corpus: Path) -> datasets.Dataset:
         raise ValueError(f"{corpus} has no articles/*.parquet; make a corpus with python -m training.corpus")
     articles = datasets.concatenate_datasets([table.select_columns(["text", "split"]) for table in tables.values()])
     return articles.filter(lambda split: split == "train", input_columns="split").select_columns("text")
-
-
-def training_arguments(recipe: LongformerRecipe) -> TrainingArguments:
-    own = ("encoder", "corpus", "output", "max_length", "attention_window", "global_attention", "mlm_probability")
-    return TrainingArguments(
-        output_dir=f"{recipe.output}-training",
-        **{name: value for name, value in asdict(recipe).items() if name not in own},
-        use_cpu=not torch.accelerator.is_available(),  # unsaid, bf16 is refused there
-        save_total_limit=2,
-        report_to="none",
-    )
 
 
 def first_token(input_ids: Tensor) -> Tensor:

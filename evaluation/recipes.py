@@ -45,8 +45,7 @@ class SystemRecipe:
             128 for windows and sentences. For `passages` it is the longest passage, 512 by default. For
             `sentence_transformers` it limits the whole document.
         global_attention: for `longformer`, whether the first token sees the whole document. The paper's code says no.
-        query_path: for `hmde`, what encodes a query: the sentence encoder alone, or both encoders, as a document of one
-            sentence.
+        query_path: for an HMDE, what encodes a query, see HMDEConfig. The model's own if not given.
         trust_remote_code: for `sentence_transformers`, whether code from the model's folder may run.
     """
 
@@ -70,7 +69,7 @@ class SystemRecipe:
     document_prompt: str = ""
     max_length: int | None = None
     global_attention: bool = True
-    query_path: Literal["sentence_encoder", "document_encoder"] = "sentence_encoder"
+    query_path: Literal["sentence_encoder", "document_encoder"] | None = None
     trust_remote_code: bool = False
 
     @property

@@ -52,16 +52,12 @@ class HMDESystem:
     Args:
         model: on its device, in its dtype.
         tokenizer: decides what the pieces of a document are.
-        queries_as_documents: a query goes through both encoders, as a document of one sentence.
     """
 
     model: HMDEForDocumentEmbedding
     tokenizer: HMDETokenizer
-    queries_as_documents: bool = False
 
     def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
-        if self.queries_as_documents:
-            return _to_unit_length(self.model.encode_documents(queries, self.tokenizer, normalize=False))
         return _to_unit_length(self.model.encode_queries(queries, self.tokenizer, normalize=False))
 
     def encode_documents(self, documents: Sequence[str], language: str) -> np.ndarray:
@@ -336,8 +332,8 @@ def check_system(name: str, system: SystemRecipe) -> None:
         )
     if system.kind == "longformer" and system.pooling == "pooler":
         raise ValueError(f"system {name} is a Longformer, whose pooler was never trained; its pooling is cls or mean")
-    if system.kind != "hmde" and system.query_path != "sentence_encoder":
-        raise ValueError(f"system {name} is of kind {system.kind}; only queries of an hmde have a query_path")
+    if not system.is_hmde and system.query_path is not None:
+        raise ValueError(f"system {name} is of kind {system.kind}; only queries of an HMDE have a query_path")
     if system.is_hmde and any((system.pooling, system.query_prompt, system.document_prompt, system.max_length)):
         raise ValueError(
             f"system {name} is an HMDE, whose folder says its pooling, prompts and max_length; leave them out, or "
@@ -403,6 +399,7 @@ def load_hmde(recipe: SystemRecipe, dtype: torch.dtype = torch.float32) -> HMDES
     if recipe.is_hmde:
         tokenizer = HMDETokenizer.from_pretrained(recipe.model)
         model = HMDEForDocumentEmbedding.from_pretrained(recipe.model, dtype=dtype)
+        model.config.query_path = recipe.query_path or model.config.query_path
     else:
         tokenizer_class, pieces, reading = PIECES[recipe.kind]
         if recipe.max_length is not None:
@@ -428,7 +425,7 @@ def load_hmde(recipe: SystemRecipe, dtype: torch.dtype = torch.float32) -> HMDES
             document_intermediate_size=1,
         )
     model.to(device())  # type: ignore[arg-type]
-    return HMDESystem(model, tokenizer, recipe.query_path == "document_encoder")
+    return HMDESystem(model, tokenizer)
 
 
 def _to_unit_length(vectors: np.ndarray) -> np.ndarray:

@@ -30,7 +30,10 @@ def embed(texts: list[str], output: str, **options: bool) -> np.ndarray:
 with open(documents_file, encoding="utf-8") as lines:
     documents = [json.loads(line) for line in lines]
 vectors = embed([document["text"] for document in documents], "document_embeddings")
-((query,),) = embed([question], "sentence_embeddings", as_queries=True)
+if config.query_path == "document_encoder":
+    (query,) = embed([question], "document_embeddings")
+else:
+    ((query,),) = embed([question], "sentence_embeddings", as_queries=True)
 cosines = vectors @ query
 
 print(question)

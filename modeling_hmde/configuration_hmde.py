@@ -23,6 +23,7 @@ from transformers.utils import logging
 logger = logging.get_logger(__name__)
 
 SentencePooling = Literal["cls", "mean", "pooler"]
+QueryPath = Literal["sentence_encoder", "document_encoder"]
 
 # Sentence encoders whose first position is `pad_token_id + 1`, so that XLM-R's 514 positions serve 512 tokens.
 POSITIONS_AFTER_PADDING = ("camembert", "mpnet", "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl")
@@ -91,6 +92,8 @@ class HMDEConfig(PreTrainedConfig):
         document_residual: weight, from 0 to below 1, of the sentence encoder's own vectors in the document embedding.
             The contextualised vectors, scaled to the same length, have the rest. It keeps what the sentence encoder
             knows about texts unlike the training data. 0: none, as in the paper.
+        query_path: what encodes a query: the sentence encoder alone (`sentence_encoder`; paper, section 3.2), or both
+            encoders, which read it as a document (`document_encoder`).
         temperature: cosine similarities are divided by it in training (tau in equation 1).
         initializer_range: standard deviation of new weights.
         hidden_size: width of the document embedding. It is the sentence encoder's; there is no need to give it.
@@ -122,6 +125,7 @@ class HMDEConfig(PreTrainedConfig):
     document_positions: bool = False
     document_pooling: Literal["mean", "token_mean", "mean_with_dbos", "dbos"] = "mean"
     document_residual: int | float = interval(min=0, max=1, exclude_max=True)(default=0.0)
+    query_path: QueryPath = "sentence_encoder"
     temperature: int | float = interval(min=0, exclude_min=True)(default=0.05)
     initializer_range: int | float = interval(min=0, exclude_min=True)(default=0.02)
     hidden_size: int = 0

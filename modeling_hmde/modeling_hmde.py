@@ -693,15 +693,18 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
         return self.hmde(input_ids, attention_mask, **kwargs)
 
     def embed_queries(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Query embeddings (queries, hidden): the sentence encoder alone (paper, section 3.2).
+        """Query embeddings (queries, hidden), by the path that `query_path` of the configuration names.
 
         Args:
-            input_ids: (queries, tokens), one sentence a row: `tokenizer(queries, as_queries=True)`.
+            input_ids: (queries, tokens). For the sentence encoder alone (paper, section 3.2), one sentence a row:
+                `tokenizer(queries, as_queries=True)`. For both encoders, documents: `tokenizer(queries)`.
             attention_mask: (queries, tokens).
 
         Raises:
-            ValueError: a row has more than one sentence, or the errors of `HMDEModel.forward`.
+            ValueError: a row for the sentence encoder has more than one sentence, or the errors of `HMDEModel.forward`.
         """
+        if self.config.query_path == "document_encoder":
+            return self(input_ids, attention_mask).pooler_output
         sentences, vectors = self.hmde.encode_sentences(input_ids, attention_mask)
         if len(vectors) != len(input_ids):
             row = int(sentences.document[sentences.position == 1][0])
@@ -759,12 +762,13 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
         max_tokens_per_batch: int = 262_144,
         show_progress_bar: bool = False,
     ) -> Any:
-        """Embed queries by the sentence encoder alone; arguments and result as in `encode_documents`."""
+        """Embed queries, by the path that `query_path` of the configuration names; arguments and result as in
+        `encode_documents`."""
         return self._encode(
             queries,
             tokenizer,
             self.embed_queries,
-            languages=None,
+            languages=None if self.config.query_path == "sentence_encoder" else [None] * len(queries),
             normalize=normalize,
             return_tensors=return_tensors,
             max_tokens_per_batch=max_tokens_per_batch,
@@ -888,7 +892,7 @@ class HMDEForDocumentEmbedding(HMDEPreTrainedModel):
         max_tokens_per_batch: int,
         show_progress_bar: bool,
     ) -> Any:
-        """Vectors of `texts`, which are queries if `languages` is None, and documents otherwise."""
+        """Vectors of `texts`, each read as one sentence if `languages` is None, and as a document otherwise."""
         if isinstance(texts, str):
             raise TypeError("got one string; give a list of strings, [text] for a single one")
         for index, text in enumerate(texts):

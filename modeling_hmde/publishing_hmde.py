@@ -46,9 +46,11 @@ queries = model.encode_query(["long documents"])
 similarities = model.similarity(queries, documents)
 ```
 
-There, `model.encode` reads all texts as documents, also with `prompt_name="query"`. A document's language, which helps
-to find its sentences, comes with it: `{"text": "Ja.", "language": "de"}`. `pipeline("feature-extraction")` of
-transformers gives vectors of sentences; for those of documents call `encode_documents`.
+There, `model.encode` reads all texts as documents, also with `prompt_name="query"`.\
+{% if config.query_path == "document_encoder" %} This model reads queries so too.{% endif %} A document's language, \
+which helps to find its sentences, comes with it: `{"text": "Ja.", "language": "de"}`.
+`pipeline("feature-extraction")` of transformers gives vectors of sentences; for those of documents call
+`encode_documents`.
 
 Needs `sentencex` beside these libraries. The code in this folder runs on your machine: pin it with
 `revision="<commit>"`. Prompts are part of the tokenizer; give it plain texts.

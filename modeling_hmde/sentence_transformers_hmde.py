@@ -150,7 +150,7 @@ class HMDESentenceTransformersModule(nn.Module):
         features = self.tokenizer(
             [(prompt or "") + text for text, _ in read],
             language=[code for _, code in read],
-            as_queries=task == "query",
+            as_queries=task == "query" and self.model.config.query_path == "sentence_encoder",
             **{"return_tensors": "pt"} | options,
         )
         return {**features, "task": task}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported: no test may reach for the network
@@ -220,6 +220,23 @@ def model(labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding]) -> H
 def tokenizer(labse: Path) -> HMDETokenizer:
     """The tokenizer of `model`. Not to be changed."""
     return HMDETokenizer.from_sentence_encoder(str(labse))
+
+
+@pytest.fixture(scope="module")
+def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny corpus. A run keeps its sentence vectors beside it, so each file of tests has its own."""
+    from tests.pretraining import write_corpus
+
+    return write_corpus(tmp_path_factory.mktemp("pretrain"))
+
+
+@pytest.fixture
+def fresh_accelerator() -> Iterator[None]:
+    """Accelerate keeps its settings in the process; each run of ours is a process of its own."""
+    from accelerate.state import AcceleratorState
+
+    yield
+    AcceleratorState._reset_state(reset_partial_state=True)
 
 
 @pytest.fixture(scope="session")

@@ -22,18 +22,7 @@ from training.loop import loop
 from training.loop.checkpoints import checkpoints
 from training.models import TwoPathEncoder
 
-
-@pytest.fixture(autouse=True)
-def fresh_accelerator():
-    """Accelerate keeps its settings in the process; each run of ours is a process of its own."""
-    yield
-    AcceleratorState._reset_state(reset_partial_state=True)
-
-
-@pytest.fixture(scope="module")
-def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpus(tmp_path_factory.mktemp("pretrain"))
-
+pytestmark = pytest.mark.usefixtures("fresh_accelerator")
 
 FSDP2 = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_AUTO_WRAP_POLICY": "NO_WRAP"}
 

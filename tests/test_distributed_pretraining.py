@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from accelerate import DistributedType, PartialState
 from safetensors.torch import load_file
 
 from modeling_hmde import HMDEForDocumentEmbedding
-from tests.pretraining import gradients, in_processes, options, write_corpus
+from tests.pretraining import gradients, in_processes, options
 from training import pretrain
-
-
-@pytest.fixture(scope="module")
-def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpus(tmp_path_factory.mktemp("pretrain"))
-
 
 FSDP2 = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_AUTO_WRAP_POLICY": "NO_WRAP"}
 DEEPSPEED = {

@@ -16,8 +16,9 @@ from evaluation import formats, questions
 from evaluation.__main__ import main
 from evaluation.classification import tokenized
 from evaluation.questions import Question, answer, f1, measure, normalized, read_questions
-from tests.test_finetune import fresh_accelerator  # noqa: F401, which cleans up
 from training import finetune, finetune_questions
+
+pytestmark = pytest.mark.usefixtures("fresh_accelerator")
 
 BERTS_INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
 CAT, DOG, MAT = "The cat sat on the mat.", "Did the dog see it?", "It was warm there!"

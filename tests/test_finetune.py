@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import yaml
-from accelerate.state import AcceleratorState
 from huggingface_hub import ModelCard
 from jsonargparse import auto_cli
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trainer, TrainerState
@@ -25,12 +23,7 @@ from training.longformer import convert
 ANIMALS, WEATHER = "The cat sat on the mat. The dog did see it {}.", "It was warm there. It was {} degrees!"
 CONFIGURATIONS = Path(__file__).parent.parent / "configuration" / "finetune"
 
-
-@pytest.fixture(autouse=True)
-def fresh_accelerator() -> Iterator[None]:
-    """Accelerate keeps its settings in the process; each run of ours is a process of its own."""
-    yield
-    AcceleratorState._reset_state(reset_partial_state=True)
+pytestmark = pytest.mark.usefixtures("fresh_accelerator")
 
 
 @pytest.fixture

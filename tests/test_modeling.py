@@ -379,6 +379,21 @@ def test_queries_are_encoded_as_one_sentence_each(
     torch.testing.assert_close(actual, torch.cat(expected), rtol=1e-5, atol=1e-5)
 
 
+def test_queries_are_read_as_documents_where_the_configuration_says_so(
+    labse: Path, make_model: MakeModel, tokenizer: HMDETokenizer, documents: list[str], tmp_path: Path
+) -> None:
+    make_model(labse, query_path="document_encoder").save_pretrained(tmp_path)
+    model = AutoModel.from_pretrained(tmp_path)
+    queries = model.encode_queries(documents, tokenizer, max_tokens_per_batch=40)
+    np.testing.assert_allclose(queries, model.encode_documents(documents, tokenizer), atol=1e-6)
+    assert not np.allclose(queries, make_model(labse).encode_queries(documents, tokenizer), atol=0.1)
+    rows = tokenizer(documents, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        torch.testing.assert_close(model.embed_queries(**rows), model(**rows).pooler_output)
+    with pytest.raises(TypeError, match="query_path is 'both'"):
+        make_model(labse, query_path="both")
+
+
 @pytest.mark.parametrize("encode", ["encode_documents", "encode_queries"])
 def test_embeddings_are_unit_vectors_of_numpy_unless_asked_otherwise(
     model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, documents: list[str], encode: str

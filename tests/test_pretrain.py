@@ -5,20 +5,18 @@ from __future__ import annotations
 import copy
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as parquet
 import pytest
 import torch
-from accelerate.state import AcceleratorState
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoModel, AutoTokenizer
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from tests.pretraining import in_processes, options, write_corpus
+from tests.pretraining import in_processes, options
 from training import pretrain
 from training.data.articles import load_articles, row_of
 from training.data.batches import collate, integer_of
@@ -30,17 +28,7 @@ from training.models import TwoPathEncoder, build, model_flops
 from training.objectives.documents import document_losses
 from training.recipes import PretrainRecipe
 
-
-@pytest.fixture(autouse=True)
-def fresh_accelerator():
-    """Accelerate keeps its settings in the process; each run of ours is a process of its own."""
-    yield
-    AcceleratorState._reset_state(reset_partial_state=True)
-
-
-@pytest.fixture(scope="module")
-def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpus(tmp_path_factory.mktemp("pretrain"))
+pytestmark = pytest.mark.usefixtures("fresh_accelerator")
 
 
 @pytest.mark.parametrize(

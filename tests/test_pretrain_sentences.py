@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
-from accelerate.state import AcceleratorState
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, DistilBertConfig, DistilBertModel
@@ -36,11 +35,7 @@ TINY = {
 }
 
 
-@pytest.fixture(autouse=True)
-def fresh_accelerator():
-    """Accelerate keeps its settings in the process; each run of ours is a process of its own."""
-    yield
-    AcceleratorState._reset_state(reset_partial_state=True)
+pytestmark = pytest.mark.usefixtures("fresh_accelerator")
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 
-from tests.pretraining import in_processes, options, write_corpus
+from tests.pretraining import in_processes, options
 from training import pretrain
 from training.data import sentence_vectors as module
 from training.data.articles import fingerprint_of_corpus, row_of
@@ -23,17 +23,7 @@ from training.data.sentence_vectors import SentenceVectors, fingerprint_of_vecto
 from training.data.triples import CONCEPT_OF, LANGUAGE_OF, Triples
 from training.models import TwoPathEncoder
 
-
-@pytest.fixture(autouse=True)
-def fresh_accelerator():
-    """Accelerate keeps its settings in the process; each run of ours is a process of its own."""
-    yield
-    AcceleratorState._reset_state(reset_partial_state=True)
-
-
-@pytest.fixture(scope="module")
-def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpus(tmp_path_factory.mktemp("pretrain"))
+pytestmark = pytest.mark.usefixtures("fresh_accelerator")
 
 
 @pytest.fixture

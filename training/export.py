@@ -3,7 +3,8 @@
     python -m training.export --model runs/hmde-sample
 
 Writes `onnx/model.onnx` and `onnx/model_quantized.onnx` (int8 weights) into the model's folder. Both take what
-`tokenizer.by_passage` makes and give document and sentence embeddings; a query's is that of its only sentence.
+`tokenizer.by_passage` makes and give document and sentence embeddings. A query's is that of its only sentence, or of a
+document if the configuration's `query_path` is `document_encoder`.
 """
 
 from __future__ import annotations

@@ -14,19 +14,19 @@ from training.recipes import PretrainRecipe
 
 
 class TwoPathEncoder(nn.Module):
-    """Documents through both encoders, queries through the sentence encoder alone: in one forward pass, as distributed
-    training needs it."""
+    """Documents, and queries that are read as such, through both encoders, other queries through the sentence encoder
+    alone: in one forward pass, as distributed training needs it."""
 
     def __init__(self, model: HMDEForDocumentEmbedding) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, chunk: Chunk) -> Embeddings:
-        paths = {"queries": self._embed_queries}  # all else goes as documents do
+        paths = {"queries": self._embed_sentences}  # all else goes as documents do
         return {name: paths.get(name, self._embed_documents)(rows) for name, rows in chunk.items()}
 
-    def _embed_queries(self, rows: Rows) -> Tensor:
-        return self.model.embed_queries(**rows)
+    def _embed_sentences(self, rows: Rows) -> Tensor:
+        return self.model.hmde.encode_sentences(rows["input_ids"], rows["attention_mask"])[1]
 
     def _embed_documents(self, rows: Rows) -> Tensor:
         if "sentence_embeddings" in rows:

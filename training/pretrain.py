@@ -70,7 +70,7 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
         collate,
         roles=triples.roles,
         tokenizer=tokenizer,
-        query_path=recipe.query_path if recipe.query_weight > 0 else None,
+        query_path=(recipe.query_path or model.config.query_path) if recipe.query_weight > 0 else None,
         sentence_vectors=kept,
     )
     encoder, queue = TwoPathEncoder(model), None

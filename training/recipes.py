@@ -165,9 +165,9 @@ class PretrainRecipe(LoopRecipe):
     query_source: QuerySource = "both"
     """What serves as a query: the anchor's title, a sentence of the anchor, or one of the two by chance."""
 
-    query_path: QueryPath = "sentence_encoder"
-    """What encodes a query: the sentence encoder alone (paper, section 3.2); both encoders, as a document of one
-    sentence, which is the path that most libraries send it; or both ways, with the mean of the two losses."""
+    query_path: QueryPath | None = None
+    """What encodes a query in training: sentence_encoder or document_encoder, see HMDEConfig; or both, with the mean of
+    the two losses. The path that the model takes in use if not given."""
 
     language_exponent: float = 1.0
     """A pair of languages with n triples is drawn with a chance in proportion to n to this power. 1 takes every triple

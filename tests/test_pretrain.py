@@ -256,6 +256,34 @@ def test_queries_are_the_anchors_title_or_one_of_its_sentences_and_change_with_t
     assert titles[0]["query"] == titles[0]["anchor"]["title"]
 
 
+def test_queries_may_be_of_the_positives_language_and_its_title_is_then_no_part_of_its_text(corpus_folder, monkeypatch):
+    article_of = Triples._article
+
+    def article_with_title(self, *key):
+        article = article_of(self, *key)
+        return article | {"text": f"{article['title']}\n\n{article['text']}"}
+
+    def examples(**options):
+        triples = Triples(corpus_folder, "train", symmetric=False, **options)
+        return [triples[index] for index in range(len(triples))]
+
+    plain = examples()
+    monkeypatch.setattr(Triples, "_article", article_with_title)
+    for triple in examples(query_source="sentence", query_language="positive"):
+        assert triple["query"] == triple["positive"]["title"] or triple["query"] in triple["positive"]["text"]
+    for triple, without in zip(examples(query_source="title", query_language="positive"), plain):
+        assert triple["query"] == triple["positive"]["title"]
+        assert triple["positive"]["text"] == without["positive"]["text"]
+        assert triple["anchor"]["text"].startswith(triple["anchor"]["title"])
+    asked = {
+        role
+        for triple in examples(query_source="title", query_language="both")
+        for role in ("anchor", "positive")
+        if triple["query"] == triple[role]["title"]
+    }
+    assert asked == {"anchor", "positive"}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -54,7 +54,12 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
     """
     set_seed(recipe.seed)
     triples = Triples(
-        recipe.corpus, "train", symmetric=recipe.symmetric, query_source=recipe.query_source, seed=recipe.seed
+        recipe.corpus,
+        "train",
+        symmetric=recipe.symmetric,
+        query_source=recipe.query_source,
+        query_language=recipe.query_language,
+        seed=recipe.seed,
     )
     dev_set = DevSet(triples.articles, recipe.eval_concepts, recipe.seed)
     model, tokenizer = build(recipe)

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 DocumentObjective = Literal["info_nce", "distance_constraint"]
 HardNegatives = Literal["own", "all", "none"]
 QuerySource = Literal["title", "sentence", "both"]
+QueryLanguage = Literal["anchor", "positive", "both"]
 QueryPath = Literal["sentence_encoder", "document_encoder", "both"]
 SentencePooling = Literal["cls", "mean"]
 SentenceObjective = Literal[
@@ -163,7 +164,11 @@ class PretrainRecipe(LoopRecipe):
     the paper does."""
 
     query_source: QuerySource = "both"
-    """What serves as a query: the anchor's title, a sentence of the anchor, or one of the two by chance."""
+    """What serves as a query: a title, a sentence, or one of the two by chance."""
+
+    query_language: QueryLanguage = "anchor"
+    """Whose title or sentence: the anchor's, to train search across languages; the positive's own, for search within a
+    language, with its title cut from the text; or one of the two by chance."""
 
     query_path: QueryPath | None = None
     """What encodes a query in training: sentence_encoder or document_encoder, see HMDEConfig; or both, with the mean of

@@ -14,7 +14,7 @@ from datasets import load_dataset
 
 from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
 from training.data.articles import load_articles, row_of
-from training.recipes import QuerySource
+from training.recipes import QueryLanguage, QuerySource
 
 # Where a triple has the concept and the language of each role's document. A positive is the anchor's concept in another
 # language, and the positive's hard negative is in the positive's language.
@@ -39,8 +39,9 @@ class Triples(torch.utils.data.Dataset):
         folder: what `python -m training.corpus` wrote.
         split: train, dev or test.
         symmetric: keep only triples that have a hard negative for the positive too.
-        query_source: what serves as a query: the anchor's title, a sentence of the anchor drawn anew in every epoch, or
-            either with equal chance. Never the positive's own words: the query is in another language.
+        query_source: what serves as a query: a title, a sentence drawn anew in every epoch, or either by chance.
+        query_language: whose title or sentence: the anchor's, so that the query is in another language than the
+            positive, which it seeks; the positive's own; or either by chance.
         seed: of the draws of queries.
 
     Raises:
@@ -48,7 +49,14 @@ class Triples(torch.utils.data.Dataset):
     """
 
     def __init__(
-        self, folder: str | Path, split: str, *, symmetric: bool, query_source: QuerySource = "both", seed: int = 0
+        self,
+        folder: str | Path,
+        split: str,
+        *,
+        symmetric: bool,
+        query_source: QuerySource = "both",
+        query_language: QueryLanguage = "anchor",
+        seed: int = 0,
     ) -> None:
         folder = Path(folder)
         if not (folder / "triples.parquet").is_file():
@@ -64,6 +72,7 @@ class Triples(torch.utils.data.Dataset):
         self._check_articles(folder)
         self.roles = [role for role in CONCEPT_OF if symmetric or role != "positive_negative"]
         self.query_source = query_source
+        self.query_language = query_language
         self.seed = seed
         self.epoch = 0
 
@@ -106,16 +115,20 @@ class Triples(torch.utils.data.Dataset):
         """The triple, with the article of each role under its name, and the query."""
         triple = self.triples[index]
         articles = {role: self._article(triple[CONCEPT_OF[role]], triple[LANGUAGE_OF[role]]) for role in self.roles}
-        return triple | articles | {"query": self._query(articles["anchor"], index)}
+        draw = random.Random(f"{self.seed} {self.epoch} {index}")
+        source = draw.choice(["title", "sentence"]) if self.query_source == "both" else self.query_source
+        role = draw.choice(["anchor", "positive"]) if self.query_language == "both" else self.query_language
+        article = articles[role]
+        query = article["title"] if source == "title" else _sentence_of(article, draw)
+        if query == articles["positive"]["title"]:  # to find a text by its first line would teach nothing
+            articles["positive"] |= {"text": articles["positive"]["text"].removeprefix(query).lstrip() or query}
+        return triple | articles | {"query": query}
 
     def _article(self, concept_id: str, language: str) -> dict[str, Any]:
         return self.articles[language][row_of(self.articles, language, concept_id)]
 
-    def _query(self, anchor: dict[str, Any], index: int) -> str:
-        draw = random.Random(f"{self.seed} {self.epoch} {index}")
-        source = draw.choice(["title", "sentence"]) if self.query_source == "both" else self.query_source
-        if source == "title":
-            return anchor["title"]
-        text = replace_surrogates(anchor["text"])
-        begin, end = draw.choice(list(sentence_spans(text, anchor["language"])))
-        return text[begin:end]
+
+def _sentence_of(article: dict[str, Any], draw: random.Random) -> str:
+    text = replace_surrogates(article["text"])
+    begin, end = draw.choice(list(sentence_spans(text, article["language"])))
+    return text[begin:end]

@@ -28,7 +28,7 @@ topics.fit(texts)
 print(topics.get_topic_info()[["Count", "Name"]].to_string(index=False))
 
 vectors = topics.embedding_model.embed_documents(texts)
-cosines = vectors @ encoder.encode_query(question)
+cosines = encoder.similarity(encoder.encode_query(question), vectors)[0]
 print(question)
-for place in cosines.argsort()[::-1][:3]:
+for place in cosines.argsort(descending=True)[:3]:
     print(f"  {cosines[place]:.3f}  {documents[place]['title']}")

@@ -13,11 +13,11 @@ import mteb
 from datasets import Dataset
 from mteb.models import SentenceTransformerEncoderWrapper
 from mteb.types import PromptType
-from sentence_transformers import SentenceTransformer
 from torch.utils.data import DataLoader
 
 model_name, documents_file, question = sys.argv[1:]
-model = SentenceTransformerEncoderWrapper(SentenceTransformer(model_name, trust_remote_code=True))
+# By its name, not as a SentenceTransformer: mteb files the results of a local one under `no_model_name`.
+model = SentenceTransformerEncoderWrapper(model_name, trust_remote_code=True)
 task = mteb.get_task("BelebeleRetrieval").metadata
 
 

@@ -26,7 +26,7 @@ classifier.fit(texts, list(range(len(texts))), num_epochs=1)
 print("told apart:", sum(found == title for found, title in zip(classifier.predict(texts), titles)), "of", len(texts))
 
 vectors = classifier.encode(texts)
-cosines = vectors @ encoder.encode_query(question)
+cosines = encoder.similarity(encoder.encode_query(question), vectors)[0]
 print(question)
-for place in cosines.argsort()[::-1][:3]:
+for place in cosines.argsort(descending=True)[:3]:
     print(f"  {cosines[place]:.3f}  {documents[place]['title']}")

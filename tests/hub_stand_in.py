@@ -182,6 +182,10 @@ class Handler(BaseHTTPRequestHandler):
         commit = list(commits)[-1] if revision in (None, "main") else revision
         self.reply(200, {"id": repo, "sha": commit, "siblings": [{"rfilename": name} for name in commits[commit]]})
 
+    def history(self, _body: bytes, repo: str) -> None:
+        made = {"authors": [], "date": "2026-01-01T00:00:00.000Z", "title": "", "message": ""}
+        self.reply(200, [{"id": commit, **made} for commit, _ in reversed(self.server.commits[repo])])
+
     def resolve(self, _body: bytes, repo: str, revision: str, path: str) -> None:
         try:
             files = self.server.files(repo, revision)
@@ -201,6 +205,7 @@ ROUTES = [
     (f"POST /{NAME}.git/info/lfs/objects/batch", Handler.lfs_batch),
     ("PUT /lfs/(.+)", Handler.put),
     (f"POST /api/(model|dataset)s/{NAME}/commit/(.+)", Handler.commit),
+    (f"GET /api/models/{NAME}/commits/main", Handler.history),
     (f"GET /api/models/{NAME}(?:/revision/(.+))?", Handler.info),
     (f"(?:GET|HEAD) /{NAME}/resolve/([^/]+)/(.+)", Handler.resolve),
 ]

@@ -6,15 +6,21 @@ from pathlib import Path
 
 import ir_measures
 import mteb
+import numpy as np
 import pytest
 from datasets import Dataset
 from ir_measures import nDCG
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 from mteb.abstasks.task_metadata import TaskMetadata
+from mteb.cache import ResultCache
+from mteb.models import SentenceTransformerEncoderWrapper
+from mteb.types import PromptType
+from torch.utils.data import DataLoader
 
 from evaluation.mteb_models import SystemForMTEB
 from evaluation.recipes import SystemRecipe
 from evaluation.systems import load_system
+from foundation.fingerprints import fingerprint_of_model
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 
 DOCUMENTS = {
@@ -88,6 +94,40 @@ def test_a_baseline_runs_too_and_its_meta_says_what_it_is(labse: Path) -> None:
     assert model.mteb_model_meta.max_tokens == 512
     assert model.mteb_model_meta.use_instructions
     assert mteb.evaluate(model, LocalTask(), cache=None, show_progress_bar=False)[0].task_name == "Local"
+
+
+def test_mteb_opens_a_folder_by_its_name_and_tells_queries_from_documents(
+    recipe: SystemRecipe, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer
+) -> None:
+    texts = list(DOCUMENTS.values())
+    encoder = SentenceTransformerEncoderWrapper(recipe.model, trust_remote_code=True)
+    expected = {PromptType.query: model.encode_queries, PromptType.document: model.encode_documents}
+    for prompt_type, encode in expected.items():
+        vectors = encoder.encode(
+            DataLoader(Dataset.from_dict({"text": texts}), batch_size=2),
+            task_metadata=LocalTask.metadata,
+            hf_split="test",
+            hf_subset="default",
+            prompt_type=prompt_type,
+            normalize_embeddings=True,
+        )
+        np.testing.assert_allclose(vectors, encode(texts, tokenizer), atol=1e-6)
+
+
+@pytest.mark.parametrize("route", ["a system", "a folder"])
+def test_results_lie_under_the_models_own_name(route: str, recipe: SystemRecipe, tmp_path: Path) -> None:
+    if route == "a system":
+        model, name = SystemForMTEB("lab/hmde", recipe), f"lab__hmde/{fingerprint_of_model(recipe.model)}"
+    else:
+        model = SentenceTransformerEncoderWrapper(recipe.model, trust_remote_code=True)
+        name = f"{recipe.model.replace('/', '__')}/no_revision_available"
+    mteb.evaluate(model, LocalTask(), cache=ResultCache(tmp_path / "mteb"), show_progress_bar=False)
+    assert (tmp_path / "mteb" / "results" / name / "Local.json").is_file()
+
+
+def test_mteb_looks_for_names_on_the_hub_and_refuses_a_folder(recipe: SystemRecipe) -> None:
+    with pytest.warns(UserWarning, match="Could not find model"), pytest.raises(NotImplementedError):
+        mteb.get_model(recipe.model)
 
 
 def test_bm25_is_refused() -> None:

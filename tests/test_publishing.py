@@ -56,6 +56,19 @@ assert not (dbos(revision=first) == 1).any()
 print(embed().tolist())
 """
 
+MTEB = """
+import sys
+import mteb
+from mteb.cache import ResultCache
+from mteb.models import SentenceTransformerEncoderWrapper
+from tests.test_mteb_models import LocalTask
+
+by_name = mteb.get_model("someone/hmde", trust_remote_code=True)
+for model in by_name, SentenceTransformerEncoderWrapper(sys.argv[1], trust_remote_code=True):
+    (result,) = mteb.evaluate(model, LocalTask(), cache=ResultCache("mteb"), show_progress_bar=False)
+    print(result.scores["test"][0]["ndcg_at_10"])
+"""
+
 
 @pytest.fixture
 def hub() -> Iterator[Hub]:
@@ -134,6 +147,14 @@ SentenceTransformer(sys.argv[1], trust_remote_code=True).push_to_hub("someone/hm
 """
     run(push, hub, tmp_path, str(folder))
     assert set(hub.files("someone/hmde")) >= MODEL_FILES | TOKENIZER_FILES | {"README.md"}
+
+
+def test_mteb_finds_the_model_by_its_name_and_files_its_results_there(hub: Hub, folder: Path, tmp_path: Path) -> None:
+    run(PUSH, hub, tmp_path, str(folder))
+    by_name, by_folder = run(MTEB, hub, tmp_path, str(folder)).split()
+    assert by_name == by_folder
+    commit, _ = hub.commits["someone/hmde"][-1]
+    assert len([*(tmp_path / "mteb" / "results" / "someone__hmde" / commit).rglob("Local.json")]) == 1
 
 
 def test_the_sample_is_a_data_set_with_a_card_that_the_hub_accepts(hub: Hub, tmp_path: Path) -> None:

@@ -24,14 +24,15 @@ model: .venv/quickstart
 	$(BIN)/python -m training.unpack_e5 --output runs/e5-small
 	test -d $(RELEASED_MODEL) || $(BIN)/python -m training.release unpack --output $(RELEASED_MODEL)
 
-## Train both stages on articles of your own and upload the model: make release HUB=you/name ARTICLES=... LANGUAGES=...
+## Train all three stages on articles of your own and upload the model: make release HUB=you/name ARTICLES=... LANGUAGES=...
 release: .venv/quickstart
 	@test -n "$(HUB)" -a -n "$(ARTICLES)" -a -n "$(LANGUAGES)" || \
 	    { echo "name the repository, the articles and their languages: make release HUB=you/name ARTICLES=folder LANGUAGES='[en, fr]'"; exit 2; }
 	$(BIN)/python -m training.unpack_e5 --output runs/e5-small
 	$(BIN)/python -m training.corpus --articles $(ARTICLES) --output runs/corpus --languages '$(LANGUAGES)'
 	$(BIN)/accelerate launch training/pretrain.py --config configuration/pretrain/e5-small.yaml
-	$(BIN)/accelerate launch training/pretrain.py --config configuration/pretrain/e5-small-second-stage.yaml --push_to_hub $(HUB)
+	$(BIN)/accelerate launch training/pretrain.py --config configuration/pretrain/e5-small-second-stage.yaml
+	$(BIN)/accelerate launch training/pretrain.py --config configuration/pretrain/e5-small-third-stage.yaml --push_to_hub $(HUB)
 
 ## Search in the browser with the model of the quickstart, at http://127.0.0.1:7860.
 demo: .venv/demo

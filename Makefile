@@ -11,7 +11,7 @@ quickstart: .venv/quickstart
 	$(MAKE) model
 	$(BIN)/python -m training.corpus --config configuration/corpora/sample.yaml
 	rm -rf $(SAMPLE_MODEL) $(SAMPLE_MODEL)-training
-	$(BIN)/accelerate launch --num_processes 1 training/pretrain.py --config configuration/pretrain/sample.yaml
+	$(BIN)/accelerate launch --config_file configuration/accelerate/one-device.yaml training/pretrain.py --config configuration/pretrain/sample.yaml
 	$(BIN)/python -m evaluation --config configuration/evaluate/sample.yaml
 	@# A user's view: the model folder and the Hugging Face libraries, this repository neither installed nor in reach.
 	cp examples/search.py $(SAMPLE_MODEL)-training/

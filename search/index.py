@@ -53,7 +53,7 @@ RANK_OFFSET = 60
 # documents of the nearest partitions alone, by vectors of one byte a number. Of twice as many as are asked for, exact
 # cosines decide. Where a language is asked for, all partitions are searched: its documents may lie elsewhere.
 APPROXIMATE_FROM = 50_000
-PARTITIONS, NEAREST_PARTITIONS = 256, 32
+PARTITIONS, NEAREST_PARTITIONS = 256, 64
 EXACT_COSINES = 2
 
 # How long a version stays on the disk for those who read it, after a newer one has taken its place.

@@ -34,7 +34,10 @@ def model(xlmr: Path, make_model: Callable[..., HMDEForDocumentEmbedding]) -> HM
 
 @pytest.fixture(scope="module")
 def folder(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("saved")
+    return save(model, tokenizer, tmp_path_factory.mktemp("saved"))
+
+
+def save(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, folder: Path) -> Path:
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
@@ -71,9 +74,7 @@ def test_queries_are_read_as_documents_where_the_configuration_says_so(
     tmp_path: Path,
 ) -> None:
     model = make_model(xlmr, sentence_pooling="mean", query_path="document_encoder")
-    model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    loaded = load(tmp_path)
+    loaded = load(save(model, tokenizer, tmp_path))
     assert_close(loaded.encode_query(documents), model.encode_queries(documents, tokenizer, normalize=False))
     assert_close(loaded.encode_query(documents), loaded.encode(documents))
 
@@ -86,9 +87,7 @@ def test_vectors_of_a_middle_layer_are_the_models_own(
     tmp_path: Path,
 ) -> None:
     model = make_model(xlmr, sentence_pooling="mean", sentence_layer=1)
-    model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    loaded = load(tmp_path)
+    loaded = load(save(model, tokenizer, tmp_path))
     assert_close(loaded.encode_query(documents), model.encode_queries(documents, tokenizer, normalize=False))
     assert_close(loaded.encode_document(documents), model.encode_documents(documents, tokenizer, normalize=False))
 

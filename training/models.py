@@ -5,33 +5,85 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
+from torch.nn import functional as F
+from transformers import PreTrainedModel
 
+from foundation.processor import dtype_of
 from foundation.saved_models import model_type_of
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
-from training.loop.cached_gradients import Chunk, Embeddings, Rows
+from training.loop.cached_gradients import Chunk, Embeddings, Rows, cut_into_chunks, embed_chunks
 from training.recipes import PretrainRecipe
 
 
 class TwoPathEncoder(nn.Module):
     """Documents, and queries that are read as such, through both encoders, other queries through the sentence encoder
-    alone: in one forward pass, as distributed training needs it."""
+    alone: in one forward pass, as distributed training needs it.
 
-    def __init__(self, model: HMDEForDocumentEmbedding) -> None:
+    Args:
+        max_sentences: also give the vectors of the documents' sentences, `sentences` (documents, max_sentences,
+            hidden), 0 where there is none. None: do not.
+    """
+
+    def __init__(self, model: HMDEForDocumentEmbedding, max_sentences: int | None = None) -> None:
         super().__init__()
         self.model = model
+        self.max_sentences = max_sentences
 
     def forward(self, chunk: Chunk) -> Embeddings:
-        paths = {"queries": self._embed_sentences}  # all else goes as documents do
-        return {name: paths.get(name, self._embed_documents)(rows) for name, rows in chunk.items()}
+        embeddings: Embeddings = {}
+        for name, rows in chunk.items():
+            if name == "queries":
+                embeddings[name] = self.model.hmde.encode_sentences(rows["input_ids"], rows["attention_mask"])[1]
+            elif "sentence_embeddings" in rows:
+                kept = rows["sentence_embeddings"], rows["sentence_lengths"]
+                embeddings[name] = self.model.hmde.document_encoder(*kept)[1]
+            else:  # queries that are read as documents too
+                output = self.model(**rows)
+                embeddings[name] = output.pooler_output
+                if name == "documents" and self.max_sentences is not None:
+                    lacking = self.max_sentences - output.sentence_embeddings.shape[1]
+                    embeddings["sentences"] = F.pad(output.sentence_embeddings, (0, 0, 0, lacking))
+        return embeddings
 
-    def _embed_sentences(self, rows: Rows) -> Tensor:
-        return self.model.hmde.encode_sentences(rows["input_ids"], rows["attention_mask"])[1]
 
-    def _embed_documents(self, rows: Rows) -> Tensor:
-        if "sentence_embeddings" in rows:
-            return self.model.hmde.document_encoder(rows["sentence_embeddings"], rows["sentence_lengths"])[1]
-        return self.model(**rows).pooler_output
+class Teacher:
+    """An HMDE whose vectors are learned. It stays as it is, in the format that the hardware multiplies.
+
+    Args:
+        name: Hub name or folder.
+        student: what learns them.
+        tokenizer: the student's.
+
+    Raises:
+        ValueError: there is no such HMDE, or student and teacher differ in their tokens or in the size of vectors.
+    """
+
+    def __init__(
+        self, name: str, student: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, device: torch.device
+    ) -> None:
+        if model_type_of("teacher", name) != HMDEConfig.model_type:
+            raise ValueError(f"the teacher {name} is no HMDE; make one of it with training/pretrain.py")
+        model = HMDEForDocumentEmbedding.from_pretrained(name, dtype=dtype_of("auto"))
+        size, size_of_teacher = student.config.hidden_size, model.config.hidden_size
+        if size != size_of_teacher:
+            raise ValueError(
+                f"vectors of the teacher {name} have {size_of_teacher} values and those of the student {size}"
+            )
+        if HMDETokenizer.from_pretrained(name).get_vocab() != tokenizer.get_vocab():
+            raise ValueError(
+                f"the teacher {name} has other tokens than the student; start the student from the teacher"
+            )
+        self.encoder = TwoPathEncoder(model, max_sentences=student.config.max_sentences)
+        self.encoder.requires_grad_(False).to(device).eval()
+
+    def embed(self, rows: Chunk, max_tokens: int) -> Embeddings:
+        """The vectors of a batch and of its sentences, without gradient.
+
+        Args:
+            max_tokens: to encode at once.
+        """
+        return embed_chunks(self.encoder, cut_into_chunks(rows, max_tokens))
 
 
 def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokenizer]:
@@ -44,6 +96,9 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
     is_hmde = model_type_of("sentence_encoder", start) == HMDEConfig.model_type
     make_model = trained_hmde if is_hmde else HMDEForDocumentEmbedding.from_sentence_encoder
     model = make_model(start, **recipe.architecture, dtype=torch.float32)
+    if recipe.layers is not None:
+        keep_layers(model.hmde.sentence_encoder, recipe.layers)
+        model.config.sentence_config.num_hidden_layers = len(recipe.layers)
     make_tokenizer = HMDETokenizer.from_pretrained if is_hmde else HMDETokenizer.from_sentence_encoder
     limits = {name: getattr(model.config, name) for name in ("max_sentences", "max_sentence_length")}
     tokenizer = make_tokenizer(start, **limits, **recipe.tokenizer)
@@ -80,6 +135,23 @@ def trained_hmde(start: str, dtype: torch.dtype, **architecture: Any) -> HMDEFor
         faults = "; ".join(f"{fault}: {', '.join(map(str, keys))}" for fault, keys in loading.items() if keys)
         raise ValueError(f"the architecture does not fit the weights of {start}; leave its own as it is ({faults})")
     return model
+
+
+def keep_layers(encoder: PreTrainedModel, layers: list[int]) -> None:
+    """Take the other layers out of an encoder.
+
+    Raises:
+        ValueError: it has no such layer, or none are named.
+    """
+    stacks = [part for part in encoder.modules() if isinstance(part, nn.ModuleList)]
+    (stack,) = (part for part in stacks if len(part) == encoder.config.num_hidden_layers)
+    count = len(stack)
+    if not layers or not all(0 <= layer < count for layer in layers):
+        raise ValueError(f"layers is {layers}, but the encoder has {count} layers; name some from 0 to {count - 1}")
+    kept = [stack[layer] for layer in layers]
+    del stack[:]
+    stack.extend(kept)
+    encoder.config.num_hidden_layers = len(layers)
 
 
 def parameter_groups(model: HMDEForDocumentEmbedding, recipe: PretrainRecipe) -> list[dict[str, Any]]:

@@ -32,7 +32,7 @@ from training.loop.loop import Progress, Stage, train
 from training.loop.meter import Work
 from training.loop.momentum import MomentumQueue
 from training.model_card import write_model_card
-from training.models import TwoPathEncoder, build, model_flops, parameter_groups
+from training.models import Teacher, TwoPathEncoder, build, model_flops, parameter_groups
 from training.objectives.documents import document_losses
 from training.recipes import PretrainRecipe
 
@@ -63,6 +63,7 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
     )
     dev_set = DevSet(triples.articles, recipe.eval_concepts, recipe.seed)
     model, tokenizer = build(recipe)
+    with_queries = recipe.query_weight > 0 or recipe.teacher is not None
     set_seed(recipe.seed, device_specific=True)  # dropout of its own for each process, from here on
     epoch_steps = steps_per_epoch(recipe, triples, accelerator.num_processes)
     corpus = fingerprint_of_corpus(Path(recipe.corpus))
@@ -75,20 +76,23 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
         collate,
         roles=triples.roles,
         tokenizer=tokenizer,
-        query_path=(recipe.query_path or model.config.query_path) if recipe.query_weight > 0 else None,
+        query_path=(recipe.query_path or model.config.query_path) if with_queries else None,
         sentence_vectors=kept,
     )
-    encoder, queue = TwoPathEncoder(model), None
+    teacher = Teacher(recipe.teacher, model, tokenizer, accelerator.device) if recipe.teacher else None
+    encoder, queue = TwoPathEncoder(model, max_sentences=model.config.max_sentences if teacher else None), None
     if recipe.queue_size:
         size, momentum = recipe.queue_size, recipe.queue_momentum
         queue = MomentumQueue(encoder, size, model.config.hidden_size, momentum, accelerator.device)
 
     def losses(embeddings: Embeddings, batch: Batch, keys: Embeddings | None) -> dict[str, Tensor]:
-        temperature = model.config.temperature
+        of_teacher = None if teacher is None else teacher.embed(batch.rows, recipe.max_tokens_per_chunk)
+        losses_of = functools.partial(
+            document_losses, embeddings, batch, recipe, model.config.temperature, of_teacher=of_teacher
+        )
         if queue is None or keys is None:
-            return document_losses(embeddings, batch, recipe, temperature)
-        queued = (queue.vectors, queue.concepts)
-        of_batch = document_losses(embeddings, batch, recipe, temperature, keys["documents"], queued)
+            return losses_of()
+        of_batch = losses_of(keys=keys["documents"], queued=(queue.vectors, queue.concepts))
         of_roles = dict(zip(batch.concepts, keys["documents"].unflatten(0, (len(batch.concepts), -1))))
         queue.push(of_roles["positive"], batch.concepts["positive"])  # after the loss, in which they stand already
         return of_batch

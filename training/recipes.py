@@ -139,6 +139,10 @@ class PretrainRecipe(LoopRecipe):
     architecture: dict[str, Any] = field(default_factory=dict)
     """Fields of HMDEConfig that differ from its defaults, which are the paper's, or from those of the HMDE."""
 
+    layers: list[int] | None = None
+    """Which layers of the sentence encoder are kept, counted from 0; all if not given. A light student starts with some
+    of its teacher's."""
+
     tokenizer: dict[str, Any] = field(default_factory=dict)
     """Options of HMDETokenizer that differ from its defaults."""
 
@@ -149,6 +153,15 @@ class PretrainRecipe(LoopRecipe):
     """What is not trained. Frozen word_embeddings spare their large gradient, and languages outside the corpus stay
     where they are. With a frozen sentence_encoder (paper, table 3), its sentence vectors are computed once, without
     dropout, and kept in `<corpus>-sentence-vectors` for all runs."""
+
+    teacher: str | None = None
+    """Hub name or folder of an HMDE whose vectors of documents, their sentences and queries the model learns."""
+
+    distillation_weight: float = 1.0
+    """Weight of the loss that draws vectors to those of the teacher, if there is one."""
+
+    document_weight: float = 1.0
+    """Weight of the losses that draw documents of one concept together. 0 leaves them out, which needs a teacher."""
 
     document_objective: DocumentObjective = "info_nce"
     """What draws documents of one concept together: info_nce (paper, equation 1), or distance_constraint (T-MDE)."""
@@ -161,7 +174,7 @@ class PretrainRecipe(LoopRecipe):
 
     query_weight: float = 0.0
     """Weight of the loss that draws a query in one language to the document in the other language. 0 leaves it out, as
-    the paper does."""
+    the paper does; a teacher's vectors of queries are learned all the same."""
 
     query_source: QuerySource = "both"
     """What serves as a query: a title, a sentence, or one of the two by chance."""
@@ -188,9 +201,19 @@ class PretrainRecipe(LoopRecipe):
         super().__post_init__()
         if self.eval_concepts < 1:
             raise ValueError(f"eval_concepts is {self.eval_concepts}; it must be above 0")
-        for name in ("query_weight", "language_exponent"):
+        for name in ("query_weight", "document_weight", "language_exponent"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
+        if self.teacher is None and self.document_weight == 0:
+            raise ValueError(
+                "document_weight is 0 and there is no teacher, so that nothing is learned; give one of them"
+            )
+        if self.teacher is not None and self.distillation_weight <= 0:
+            raise ValueError(
+                f"distillation_weight is {self.distillation_weight}; it must be above 0, or leave the teacher out"
+            )
+        if self.teacher is not None and self.freeze == "sentence_encoder":
+            raise ValueError("a frozen sentence_encoder learns nothing of the teacher; leave freeze or the teacher out")
 
 
 @dataclass(kw_only=True)

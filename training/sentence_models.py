@@ -26,6 +26,7 @@ from foundation.saved_models import model_type_of
 from training.data.sentence_batches import IGNORED, tokenized
 from training.decoders import LSTMDecoder, TransformerDecoder
 from training.loop.cached_gradients import Chunk, Embeddings, Rows, cut_into_chunks, embed_chunks
+from training.models import keep_layers
 from training.objectives.sentences import masked_words, translation, words_from_vectors
 from training.recipes import COMPARING, PREDICTING, PretrainSentencesRecipe, SentencePooling
 
@@ -344,22 +345,6 @@ def configuration_of(recipe: PretrainSentencesRecipe, tokenizer: PreTrainedToken
     if recipe.max_length > positions:
         raise ValueError(f"max_length is {recipe.max_length}, but the encoder has {positions} positions; lower it")
     return config
-
-
-def keep_layers(model: PreTrainedModel, layers: list[int]) -> None:
-    """Take the other layers out of an encoder.
-
-    Raises:
-        ValueError: it has no such layer, or none are named.
-    """
-    count = model.config.num_hidden_layers
-    if not layers or not all(0 <= layer < count for layer in layers):
-        raise ValueError(f"layers is {layers}, but the encoder has {count} layers; name some from 0 to {count - 1}")
-    (stack,) = (part for part in model.modules() if isinstance(part, nn.ModuleList) and len(part) == count)
-    kept = [stack[layer] for layer in layers]
-    del stack[:]
-    stack.extend(kept)
-    model.config.num_hidden_layers = len(layers)
 
 
 @torch.no_grad()

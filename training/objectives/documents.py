@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from training.objectives.collectives import mean_of_all_processes, rows_of_other_processes
-from training.objectives.contrast import distance_constraint, info_nce
+from training.objectives.collectives import mean_of_all_processes, rows_of_all_processes, rows_of_other_processes
+from training.objectives.contrast import EPSILON, distance_constraint, info_nce
 from training.recipes import HardNegatives, PretrainRecipe
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def document_losses(
     temperature: float,
     keys: Tensor | None = None,
     queued: Queued | None = None,
+    of_teacher: dict[str, Tensor] | None = None,
 ) -> dict[str, Tensor]:
     """The weighted losses of a batch, each a mean over its triples. Their sum is minimised.
 
@@ -33,10 +34,12 @@ def document_losses(
 
     Args:
         embeddings: `documents` (documents of all roles, hidden) and, if asked for, `queries` and
-            `queries_as_documents` (triples, hidden).
+            `queries_as_documents` (triples, hidden), and the sentences of the documents, `sentences` (documents of all
+            roles, sentences, hidden).
         temperature: what cosines are divided by.
         keys: (documents of all roles, hidden), the momentum encoder's embeddings of the batch, for the queue's loss.
         queued: those of earlier batches.
+        of_teacher: its vectors of all that is embedded, by the same names.
     """
     by_cosine = functools.partial(info_nce, temperature=temperature)
     of_documents: Callable[..., Tensor] = by_cosine
@@ -45,17 +48,40 @@ def document_losses(
     documents = Candidates(embeddings["documents"], batch, recipe.hard_negatives)
     anchors, positives = documents.vectors["anchor"], documents.vectors["positive"]
 
-    losses = {"document_loss": documents.contrast(of_documents, anchors, "positive", "negative")}
-    if recipe.symmetric:
-        losses["reverse_loss"] = documents.contrast(of_documents, positives, "anchor", "positive_negative")
+    losses: dict[str, Tensor] = {}
+    if recipe.document_weight > 0:
+        losses["document_loss"] = documents.contrast(of_documents, anchors, "positive", "negative")
+        if recipe.symmetric:
+            losses["reverse_loss"] = documents.contrast(of_documents, positives, "anchor", "positive_negative")
+        losses = {name: recipe.document_weight * loss for name, loss in losses.items()}
     queries = [vectors.float() for name, vectors in embeddings.items() if name.startswith("queries")]
-    if queries:
+    if queries and recipe.query_weight > 0:
         of_paths = [documents.contrast(by_cosine, vectors, "positive", "negative") for vectors in queries]
         losses["query_loss"] = recipe.query_weight * torch.stack(of_paths).mean()
     if keys is not None:
         key_documents = Candidates(keys, batch, recipe.hard_negatives)
         losses["queue_loss"] = key_documents.contrast(by_cosine, anchors, "positive", "negative", queued)
+    if of_teacher is not None:
+        of_kinds = [distillation(vectors, of_teacher[name]) for name, vectors in embeddings.items()]
+        losses["distillation_loss"] = recipe.distillation_weight * torch.stack(of_kinds).mean()
     return losses
+
+
+def distillation(vectors: Tensor, teacher: Tensor) -> Tensor:
+    """A teacher's vectors are learned: the mean squared distance from them (Reimers and Gurevych, 2020, equation 1),
+    over their own from their mean, so that vectors of all kinds and lengths count alike: 1 where their mean is all that
+    is known.
+
+    Args:
+        vectors, teacher: (documents, hidden), or of their sentences (documents, sentences, hidden), 0 where there is
+            none.
+    """
+    is_vector = teacher.any(dim=-1)
+    vectors, teacher = vectors[is_vector].float(), teacher[is_vector].float()
+    total, count = teacher.sum(dim=0, keepdim=True), teacher.new_tensor([[len(teacher)]])
+    mean = rows_of_all_processes(total).sum(dim=0) / rows_of_all_processes(count).sum()
+    spread = mean_of_all_processes((teacher - mean).square().sum(dim=1))
+    return mean_of_all_processes((vectors - teacher).square().sum(dim=1)) / (spread + EPSILON)
 
 
 class Candidates:

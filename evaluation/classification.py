@@ -73,6 +73,10 @@ class LabelledSet(NamedTuple):
     tests: list[LabelledTexts]
 
 
+# Scores by measure, and the value of each document.
+Measured = tuple[dict[str, float], dict[str, float]]
+
+
 class MultilabelClassifier(NamedTuple):
     """One logistic regression a label."""
 
@@ -154,32 +158,59 @@ def evaluate_frozen(
     scores: Scores = {}
     per_item: dict[str, dict[str, float]] = {}
     chosen: dict[str, float] = {}
+    draws: list[Scores] = [{} for _ in range(task.resamples)]
     for train, dev in zip(labelled.train, labelled.dev):
-        examples = (vectors[train.file], train.labels, vectors[dev.file], dev.labels)
         bar = name and f"{name}: classifiers from {train.language}"
-        if task.classifier == "mlp":
-            networks = fit_mlp(*examples, name=bar)
+        for draw in (None, *range(task.resamples)):
+            indices = drawn(len(train.labels), draw)
+            labels = [train.labels[index] for index in indices]
+            examples = (vectors[train.file][indices], labels, vectors[dev.file], dev.labels)
+            measured, C = learn(task, *examples, name=bar if draw is None else f"{bar}, draw {draw + 1}")
             for test in labelled.tests:
                 row = f"{train.language}-{test.language}"
-                of_runs = [measure(test.labels, guesses) for guesses in networks.predict(vectors[test.file])]
-                scores[row], per_item[row] = mean_of_runs(of_runs)
-            continue
-        classifier: Any
-        classifier, chosen[train.language] = (fit_multilabel if task.multilabel else fit)(*examples, name=bar)
-        for test in labelled.tests:
-            row = f"{train.language}-{test.language}"
-            if task.multilabel:
-                scores[row], values = measure_multilabel(classifier, vectors[test.file], test.labels)
-            else:
-                scores[row], values = measure(test.labels, list(classifier.predict(vectors[test.file])))
-            per_item[row] = {str(index): value for index, value in enumerate(values)}
+                of_row = measured(vectors[test.file], test.labels)
+                if draw is None:
+                    scores[row], per_item[row] = of_row
+                else:
+                    draws[draw][row] = of_row[0]
+            if draw is None and C is not None:
+                chosen[train.language] = C
+    over_draws = f"; averages tested over {task.resamples} draws of the training documents" if draws else ""
     return {
-        "protocol": "frozen vectors, " + PROTOCOLS[task.classifier],
-        **summary(task, scores, per_item),
+        "protocol": f"frozen vectors, {PROTOCOLS[task.classifier]}{over_draws}",
+        **summary(task, scores, per_item, draws),
         "C": chosen,
         "documents": sum(len(of_part) for of_part in vectors.values()),
         "document_seconds": seconds,
     }
+
+
+def drawn(count: int, draw: int | None) -> np.ndarray:
+    """Indices of training documents, the same for all systems: as many as there are, with replacement; all if there is
+    no draw."""
+    return np.arange(count) if draw is None else np.random.default_rng(draw).integers(count, size=count)
+
+
+def learn(
+    task: ClassificationTask,
+    train_vectors: np.ndarray,
+    train_labels: Sequence[str],
+    dev_vectors: np.ndarray,
+    dev_labels: Sequence[str],
+    name: str,
+) -> tuple[Callable[[np.ndarray, Sequence[str]], Measured], float | None]:
+    """The task's classifier, as what it measures on the vectors and labels of a test; and its C, if it has one."""
+    examples = (train_vectors, train_labels, dev_vectors, dev_labels)
+    if task.classifier == "mlp":
+        networks = fit_mlp(*examples, name=name)
+        return lambda vectors, labels: mean_of_runs(
+            [measure(labels, guesses) for guesses in networks.predict(vectors)]
+        ), None
+    if task.multilabel:
+        one_a_label, C = fit_multilabel(*examples, name=name)
+        return lambda vectors, labels: mean_of_runs([measure_multilabel(one_a_label, vectors, labels)]), C
+    classifier, C = fit(*examples, name=name)
+    return lambda vectors, labels: mean_of_runs([measure(labels, list(classifier.predict(vectors)))]), C
 
 
 def encode(
@@ -211,7 +242,7 @@ def evaluate_finetuned(
     }
 
 
-def mean_of_runs(runs: Sequence[tuple[dict[str, float], list[float]]]) -> tuple[dict[str, float], dict[str, float]]:
+def mean_of_runs(runs: Sequence[tuple[dict[str, float], list[float]]]) -> Measured:
     """Of what `measure` says of several runs on one file: the mean scores, with the standard deviations of each measure
     (`accuracy_sd`) if there are several, and the mean value of each document."""
     of_runs = [scores for scores, _ in runs]
@@ -237,9 +268,12 @@ def scores_of_classifier(
     return [measure(test.labels, labels) for test, labels in zip(tests, predicted)]
 
 
-def summary(task: ClassificationTask, scores: Scores, per_item: dict[str, dict[str, float]]) -> dict[str, Any]:
+def summary(
+    task: ClassificationTask, scores: Scores, per_item: dict[str, dict[str, float]], draws: Sequence[Scores] = ()
+) -> dict[str, Any]:
     """Scores by row, `<train language>-<test language>`, and averages: of all, of one language and across languages.
-    The transfer gap is what is lost across languages. Values by item are of the first of the task's measures."""
+    The transfer gap is what is lost across languages. Values by item are of the first of the task's measures: of rows
+    by document, and of averages by draw of the training documents."""
     same = [row for row in scores if len(set(row.split("-"))) == 1]
     groups = {
         "average": list(scores),
@@ -252,12 +286,18 @@ def summary(task: ClassificationTask, scores: Scores, per_item: dict[str, dict[s
             measure: means["average, same language"][measure] - means["average, across languages"][measure]
             for measure in task.measures
         }
+    of_draws = [averages(draw, groups, task.measures) for draw in draws]
+    by_draw = {
+        group: {str(draw): of_draw[group][task.measures[0]] for draw, of_draw in enumerate(of_draws)}
+        for group in (groups if of_draws else ())
+        if groups[group]
+    }
     return {
         "task_type": "text-classification",
         "measure": task.measure,
         "rows": scores,
         "averages": means,
-        "per_item": {row: {task.measures[0]: values} for row, values in per_item.items()},
+        "per_item": {row: {task.measures[0]: values} for row, values in (per_item | by_draw).items()},
     }
 
 

@@ -57,7 +57,7 @@ def write_comparison(recipe: EvaluationRecipe, results: Results, published: list
     kept = {
         task: {
             system: {key: value for key, value in result.items() if key != "per_item"}
-            | {"intervals": intervals[task][system]}
+            | {"intervals": intervals[task][system], "p_values": p_values_of(of_task, reference).get(system, {})}
             for system, result in of_task.items()
         }
         for task, of_task in results.items()
@@ -82,14 +82,20 @@ def table_of(task: str, results: dict[str, Result], reference: str) -> Table:
     marks: dict[str, dict[str, str]] = {}
     note = ""
     if reference in results:
-        values_of_reference = values_of(results[reference])
-        for system, result in results.items():
-            p_values = paired_p_values(values_of(result), values_of_reference)
+        for system, p_values in p_values_of(results, reference).items():
             marks[system] = {row: "*" for row, p_value in p_values.items() if p_value < SIGNIFICANCE_LEVEL}
         note = f"\\* differs from {reference}: paired t-test, corrected over the rows, p < {SIGNIFICANCE_LEVEL}."
     protocols = dict.fromkeys(result["protocol"] for result in results.values())
     scores = {system: column(result) for system, result in results.items()}
     return Table(f"{measure_of(results)} on {task}, {'; '.join(protocols)}", "", scores, marks, note)
+
+
+def p_values_of(results: dict[str, Result], reference: str) -> dict[str, dict[str, float]]:
+    """By system and row, see `paired_p_values`; nothing without the reference."""
+    if reference not in results:
+        return {}
+    values_of_reference = values_of(results[reference])
+    return {system: paired_p_values(values_of(result), values_of_reference) for system, result in results.items()}
 
 
 def table_of_intervals(task: str, results: dict[str, Result], intervals: dict[str, Intervals]) -> Table:
@@ -107,11 +113,12 @@ def measure_of(results: dict[str, Result]) -> str:
 
 
 def intervals_of(result: Result) -> Intervals:
-    return {row: bootstrap_interval(values, SEED) for row, values in values_of(result).items()}
+    return {row: bootstrap_interval(values, SEED) for row, values in values_of(result).items() if row in result["rows"]}
 
 
 def values_of(result: Result) -> dict[str, dict[str, float]]:
-    """Values by row and by query or document; none of a measure, such as F1, that is no mean over documents."""
+    """Values by row and by query or document, and of averages by draw of the training documents; none of a measure,
+    such as F1, that is no mean over documents."""
     measure = result["measure"]
     return {row: values[measure] for row, values in result["per_item"].items() if measure in values}
 

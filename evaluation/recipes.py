@@ -136,6 +136,8 @@ class ClassificationTask:
         format: of `data`; evaluation/readers.py describes hmde, evaluation/formats.py the others.
         classifier: above frozen vectors: a `logistic_regression`, or the small network that LASER, the lightweight
             encoder and T-MDE report (`mlp`), whose scores are means over five runs.
+        resamples: draw so many training sets of the same size from each training set, with replacement, train on each,
+            and compare the averages of two systems by a paired t-test over these draws (T-MDE, table 4.12).
         multilabel: whether a text may have several labels. If so, only frozen vectors are tested, by R-precision and
             micro-F1.
         finetuned: classifiers that were trained as a whole, by name: the folders or Hub names of one or more runs,
@@ -150,6 +152,7 @@ class ClassificationTask:
     text_pairs: bool = False
     format: str = "hmde"
     classifier: Literal["logistic_regression", "mlp"] = "logistic_regression"
+    resamples: int = 0
     multilabel: bool = False
     finetuned: dict[str, list[str]] = field(default_factory=dict)
     finetuned_on: list[str] = field(default_factory=list)
@@ -164,6 +167,10 @@ class ClassificationTask:
             raise ValueError(
                 f"measure is {self.measure}; with multilabel={self.multilabel} it is {' or '.join(self.measures)}"
             )
+        if self.resamples < 0 or self.resamples == 1:
+            raise ValueError(f"resamples is {self.resamples}; a t-test needs at least 2, 0 leaves it out")
+        if self.multilabel and self.resamples:
+            raise ValueError("resamples are of one label a text; leave them out, or multilabel")
         if self.multilabel and self.classifier == "mlp":
             raise ValueError("the mlp predicts one label a text; leave classifier out, or multilabel")
         if self.multilabel and self.finetuned:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,16 @@ import pytest
 import torch
 import yaml
 from huggingface_hub import ModelCard
+from scipy import stats
+from sklearn.linear_model import LogisticRegression
 from transformers import AutoTokenizer, BatchEncoding, BertForSequenceClassification
 
 from evaluation import mlp
 from evaluation.__main__ import main
-from evaluation.classification import accuracy_and_f1, fit, predict
+from evaluation.classification import accuracy_and_f1, evaluate_frozen, fit, predict, read_labelled_set
+from evaluation.comparison_report import p_values_of
+from evaluation.recipes import ClassificationTask
+from evaluation.significance import paired_p_values
 from modeling_hmde import HMDEForSequenceClassification, HMDETokenizer
 
 CATS, DOGS = "the cat sat on the mat", "der hund"
@@ -270,6 +276,11 @@ def test_a_label_that_a_classifier_does_not_have_is_named_with_its_file(recipe: 
         ({"test_languages": []}, "test_languages is empty"),
         ({"measure": "r_precision"}, "measure is r_precision; with multilabel=False it is accuracy or macro_f1"),
         ({"finetuned": {"hmde": ["nowhere"]}}, "hmde: nowhere is no model folder"),
+        ({"resamples": 1}, "resamples is 1; a t-test needs at least 2"),
+        (
+            {"resamples": 2, "multilabel": True, "measure": "r_precision"},
+            "resamples are of one label a text; leave them out",
+        ),
         (
             {"finetuned": {"hmde": ["nowhere"]}, "multilabel": True, "measure": "r_precision"},
             "finetuned classifiers predict one label a text",
@@ -334,3 +345,61 @@ def test_the_five_networks_that_are_trained_at_once_equal_five_trained_one_after
         for layer, weight, bias in zip(kept, best[::2], best[1::2]):
             torch.testing.assert_close(layer.weight[run].T, weight)
             torch.testing.assert_close(layer.bias[run, 0], bias)
+
+
+class NoisySystem:
+    """Vectors by text: a topic's direction, and noise."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def encode_documents(self, documents: Sequence[str], language: str) -> np.ndarray:
+        rows = []
+        for text in documents:
+            noise = np.random.default_rng([self.seed, *text.encode()]).normal(size=4)
+            rows.append(noise + (2.0 if "cat" in text else -2.0) * np.array([1.0, 0, 0, 0]) * (language == "en"))
+        return np.array(rows, dtype=np.float32)
+
+
+def test_averages_are_compared_over_draws_of_the_training_documents(tmp_path: Path) -> None:
+    names = {"train": 30, "dev": 6, "test": 12}
+    for language in ("en", "fr"):
+        for part, count in names.items():
+            rows = [(topic, f"{part} {number} {topic[:-1]}") for number in range(count) for topic in ("cats", "dogs")]
+            write_texts(tmp_path / f"{language}.{part}.tsv", *rows)
+    task = ClassificationTask(
+        data=str(tmp_path), train_languages=["en", "fr"], test_languages=["en", "fr"], resamples=3
+    )
+    labelled = read_labelled_set(task)
+    results = {str(seed): evaluate_frozen(NoisySystem(seed), task, labelled) for seed in (0, 1)}
+    across = {}
+    for seed in (0, 1):
+        system = NoisySystem(seed)
+        of_part = {(part.language, part.file.name.split(".")[1]): part for parts in labelled for part in parts}
+        vectors = {key: system.encode_documents(part.texts, part.language) for key, part in of_part.items()}
+        across[seed] = []
+        for draw in range(3):
+            accuracies = []
+            for one, other in (("en", "fr"), ("fr", "en")):
+                chosen = np.random.default_rng(draw).integers(60, size=60)
+                labels = np.array(of_part[one, "train"].labels)
+                best, highest = None, -1.0
+                for C in (0.1, 1.0, 10.0, 100.0, 1000.0):
+                    candidate = LogisticRegression(C=C, max_iter=10_000)
+                    candidate.fit(vectors[one, "train"][chosen], labels[chosen])
+                    right = np.mean(candidate.predict(vectors[one, "dev"]) == of_part[one, "dev"].labels)
+                    if right > highest:
+                        best, highest = candidate, right
+                accuracies.append(np.mean(best.predict(vectors[other, "test"]) == of_part[other, "test"].labels))
+            across[seed].append(np.mean(accuracies))
+        found = results[str(seed)]["per_item"]["average, across languages"]["accuracy"]
+        assert list(found.values()) == pytest.approx(across[seed])
+        assert results[str(seed)]["rows"].keys() == {"en-en", "en-fr", "fr-en", "fr-fr"}
+    expected = stats.ttest_rel(across[1], across[0]).pvalue
+    uncorrected = paired_p_values(
+        {"across": results["1"]["per_item"]["average, across languages"]["accuracy"]},
+        {"across": results["0"]["per_item"]["average, across languages"]["accuracy"]},
+    )
+    assert uncorrected["across"] == pytest.approx(expected)
+    assert p_values_of(results, "0")["1"]["average, across languages"] >= expected
+    assert "averages tested over 3 draws" in results["0"]["protocol"]

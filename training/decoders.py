@@ -1,4 +1,5 @@
-"""What translates from the vector of a sentence (Li 2021, section 4.2; LASER): needed in training alone."""
+"""What translates from the vector or the states of a sentence (Li 2021, sections 3.2 and 4.2; LASER): needed in
+training alone."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import PreTrainedConfig, PreTrainedModel, RobertaPreLayerNormConfig, RobertaPreLayerNormModel
 
 from training.recipes import PretrainSentencesRecipe
@@ -115,3 +117,67 @@ class LSTMDecoder(nn.Module):
         start = self.first_state(seen).transpose(0, 1), self.first_cell(seen).transpose(0, 1)
         states, _ = self.layer(torch.cat([self.dropout(self.tokens(tokens)), beside], dim=-1), start)
         return self.dropout(states)
+
+
+class GRUDecoder(nn.Module):
+    """A conditional GRU with attention over the states of the encoder (Nematus; Sennrich et al., 2017), on which NTDV
+    stands: the state first reads the token before, then what it looks at, and predicts from both and the token.
+
+    It translates into one language, and all of its widths are the encoder's: those of word vectors, and for its state
+    that of a state of the encoder in one direction.
+
+    Args:
+        encoder: configuration of the encoder.
+
+    Raises:
+        ValueError: the encoder is no GRU.
+    """
+
+    def __init__(self, encoder: PreTrainedConfig) -> None:
+        super().__init__()
+        if encoder.model_type != "gru":
+            raise ValueError(
+                f"the decoder gru translates what an encoder of model_type gru reads, and not {encoder.model_type}; "
+                "choose that encoder, or the decoder transformer or lstm"
+            )
+        words, seen = encoder.embedding_size, encoder.hidden_size
+        width = seen // 2
+        self.tokens = nn.Embedding(encoder.vocab_size, words, padding_idx=encoder.pad_token_id)
+        nn.init.uniform_(self.tokens.weight, -0.1, 0.1)
+        self.first_state = nn.Linear(seen, width)
+        self.after_token = nn.GRUCell(words, width)
+        self.after_look = nn.GRUCell(seen, width)
+        self.of_state = nn.Linear(width, seen, bias=False)
+        self.of_seen = nn.Linear(seen, seen)
+        self.score = nn.Linear(seen, 1, bias=False)
+        self.joined = nn.Linear(width + words + seen, words)
+        self.words = nn.Linear(words, encoder.vocab_size)
+        self.dropout = nn.Dropout(encoder.hidden_dropout_prob)
+
+    def forward(self, seen: Tensor, mask: Tensor | None, languages: Tensor, tokens: Tensor) -> Tensor:
+        """
+        Args:
+            seen: (rows, states, hidden), of the encoder.
+            mask: (rows, states), 1 where there is a state; None where all are.
+            languages: (rows,), not read: there is one target language.
+            tokens: (rows, tokens), of the translation.
+
+        Returns:
+            (rows, tokens, word width), from which `words` predicts the next token.
+        """
+        is_state = torch.ones_like(seen[..., 0]) if mask is None else mask.to(seen)
+        mean = (seen * is_state.unsqueeze(-1)).sum(dim=1) / is_state.sum(dim=1, keepdim=True)
+        state = torch.tanh(self.first_state(mean))
+        of_seen = self.of_seen(seen)
+        given = self.dropout(self.tokens(tokens))
+        states, looks = [], []
+        for token in given.unbind(dim=1):
+            state = self.after_token(token, state)
+            scores = self.score(torch.tanh(of_seen + self.of_state(state).unsqueeze(1))).squeeze(-1)
+            weights = F.softmax(scores.masked_fill(is_state == 0, -torch.inf), dim=-1)
+            look = (weights.unsqueeze(1) @ seen).squeeze(1)
+            state = self.after_look(look, state)
+            states.append(state)
+            looks.append(look)
+        joined = torch.cat([torch.stack(states, dim=1), given, torch.stack(looks, dim=1)], dim=-1)
+        return self.dropout(torch.tanh(self.joined(joined)))

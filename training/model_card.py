@@ -104,9 +104,10 @@ SENTENCE_CARD = """\
 
 # {{ name }}
 
-A multilingual sentence encoder, trained on pairs of sentences that are translations of each other{% if base_model %},
-from {{ base_model }}{% endif %}, towards {{ objectives }}. The vector of a sentence is {{ vector }}; vectors are
-compared by cosine.
+{% if translates %}A model of translation: this encoder, and a decoder that looks at its states
+(`decoder.safetensors`). An NTDV stands on two of them.{% else %}A multilingual sentence encoder, trained on pairs of
+sentences that are translations of each other{% if base_model %}, from {{ base_model }}{% endif %}, towards
+{{ objectives }}. The vector of a sentence is {{ vector }}; vectors are compared by cosine.{% endif %}
 
 ```python
 from transformers import AutoModel, AutoTokenizer
@@ -115,11 +116,11 @@ tokenizer = AutoTokenizer.from_pretrained("{{ name }}")
 model = AutoModel.from_pretrained("{{ name }}"{% if own_code %}, trust_remote_code=True{% endif %})
 ```
 
-`HMDEForDocumentEmbedding.from_sentence_encoder("{{ name }}", sentence_pooling="{{ recipe["pooling"] }}"{% if
-recipe["sentence_layer"] %}, sentence_layer={{ recipe["sentence_layer"] }}{% endif %})` makes the
-lower part of a document encoder of it{% if own_code %}, after `import modeling_sentences`{% endif %}.
+{% if not translates %}`HMDEForDocumentEmbedding.from_sentence_encoder("{{ name }}", sentence_pooling="{{
+recipe["pooling"] }}"{% if recipe["sentence_layer"] %}, sentence_layer={{ recipe["sentence_layer"] }}{% endif %})` makes
+the lower part of a document encoder of it{% if own_code %}, after `import modeling_sentences`{% endif %}.
 
-## How it was trained
+{% endif %}## How it was trained
 
 The model kept is that of optimizer step {{ best_step }} of {{ steps }}. The whole recipe:
 
@@ -129,13 +130,16 @@ The model kept is that of optimizer step {{ best_step }} of {{ steps }}. The who
 
 ## Results
 
-The share of dev sentences whose nearest one in the other language is their translation, mean of both ways.
+{{ measure }}.
 
 | step | {{ tables | join(" | ") }} | mean |
 |{{ "---|" * (tables | length + 2) }}
 {% for row in rows %}| {{ row | join(" | ") }} |
 {% endfor %}
 """
+
+P_AT_1 = "The share of dev sentences whose nearest one in the other language is their translation, mean of both ways"
+TOKEN_ACCURACY = "The share of the tokens of dev translations that are the first choice, given those before them"
 
 
 def write_sentence_model_card(
@@ -153,7 +157,8 @@ def write_sentence_model_card(
     start = recipe["sentence_encoder"]
     base_model, licence = origin_of(start) if start is not None else (None, None)
     keys = list(history[best_step])  # the mean comes last
-    tables = [key.removesuffix("_p_at_1") for key in keys[:-1]]
+    tables = [key.removesuffix(f"_{keys[-1]}") for key in keys[:-1]]
+    translates = keys[-1] == "token_accuracy"
     token = {"cls": "the state of its first token", "mean": "the mean of the states of its tokens"}[recipe["pooling"]]
     layer = f" in layer {recipe['sentence_layer']}" if recipe["sentence_layer"] else " in the last layer"
     data = ModelCardData(
@@ -166,14 +171,14 @@ def write_sentence_model_card(
         tags=["sentence-embeddings", "multilingual", "cross-lingual-retrieval"],
         eval_results=[
             EvalResult(
-                task_type="translation-retrieval",
-                task_name="Cross-lingual sentence retrieval",
+                task_type="translation" if translates else "translation-retrieval",
+                task_name="Translation" if translates else "Cross-lingual sentence retrieval",
                 dataset_type="custom",
                 dataset_name=Path(recipe["corpus"]).name,
                 dataset_split="dev",
                 metric_type="accuracy",
-                metric_name="P@1",
-                metric_value=round(history[best_step]["p_at_1"], 4),
+                metric_name="Token accuracy" if translates else "P@1",
+                metric_value=round(history[best_step][keys[-1]], 4),
             )
         ],
     )
@@ -184,6 +189,8 @@ def write_sentence_model_card(
         base_model=base_model or start,
         objectives=", ".join(recipe["objectives"]),
         vector=token + layer,
+        translates=translates,
+        measure=TOKEN_ACCURACY if translates else P_AT_1,
         own_code=any(folder.glob("modeling_*.py")),
         recipe=recipe,
         recipe_text=yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True).strip(),

@@ -194,6 +194,6 @@ def model_flops(model: HMDEForDocumentEmbedding, rows: Rows, document_path: bool
 
 def flops_per_position(part: nn.Module) -> int:
     """Of one position that passes a part of a model, forward and backward."""
-    layers = [module for module in part.modules() if isinstance(module, (nn.Linear, nn.LSTM))]
+    layers = [module for module in part.modules() if isinstance(module, (nn.Linear, nn.RNNBase))]
     matrices = [weight for layer in layers for weight in layer.parameters(recurse=False) if weight.ndim > 1]
     return sum((6 if weight.requires_grad else 2) * weight.numel() for weight in matrices)

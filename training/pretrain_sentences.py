@@ -1,5 +1,5 @@
 """Pretrain a sentence encoder on pairs of sentences: InfoXLM, the lightweight encoder, the student of a teacher, or
-encoders that translate: T-MDE and LASER.
+encoders that translate: T-MDE, LASER and NTDV, with the models of translation on which it stands.
 
     accelerate launch training/pretrain_sentences.py --config configuration/pretrain_sentences/infoxlm.yaml [--key ...]
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
-from accelerate.utils import set_seed
+from accelerate.utils import send_to_device, set_seed
 from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
@@ -28,16 +28,18 @@ from foundation.saved_models import model_type_of
 from training.data.batches import batches, steps_per_epoch
 from training.data.parallel import DevPairs, Pairs, Texts, fingerprint_of_pairs
 from training.data.sentence_batches import SentenceBatch, SentenceCollator
-from training.loop.cached_gradients import Embeddings
+from training.loop.cached_gradients import Embeddings, cut_into_chunks
 from training.loop.checkpoints import describe_run
 from training.loop.loop import Progress, Stage, train, training_folder
 from training.loop.meter import Work
 from training.loop.momentum import MomentumQueue
 from training.model_card import write_sentence_model_card
 from training.models import flops_per_position
+from training.ntdv import build_ntdv, check_languages, tokenizer_of_translators
 from training.objectives.sentences import sentence_losses
 from training.recipes import PretrainSentencesRecipe
 from training.sentence_models import (
+    SentenceEncoder,
     Teacher,
     build_sentence_encoder,
     save_sentence_encoder,
@@ -79,10 +81,17 @@ def sentence_stage(recipe: PretrainSentencesRecipe, accelerator: Accelerator) ->
             f"{recipe.corpus} has pairs of {without_pivot[0]}, of which neither is among pivots, which has "
             f"{', '.join(recipe.pivots)}; name one of them there, or take that table out of the corpus"
         )
+    translates_one_way = recipe.decoder == "gru" and not recipe.translators
+    languages = check_languages(recipe, pairs.languages) if translates_one_way or recipe.translators else None
     epoch_steps = steps_per_epoch(recipe, pairs, accelerator.num_processes)
     corpus = fingerprint_of_pairs(Path(recipe.corpus), recipe.texts)
     tokenizer = tokenizer_of(recipe, pairs, corpus, accelerator)
-    encoder = build_sentence_encoder(recipe, tokenizer)
+    if recipe.translators:
+        encoder: SentenceEncoder = build_ntdv(recipe, tokenizer, pairs)
+    else:
+        encoder = build_sentence_encoder(recipe, tokenizer)
+    if translates_one_way and languages is not None:
+        encoder.model.config.update(dict(zip(("source_language", "target_language"), languages)))
     hidden_size, device = encoder.model.config.hidden_size, accelerator.device
     teacher = Teacher(recipe.teacher, recipe.teacher_pooling, hidden_size, device) if recipe.teacher else None
     collate = SentenceCollator(recipe, tokenizer, teacher.tokenizer if teacher else None)
@@ -122,6 +131,11 @@ def sentence_stage(recipe: PretrainSentencesRecipe, accelerator: Accelerator) ->
 
         return dev_pairs.evaluate(encode)
 
+    def evaluate_translation(encoder: Any) -> dict[str, float]:
+        rows = send_to_device(collate([*dev_pairs.examples()]).rows, accelerator.device)
+        accuracy = encoder.token_accuracy(cut_into_chunks(rows, recipe.max_tokens_per_chunk))
+        return {f"{pairs.languages[0]}_token_accuracy": accuracy, "token_accuracy": accuracy}
+
     def save(encoder: Any, folder: Path) -> None:
         save_sentence_encoder(encoder, tokenizer, folder, recipe.keep_mlm_head, recipe.keep_decoder)
 
@@ -132,8 +146,8 @@ def sentence_stage(recipe: PretrainSentencesRecipe, accelerator: Accelerator) ->
         batches=functools.partial(batches, recipe, accelerator, pairs, collate),
         losses=losses,
         work=work,
-        evaluate=evaluate,
-        criterion="p_at_1",
+        evaluate=evaluate_translation if translates_one_way else evaluate,
+        criterion="token_accuracy" if translates_one_way else "p_at_1",
         save=save,
         run=describe_run(asdict(recipe), corpus, accelerator.num_processes),
         queue=queue,
@@ -143,7 +157,8 @@ def sentence_stage(recipe: PretrainSentencesRecipe, accelerator: Accelerator) ->
 def tokenizer_of(
     recipe: PretrainSentencesRecipe, pairs: Pairs, corpus: str, accelerator: Accelerator
 ) -> PreTrainedTokenizerBase:
-    """That of the encoder to start from; or a new one, trained once and kept in the training folder.
+    """That of the encoder to start from, of the translators, or that which the recipe names; or a new one, trained once
+    and kept in the training folder.
 
     Args:
         corpus: fingerprint of the pairs.
@@ -151,6 +166,13 @@ def tokenizer_of(
     if recipe.sentence_encoder is not None:
         model_type_of("sentence_encoder", recipe.sentence_encoder)
         return AutoTokenizer.from_pretrained(recipe.sentence_encoder)
+    if recipe.translators:
+        return tokenizer_of_translators(recipe)
+    if recipe.tokenizer is not None:
+        try:
+            return AutoTokenizer.from_pretrained(recipe.tokenizer)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"tokenizer: {recipe.tokenizer} has no tokenizer that opens: {error}") from error
     assert recipe.vocabulary_size is not None
     name = fingerprint(corpus, recipe.vocabulary_size, recipe.seed)
     folder = training_folder(recipe) / f"tokenizer-{name}"

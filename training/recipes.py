@@ -12,11 +12,24 @@ QueryLanguage = Literal["anchor", "positive", "both"]
 QueryPath = Literal["sentence_encoder", "document_encoder", "both"]
 SentencePooling = Literal["cls", "mean"]
 SentenceObjective = Literal[
-    "mmlm", "tlm", "xlco", "ugt", "smlm", "xtr", "align", "similarity", "distillation", "translation", "distance"
+    "mmlm",
+    "tlm",
+    "xlco",
+    "ugt",
+    "smlm",
+    "xtr",
+    "align",
+    "similarity",
+    "distillation",
+    "translation",
+    "distance",
+    "squared_distance",
 ]
 
 WORD_OBJECTIVES = {"ugt", "smlm", "xtr"}  # words predicted from the vector of a sentence
-COMPARING = {"align", "similarity", "distillation", "distance"}  # those that compare the vectors of both sentences
+COMPARING = {  # those that compare the vectors of both sentences
+    *("align", "similarity", "distillation", "distance", "squared_distance"),
+}
 PREDICTING = {"mmlm", "tlm", *WORD_OBJECTIVES}  # those that need a head over the vocabulary
 
 
@@ -225,8 +238,8 @@ class PretrainSentencesRecipe(LoopRecipe):
 
     objectives: dict[str, float]
     """What is trained towards, by name, each with its weight: mmlm, tlm, xlco (InfoXLM); ugt or one of its parts, smlm
-    and xtr, align, similarity (the lightweight encoder); distillation; translation, distance (T-MDE, LASER). See
-    training/objectives/sentences.py."""
+    and xtr, align, similarity (the lightweight encoder); distillation; translation, distance (T-MDE, LASER),
+    squared_distance (NTDV). See training/objectives/sentences.py."""
 
     texts: str | None = None
     """Folder of `python -m training.corpus`, whose articles are the text of mmlm; the sentences of the pairs, each by
@@ -243,6 +256,13 @@ class PretrainSentencesRecipe(LoopRecipe):
 
     vocabulary_size: int | None = None
     """Train a tokenizer of that many entries on the pairs; that of the encoder to start from if not given."""
+
+    tokenizer: str | None = None
+    """Hub name or folder of the tokenizer of a new encoder, in place of vocabulary_size."""
+
+    translators: list[str] = field(default_factory=list)
+    """Folders of the two models of translation that a new NTDV stands on, from each of `pivots` into the other, with
+    their decoders. They stay as they are."""
 
     freeze: Literal["nothing", "word_embeddings"] = "nothing"
     """What is not trained. Frozen word_embeddings spare their large gradient."""
@@ -275,8 +295,9 @@ class PretrainSentencesRecipe(LoopRecipe):
     pivots: list[str] = field(default_factory=lambda: ["en", "es"])
     """Languages into which translation goes. Every pair of languages has one of them at least."""
 
-    decoder: Literal["transformer", "lstm"] = "transformer"
-    """What translates: a layer of a transformer as wide as the encoder (T-MDE), or of an LSTM (LASER)."""
+    decoder: Literal["transformer", "lstm", "gru"] = "transformer"
+    """What translates: a layer of a transformer as wide as the encoder (T-MDE), or of an LSTM (LASER); or a GRU with
+    attention, into one language, for a model of translation that an NTDV can stand on."""
 
     decoder_size: int = 2048
     """Width of the LSTM that translates. The default is LASER's."""
@@ -291,11 +312,12 @@ class PretrainSentencesRecipe(LoopRecipe):
     """Save the decoder with the encoder, as decoder.safetensors. A run that starts from that folder goes on with it."""
 
     num_negatives: int = 40
-    """Sentences that are to be farther away than the translation in the distance constraint (N_s), at most: they come
-    from the batch."""
+    """Sentences that are to be farther away than the translation in either distance constraint (N_s), at most: they
+    come from the batch."""
 
     margin: float = 0.5
-    """By how much they are to be farther away (alpha), where the mean distance of the batch is 1."""
+    """By how much they are to be farther away (alpha), where the mean distance of the batch is 1. In squared_distance,
+    what each sentence costs that is as near as the translation (NTDV: twice the root of its state_size)."""
 
     margin_weight: float = 1.0
     """Of that part beside the distance of the translation (lambda)."""
@@ -348,6 +370,15 @@ class PretrainSentencesRecipe(LoopRecipe):
             raise ValueError("pivots is empty; name at least one language into which to translate")
         if self.decoder == "lstm" and not self.bottleneck:
             raise ValueError("an lstm has no attention; give the decoder transformer, or leave the bottleneck on")
+        if self.decoder == "gru" and not self.translators:
+            self._check_translator()
+        if (self.architecture.get("model_type") == "ntdv") != bool(self.translators):
+            raise ValueError(
+                "an architecture of model_type ntdv stands on two translators, and translators belong to it; give both "
+                "or neither"
+            )
+        if self.translators:
+            self._check_ntdv()
         if self.keep_decoder and "translation" not in self.objectives:
             raise ValueError("keep_decoder is true, but there is no objective translation, which trains the decoder")
         if self.sinusoidal_positions and self.sentence_encoder is not None:
@@ -364,19 +395,82 @@ class PretrainSentencesRecipe(LoopRecipe):
             )
         if ("distillation" in self.objectives) != (self.teacher is not None):
             raise ValueError("distillation needs a teacher, and a teacher needs the objective distillation; give both")
-        if self.sentence_encoder is None and not ("model_type" in self.architecture and self.vocabulary_size):
+        tokenizers = {"vocabulary_size": self.vocabulary_size, "tokenizer": self.tokenizer}
+        given = [name for name, value in (tokenizers | {"translators": self.translators}).items() if value]
+        if self.sentence_encoder is None and not ("model_type" in self.architecture and given):
             raise ValueError(
-                "a new encoder needs its model_type in architecture and a vocabulary_size; or name a sentence_encoder "
-                "to start from"
+                "a new encoder needs its model_type in architecture and a vocabulary_size or a tokenizer; or name a "
+                "sentence_encoder to start from"
             )
-        if self.sentence_encoder is not None and self.vocabulary_size is not None:
+        if self.sentence_encoder is not None and given:
             raise ValueError(
-                f"the word embeddings of {self.sentence_encoder} belong to its tokenizer; leave vocabulary_size out"
+                f"the word embeddings of {self.sentence_encoder} belong to its tokenizer; leave {', '.join(given)} out"
             )
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} each say what the tokenizer is; give one of them")
         if self.layers is not None and self.sentence_encoder is None:
             raise ValueError("layers are those of a sentence_encoder to start from; a new encoder has none")
         if self.keep_mlm_head and not PREDICTING & self.objectives.keys():
             raise ValueError(
                 f"keep_mlm_head is true, but no objective trains the head; those that do are "
                 f"{', '.join(sorted(PREDICTING))}"
+            )
+
+    def _check_translator(self) -> None:
+        """
+        Raises:
+            ValueError: the recipe asks of a model of translation with attention what it cannot be.
+        """
+        if self.bottleneck:
+            raise ValueError("the decoder gru looks at all states of the encoder; set bottleneck to false")
+        if len(self.pivots) != 1:
+            raise ValueError(
+                f"the decoder gru translates into one language, but pivots has {', '.join(self.pivots)}; name one, and "
+                "train another model for the other way"
+            )
+        if [*self.objectives] != ["translation"]:
+            raise ValueError(
+                f"the decoder gru is trained by translation alone, but objectives has {', '.join(self.objectives)}; "
+                "leave the others to the NTDV that stands on it"
+            )
+
+    def _check_ntdv(self) -> None:
+        """
+        Raises:
+            ValueError: the recipe asks of an NTDV what it cannot be.
+        """
+        if len({*self.translators}) != 2 or len({*self.pivots}) != 2:
+            raise ValueError(
+                f"translators has {', '.join(self.translators)} and pivots {', '.join(self.pivots)}; an NTDV has two "
+                "languages, and a model of translation from each into the other"
+            )
+        unknown = sorted(self.architecture.keys() - {"model_type", "num_attention_heads", "vector"})
+        if unknown:
+            raise ValueError(
+                f"architecture has {', '.join(unknown)}; of an NTDV num_attention_heads and vector can be chosen, all "
+                "else is its translators'"
+            )
+        heads, vector = self.architecture.get("num_attention_heads", 4), self.architecture.get("vector", "concat")
+        if not isinstance(heads, int) or heads < 1:
+            raise ValueError(f"architecture has num_attention_heads {heads!r}; it must be a number, at least 1")
+        if vector not in ("sum", "concat"):
+            raise ValueError(f"architecture has the vector {vector!r}; it must be sum or concat")
+        if "translation" not in self.objectives or self.objectives.keys() - {"translation", "squared_distance"}:
+            raise ValueError(
+                f"objectives has {', '.join(self.objectives)}; an NTDV is trained by translation, alone (NV) or with "
+                "squared_distance (cNV)"
+            )
+        if self.pooling != "cls" or self.sentence_layer is not None:
+            raise ValueError(
+                "the first state of an NTDV is its vector; set pooling to cls and leave sentence_layer out"
+            )
+        for name in ("keep_decoder", "gradient_checkpointing"):
+            if getattr(self, name):
+                raise ValueError(
+                    f"{name} is true, but what translates is frozen, and stays in the folders of the translators; set "
+                    "it to false"
+                )
+        if self.freeze != "nothing":
+            raise ValueError(
+                f"freeze is {self.freeze}, but of an NTDV all is frozen but the shared layers; leave it out"
             )

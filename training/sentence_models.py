@@ -24,11 +24,13 @@ from transformers import (
 
 from foundation.saved_models import model_type_of
 from training.data.sentence_batches import IGNORED, tokenized
-from training.decoders import LSTMDecoder, TransformerDecoder
+from training.decoders import GRUDecoder, LSTMDecoder, TransformerDecoder
 from training.loop.cached_gradients import Chunk, Embeddings, Rows, cut_into_chunks, embed_chunks
 from training.models import keep_layers
 from training.objectives.sentences import masked_words, translation, words_from_vectors
 from training.recipes import COMPARING, PREDICTING, PretrainSentencesRecipe, SentencePooling
+
+Decoder = TransformerDecoder | LSTMDecoder | GRUDecoder
 
 DECODER = "decoder.safetensors"  # in the folder of an encoder
 SENTENCES_AT_ONCE = 512  # that are evaluated; of these, those of like length are read together
@@ -55,7 +57,7 @@ class SentenceEncoder(nn.Module):
         sentence_layer: int | None = None,
         *,
         with_vectors: bool = True,
-        decoder: TransformerDecoder | LSTMDecoder | None = None,
+        decoder: Decoder | None = None,
         bottleneck: bool = True,
         label_smoothing: float = 0.0,
         with_projection: bool = False,
@@ -144,23 +146,32 @@ class SentenceEncoder(nn.Module):
         """What the tokens of the translation cost, of each row the sum, (rows, 1). Of a row without, 0."""
         assert self.decoder is not None
         translated = (rows["target_language"] != IGNORED).nonzero().flatten()
+        seen, mask = (vectors.unsqueeze(1), None) if self.bottleneck else (states, rows["attention_mask"])
         losses = vectors.new_zeros(len(vectors), dtype=torch.float32)
         if len(translated):
-            targets = rows["target_tokens"][translated]
-            is_token = targets[:, 1:] != IGNORED
-            given = targets[:, :-1].clamp(min=0)  # what stands after the end is seen by nothing that counts
-            seen, mask = (vectors.unsqueeze(1), None) if self.bottleneck else (states, rows["attention_mask"])
-            decoded = self.decoder(
-                seen[translated],
-                None if mask is None else mask[translated],
-                rows["target_language"][translated],
-                given,
-            )
-            of_tokens = translation(
-                self.decoder.words(decoded[is_token]), targets[:, 1:][is_token], self.label_smoothing
-            )
-            losses = losses.index_add(0, translated[is_token.nonzero()[:, 0]], of_tokens)
+            logits, tokens, row_of = next_tokens(self.decoder, seen, mask, rows, translated)
+            losses = losses.index_add(0, row_of, translation(logits, tokens, self.label_smoothing))
         return losses.unsqueeze(1)
+
+    @torch.no_grad()
+    def token_accuracy(self, chunks: list[Chunk]) -> float:
+        """The share of the tokens of all translations that are the decoder's first choice, given those before them.
+
+        Args:
+            chunks: of `sentences` that are all translated, from all states.
+        """
+        assert self.decoder is not None
+        was_training = self.training
+        self.eval()
+        right = count = 0
+        for chunk in chunks:
+            rows = chunk["sentences"]
+            all_rows = torch.arange(len(rows["input_ids"]), device=rows["input_ids"].device)
+            logits, tokens, _ = next_tokens(self.decoder, self._states(rows), rows["attention_mask"], rows, all_rows)
+            right += int((logits.argmax(dim=-1) == tokens).sum())
+            count += len(tokens)
+        self.train(was_training)
+        return right / count
 
     @torch.no_grad()
     def encode(
@@ -184,6 +195,29 @@ class SentenceEncoder(nn.Module):
         self.train(was_training)
         vectors = torch.cat(parts).numpy()
         return vectors[np.argsort(order)]
+
+
+def next_tokens(
+    decoder: Decoder, seen: Tensor, mask: Tensor | None, rows: Rows, translated: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What a decoder predicts of the translations of some rows.
+
+    Args:
+        seen: (rows, states, hidden), what it sees of the encoder.
+        mask: (rows, states), 1 where there is a state; None where all are.
+        rows: with `target_tokens` and `target_language`, see SentenceBatch.
+        translated: (translated,), which rows.
+
+    Returns:
+        logits (tokens, vocabulary), given the tokens before; the tokens (tokens,); the row of each (tokens,).
+    """
+    targets = rows["target_tokens"][translated]
+    is_token = targets[:, 1:] != IGNORED
+    given = targets[:, :-1].clamp(min=0)  # what stands after the end is seen by nothing that counts
+    decoded = decoder(
+        seen[translated], None if mask is None else mask[translated], rows["target_language"][translated], given
+    )
+    return decoder.words(decoded[is_token]), targets[:, 1:][is_token], translated[is_token.nonzero()[:, 0]]
 
 
 class Teacher:
@@ -270,15 +304,17 @@ def build_sentence_encoder(recipe: PretrainSentencesRecipe, tokenizer: PreTraine
     ).train()
 
 
-def decoder_of(recipe: PretrainSentencesRecipe, encoder: PreTrainedModel) -> TransformerDecoder | LSTMDecoder:
+def decoder_of(recipe: PretrainSentencesRecipe, encoder: PreTrainedModel) -> Decoder:
     """The decoder of the folder to start from, or a new one.
 
     Raises:
-        ValueError: that of the folder is another one than the recipe asks for, or the encoder is no transformer, by
-            which a decoder is made.
+        ValueError: that of the folder is another one than the recipe asks for, or the encoder is not of the kind by
+            which the decoder is made.
     """
     if recipe.decoder == "lstm":
-        decoder: TransformerDecoder | LSTMDecoder = LSTMDecoder(encoder, recipe)
+        decoder: Decoder = LSTMDecoder(encoder, recipe)
+    elif recipe.decoder == "gru":
+        decoder = GRUDecoder(encoder.config)
     else:
         decoder = TransformerDecoder(encoder.config, recipe)
     saved = Path(recipe.sentence_encoder or "", DECODER)

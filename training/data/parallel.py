@@ -180,6 +180,14 @@ class DevPairs:
             for table, languages in enumerate(pairs.languages)
         }
 
+    def examples(self) -> Iterator[Example]:
+        """The pairs, one after another."""
+        for languages, pairs in self.pairs.items():
+            one, _, other = languages.partition("-")
+            for pair in pairs:
+                name = f"{pair['id']} ({languages})"
+                yield Example(pair["id"], name, pair["first"], pair["second"], (one, other), None, "", seed=0)
+
     def evaluate(self, encode: Callable[[list[str]], np.ndarray]) -> dict[str, float]:
         """P@1: the share of sentences whose nearest one by cosine, of those of the other side, is their translation. Of
         each table, both ways, and the mean `p_at_1`, which chooses the best model.

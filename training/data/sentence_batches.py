@@ -30,7 +30,7 @@ class SentenceBatch(NamedTuple):
                 `target_ids` (rows, targets) and `target_shares`, the same shape, which add up to 1. Where they are
                 translated, with `target_tokens` (rows, tokens), the whole translation, after it -100, and
                 `target_language` (rows,), its place among the pivots; a row of -100 is not translated. If all that is
-                done with them is to translate, those of one side of each pair alone.
+                done with them is to translate, those alone that are.
             queries: one side of each pair, for xlco.
         key_rows: `keys`, the other side.
         teacher_rows: `sentences`, the first sentences, as the teacher reads them.
@@ -173,20 +173,23 @@ class SentenceCollator:
 
     def _translations(self, pairs: Sequence[Example]) -> tuple[list[int], Rows]:
         """Into what one sentence of each pair is translated: the other, if its language is a pivot. Where both can be,
-        it is drawn.
+        it is drawn. For an NTDV, both are translated into each other.
 
         Returns:
-            the row of each pair's sentence among the first and then the second sentences; its `target_tokens` (pairs,
-            tokens) and `target_language` (pairs,).
+            the row of each translated sentence among the first and then the second sentences; its `target_tokens`
+            (translated, tokens) and `target_language` (translated,).
         """
         pivots = self.recipe.pivots
-        translated, texts, languages = [], [], []
-        for index, pair in enumerate(pairs):
-            targets = [side for side in (0, 1) if pair.languages[side] in pivots]
-            side = random.Random(pair.seed).choice(targets)
-            translated.append(index + (1 - side) * len(pairs))
-            texts.append((pair.first, pair.second)[side])
-            languages.append(pivots.index(pair.languages[side]))
+        if self.recipe.translators:
+            target_sides = [(index, side) for side in (1, 0) for index in range(len(pairs))]
+        else:
+            target_sides = [
+                (index, random.Random(pair.seed).choice([side for side in (0, 1) if pair.languages[side] in pivots]))
+                for index, pair in enumerate(pairs)
+            ]
+        translated = [index + (1 - side) * len(pairs) for index, side in target_sides]
+        texts = [(pairs[index].first, pairs[index].second)[side] for index, side in target_sides]
+        languages = [pivots.index(pairs[index].languages[side]) for index, side in target_sides]
         rows = self._tokenized(texts)
         tokens = rows["input_ids"].masked_fill(rows["attention_mask"] == 0, IGNORED)
         return translated, {"target_tokens": tokens, "target_language": torch.tensor(languages)}

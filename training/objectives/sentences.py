@@ -172,6 +172,42 @@ def constrained_distance(
     return nearer_than_negatives(distances, drawn, margin=recipe.margin, weight=recipe.margin_weight)
 
 
+def squared_distance(
+    anchors: Tensor,
+    positives: Tensor,
+    other_positives: Tensor,
+    *,
+    concepts: Tensor,
+    languages: Tensor,
+    recipe: PretrainSentencesRecipe,
+) -> Tensor:
+    """The distance constraint of cNV (Li 2021, equations 3.6 and 3.7, and the sum over N_s in 3.8), one way: what
+    sentences drawn from those of the translation's language cost that are not farther away than the translation.
+
+    The Frobenius norm of a matrix of context vectors is the length of these end to end, so vectors are taken here. As
+    printed, a squared distance is divided by twice the mean length, which is not squared, so that longer vectors meet
+    the constraint more easily. As in `constrained_distance` both ways count, where the thesis has one, and a
+    sentence is no negative of its own translation.
+
+    Args:
+        anchors, positives, other_positives, concepts, languages: see `constrained_distance`.
+        recipe: says margin and num_negatives.
+
+    Returns:
+        (pairs,)
+    """
+    distances = torch.cdist(
+        anchors, torch.cat([positives, other_positives]), compute_mode="donot_use_mm_for_euclid_dist"
+    ).square()
+    norm = mean_of_all_processes(torch.cat([anchors, positives]).norm(dim=1))
+    pairs = len(anchors)
+    candidates = ~same_concept(concepts[:pairs], concepts) & (languages[:pairs, None] == languages)
+    drawn = drawn_by_lot(candidates, concepts[:pairs], concepts, recipe.num_negatives)
+    differences = distances.diagonal().unsqueeze(1) - distances
+    costs = F.relu(recipe.margin + recipe.margin * differences / (2 * norm + 1))
+    return (costs * drawn).sum(dim=1)
+
+
 def drawn_by_lot(candidates: Tensor, rows: Tensor, columns: Tensor, count: int) -> Tensor:
     """Of the candidates of each row `count`, or all if there are fewer. Lots follow from the concepts alone, so that
     each process draws what one process would, and a run that goes on what it would have drawn.
@@ -251,10 +287,12 @@ def sentence_losses(
             losses["align"] = alignment(first, second, *others).mean()
         if "similarity" in recipe.objectives:
             losses["similarity"] = similarity_alignment(first, second, *others).mean()
-        if "distance" in recipe.objectives:
+        for name, constraint in (("distance", constrained_distance), ("squared_distance", squared_distance)):
+            if name not in recipe.objectives:
+                continue
             others_of = [rows_of_other_processes(rows) for rows in (concepts, *languages)]
             both_ways = [
-                constrained_distance(
+                constraint(
                     (first, second)[side],
                     (second, first)[side],
                     others[1 - side],
@@ -264,7 +302,7 @@ def sentence_losses(
                 )
                 for side in (0, 1)
             ]
-            losses["distance"] = torch.stack(both_ways).mean()
+            losses[name] = torch.stack(both_ways).mean()
         if "distillation" in recipe.objectives and teacher is not None:
             losses["distillation"] = distillation(first, second, teacher.float()).mean()
     return {f"{name}_loss": recipe.objectives[name] * loss for name, loss in losses.items()}

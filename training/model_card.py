@@ -112,7 +112,7 @@ sentences that are translations of each other{% if base_model %}, from {{ base_m
 ```python
 from transformers import AutoModel, AutoTokenizer
 
-tokenizer = AutoTokenizer.from_pretrained("{{ name }}")
+tokenizer = AutoTokenizer.from_pretrained("{{ name }}"{% if own_code %}, trust_remote_code=True{% endif %})
 model = AutoModel.from_pretrained("{{ name }}"{% if own_code %}, trust_remote_code=True{% endif %})
 ```
 

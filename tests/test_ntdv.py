@@ -176,6 +176,7 @@ TRANSLATOR = {
     "label_smoothing": 0.0,
     "max_length": 100,
 }
+FSDP2 = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_AUTO_WRAP_POLICY": "NO_WRAP"}
 NTDV = {
     "objectives": {"translation": 1.0, "squared_distance": 0.5},
     "architecture": {"model_type": "ntdv", "num_attention_heads": 3},
@@ -527,12 +528,13 @@ def test_a_folder_is_a_system_of_the_evaluation_that_reads_whole_documents(train
 
 
 @pytest.mark.usefixtures("fresh_accelerator")
-def test_two_processes_have_the_gradients_of_one(corpus, translators, tmp_path, monkeypatch):
+@pytest.mark.parametrize("environment", [{}, FSDP2], ids=["ddp", "fsdp2"])
+def test_two_processes_have_the_gradients_of_one(corpus, translators, tmp_path, monkeypatch, environment):
     changes = {"max_tokens_per_chunk": 60, "max_steps": 1}
     one = ntdv_arguments(corpus, translators, tmp_path / "one", **changes, batch_size=4)
     two = ntdv_arguments(corpus, translators, tmp_path / "two", **changes, batch_size=2)
     (expected,) = gradients(pretrain_sentences.main, monkeypatch, 1, one, tmp_path / "of-one")
-    (found,) = gradients(pretrain_sentences.main, monkeypatch, 2, two, tmp_path / "of-two")
+    (found,) = gradients(pretrain_sentences.main, monkeypatch, 2, two, tmp_path / "of-two", **environment)
     assert expected.keys() == found.keys()
     for name, gradient in expected.items():
         torch.testing.assert_close(found[name], gradient, rtol=1e-3, atol=1e-4)
@@ -587,6 +589,7 @@ def test_a_translator_of_more_than_two_languages_is_refused(tmp_path):
         ({"pooling": "mean"}, "the first state of an NTDV is its vector; set pooling to cls"),
         ({"keep_decoder": True}, "keep_decoder is true, but what translates is frozen"),
         ({"gradient_checkpointing": True}, "gradient_checkpointing is true, but what translates is frozen"),
+        ({"bottleneck": False}, "an NTDV has no positions, and is read by its context vectors alone"),
         ({"freeze": "word_embeddings"}, "freeze is word_embeddings, but of an NTDV all is frozen but"),
         ({"vocabulary_size": 60}, "vocabulary_size and translators each say what the tokenizer is"),
     ],

@@ -92,28 +92,20 @@ class NTDVEncoder(SentenceEncoder):
         return losses.unsqueeze(1)
 
 
-def check_languages(recipe: PretrainSentencesRecipe, tables: list[str]) -> tuple[str, str]:
-    """The languages of a corpus for a model of translation with attention, or for the NTDV that stands on two.
+def check_two_languages(recipe: PretrainSentencesRecipe, tables: list[str]) -> None:
+    """Whether a model of translation with attention, or an NTDV, can learn from a corpus.
 
     Args:
         tables: of the corpus, `<one>-<other>`.
 
-    Returns:
-        source and target of the model of translation; the two of the NTDV, in the order of its pivots.
-
     Raises:
         ValueError: the corpus has more than one pair of languages, or another one than the recipe.
     """
-    languages = tables[0].split("-")
-    if len(tables) > 1 or not {*recipe.pivots} <= {*languages}:
+    if len(tables) > 1 or not {*recipe.pivots} <= {*tables[0].split("-")}:
         raise ValueError(
             f"{recipe.corpus} has pairs of {', '.join(tables)}, and pivots {', '.join(recipe.pivots)}; a model of "
             "translation, and an NTDV, knows two languages: give a corpus of these alone, and name them there"
         )
-    if recipe.translators:
-        return recipe.pivots[0], recipe.pivots[1]
-    (source,) = {*languages} - {*recipe.pivots}
-    return source, recipe.pivots[0]
 
 
 def tokenizer_of_translators(recipe: PretrainSentencesRecipe) -> PreTrainedTokenizerBase:
@@ -145,20 +137,21 @@ def build_ntdv(recipe: PretrainSentencesRecipe, tokenizer: PreTrainedTokenizerBa
         ValueError: one of them is no model of translation, or has no decoder; their sizes differ; or they do not
             translate the languages into each other.
     """
-    configs = dict(sorted(map(translator, recipe.translators), key=lambda item: _place(recipe, item[1])))
-    first, second = configs.values()
-    ways = [(config.source_language, config.target_language) for config in (first, second)]
-    if ways != [(recipe.pivots[0], recipe.pivots[1]), (recipe.pivots[1], recipe.pivots[0])]:
-        found = " and ".join(f"{config.source_language}-{config.target_language}" for config in configs.values())
+    there, back = (recipe.pivots[0], recipe.pivots[1]), (recipe.pivots[1], recipe.pivots[0])
+    found = [(folder, translator(folder)) for folder in recipe.translators]
+    by_way = {(config.source_language, config.target_language): (folder, config) for folder, config in found}
+    if by_way.keys() != {there, back}:
+        ways = " and ".join(f"{config.source_language}-{config.target_language}" for _, config in found)
         raise ValueError(
-            f"translators translate {found}, but pivots has {', '.join(recipe.pivots)}; name a model of translation "
+            f"translators translate {ways}, but pivots has {', '.join(recipe.pivots)}; name a model of translation "
             "from each of them into the other"
         )
+    (_, first), (_, second) = found
     differing = [name for name in OF_BOTH if getattr(first, name) != getattr(second, name)]
     if differing:
         raise ValueError(
-            f"{' and '.join(configs)} differ in {', '.join(differing)}, but an NTDV shares what is above them; train "
-            "both with the same architecture and tokenizer"
+            f"{' and '.join(recipe.translators)} differ in {', '.join(differing)}, but an NTDV shares what is above "
+            "them; train both with the same architecture and tokenizer"
         )
     architecture = {name: value for name, value in recipe.architecture.items() if name != "model_type"}
     model = NTDVModel(
@@ -173,7 +166,8 @@ def build_ntdv(recipe: PretrainSentencesRecipe, tokenizer: PreTrainedTokenizerBa
         )
     )
     decoders = []
-    for (folder, config), encoder in zip(configs.items(), model.encoders):
+    for way, encoder in zip((there, back), model.encoders):
+        folder, config = by_way[way]
         encoder.load_state_dict(AutoModel.from_pretrained(folder, dtype=torch.float32).state_dict())
         decoder = GRUDecoder(config)
         decoder.load_state_dict(load_file(Path(folder, DECODER)))
@@ -189,13 +183,8 @@ def build_ntdv(recipe: PretrainSentencesRecipe, tokenizer: PreTrainedTokenizerBa
     )
 
 
-def _place(recipe: PretrainSentencesRecipe, config: Any) -> int:
-    """Of the language that a model of translation reads, among the two."""
-    return recipe.pivots.index(config.source_language) if config.source_language in recipe.pivots else 2
-
-
-def translator(folder: str) -> tuple[str, Any]:
-    """A folder of a model of translation, and its configuration.
+def translator(folder: str) -> Any:
+    """The configuration of a model of translation.
 
     Raises:
         ValueError: it is of another kind, or its decoder was not kept.
@@ -208,7 +197,7 @@ def translator(folder: str) -> tuple[str, Any]:
         )
     if not Path(folder, DECODER).is_file():
         raise ValueError(f"translators: {folder} has no {DECODER}; train it with keep_decoder true")
-    return folder, AutoConfig.from_pretrained(folder)
+    return AutoConfig.from_pretrained(folder)
 
 
 def evidence_of_language(pairs: Pairs, tokenizer: PreTrainedTokenizerBase, recipe: PretrainSentencesRecipe) -> Tensor:

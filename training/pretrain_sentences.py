@@ -35,7 +35,7 @@ from training.loop.meter import Work
 from training.loop.momentum import MomentumQueue
 from training.model_card import write_sentence_model_card
 from training.models import flops_per_position
-from training.ntdv import build_ntdv, check_languages, tokenizer_of_translators
+from training.ntdv import build_ntdv, check_two_languages, tokenizer_of_translators
 from training.objectives.sentences import sentence_losses
 from training.recipes import PretrainSentencesRecipe
 from training.sentence_models import (
@@ -82,7 +82,8 @@ def sentence_stage(recipe: PretrainSentencesRecipe, accelerator: Accelerator) ->
             f"{', '.join(recipe.pivots)}; name one of them there, or take that table out of the corpus"
         )
     translates_one_way = recipe.decoder == "gru" and not recipe.translators
-    languages = check_languages(recipe, pairs.languages) if translates_one_way or recipe.translators else None
+    if translates_one_way or recipe.translators:
+        check_two_languages(recipe, pairs.languages)
     epoch_steps = steps_per_epoch(recipe, pairs, accelerator.num_processes)
     corpus = fingerprint_of_pairs(Path(recipe.corpus), recipe.texts)
     tokenizer = tokenizer_of(recipe, pairs, corpus, accelerator)
@@ -90,8 +91,9 @@ def sentence_stage(recipe: PretrainSentencesRecipe, accelerator: Accelerator) ->
         encoder: SentenceEncoder = build_ntdv(recipe, tokenizer, pairs)
     else:
         encoder = build_sentence_encoder(recipe, tokenizer)
-    if translates_one_way and languages is not None:
-        encoder.model.config.update(dict(zip(("source_language", "target_language"), languages)))
+    if translates_one_way:
+        (source,) = {*pairs.languages[0].split("-")} - {*recipe.pivots}
+        encoder.model.config.update({"source_language": source, "target_language": recipe.pivots[0]})
     hidden_size, device = encoder.model.config.hidden_size, accelerator.device
     teacher = Teacher(recipe.teacher, recipe.teacher_pooling, hidden_size, device) if recipe.teacher else None
     collate = SentenceCollator(recipe, tokenizer, teacher.tokenizer if teacher else None)

@@ -470,6 +470,11 @@ class PretrainSentencesRecipe(LoopRecipe):
                     f"{name} is true, but what translates is frozen, and stays in the folders of the translators; set "
                     "it to false"
                 )
+        if self.sinusoidal_positions or not self.bottleneck:
+            raise ValueError(
+                "an NTDV has no positions, and is read by its context vectors alone; leave sinusoidal_positions and "
+                "bottleneck as they are"
+            )
         if self.freeze != "nothing":
             raise ValueError(
                 f"freeze is {self.freeze}, but of an NTDV all is frozen but the shared layers; leave it out"

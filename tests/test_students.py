@@ -112,6 +112,7 @@ def test_a_student_comes_near_its_teacher_which_stays_as_it_was(corpus_folder, t
     assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
     assert "document_loss" not in events.Tags()["scalars"]
     assert fingerprint_of_folder(tmp_path / "teacher") == before
+    assert "It learned the vectors of *teacher*" in (tmp_path / "student" / "README.md").read_text(encoding="utf-8")
     model = AutoModel.from_pretrained(tmp_path / "student", trust_remote_code=True)
     assert len(model.hmde.sentence_encoder.encoder.layer) == 1
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "student", trust_remote_code=True)

@@ -15,6 +15,7 @@ TRAINING = """\
 ## How it was trained
 
 On the corpus *{corpus}*: {num_triples} triples of an anchor, a positive in another language and a hard negative.
+{taught}
 
 | language | documents |
 |---|---|
@@ -79,8 +80,12 @@ def write_model_card(
             for key, label in (("document_mrr", "document to document"), ("title_mrr", "title to document"))
         ],
     )
+    taught = (
+        f" It learned the vectors of *{Path(recipe['teacher']).name}* on their documents." if recipe["teacher"] else ""
+    )
     training = TRAINING.format(
         corpus=Path(recipe["corpus"]).name,
+        taught=taught,
         num_triples=statistics["triples"]["train"],
         documents="\n".join(f"| {language} | {count} |" for language, count in sorted(statistics["articles"].items())),
         best_step=best_step,

@@ -104,7 +104,8 @@ def test_documents_sentences_and_queries_of_the_teacher_are_learned(corpus_folde
 
 def test_a_student_comes_near_its_teacher_which_stays_as_it_was(corpus_folder, teacher, tmp_path):
     before = fingerprint_of_folder(tmp_path / "teacher")
-    changes = student(teacher, learning_rate=3e-3, epochs=10, log_with="tensorboard", max_tokens_per_chunk=100)
+    changes = student(teacher, learning_rate=3e-3, epochs=6)
+    changes |= {"log_with": "tensorboard", "eval_steps": 1000, "save_steps": 1000}
     pretrain.main(options(corpus_folder, teacher, tmp_path / "student", **changes))
     (log,) = (tmp_path / "student-training" / "logs" / "pretrain").glob("events*")
     events = EventAccumulator(str(log)).Reload()

@@ -405,6 +405,26 @@ def test_published_numbers_of_sentence_encoders_belong_to_tasks_of_their_recipe(
                 assert np.mean(list(cells.values())) == pytest.approx(row["cells"]["average"], abs=0.006)
 
 
+def test_published_numbers_of_encoders_that_translate_are_of_systems_and_rows_of_their_recipe() -> None:
+    recipe = yaml.safe_load((ROOT / "configuration/evaluate/translators.yaml").read_text(encoding="utf-8"))
+    languages = recipe["classification"]["mldoc"]["test_languages"]
+    rows = {f"{one}-{other}" for one in languages for other in languages}
+    rows |= {"average", "average, same language", "average, across languages"}
+    tables = read_published(ROOT / recipe["published"])
+    assert [table.table.partition(",")[0] for table in tables] == ["4.2", "4.3 and 4.6", "4.5", "4.7"]
+    for table in tables:
+        assert table.task == "mldoc-frozen"
+        for system, row in table.rows.items():
+            assert {*row["cells"]} <= rows
+            cells = row["cells"]
+            if {"average", "average, same language"} <= {*cells}:  # 5 rows of one language, 20 across languages
+                mean = (5 * cells["average, same language"] + 20 * cells["average, across languages"]) / 25
+                assert mean == pytest.approx(cells["average"], abs=0.006), (
+                    system
+                )  # LASER (2018) has .726 where they give .721
+    assert {*recipe["systems"]} <= {name for table in tables for name in table.rows}
+
+
 def test_a_malformed_file_of_published_numbers_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"table 1: is .* must have the keys"):
         read_published(written(tmp_path / "a.yaml", "- {table: 1}\n"))

@@ -30,7 +30,7 @@ RECIPES = {
 }
 OTHERS: dict[str, type] = {"xquad-attribution": AttributionRecipe, "squad": FinetuneQuestionsRecipe}
 FILES = sorted(path for folder in RECIPES for path in (CONFIGURATION / folder).glob("*.yaml"))
-NO_RECIPE = {"published.yaml", "published-sentences.yaml"}  # numbers of the papers
+NO_RECIPE = {"published.yaml", "published-sentences.yaml", "published-translators.yaml"}  # numbers of the papers
 
 
 def fill(recipe: type, path: Path, *options: str) -> Any:

@@ -155,40 +155,58 @@ def evaluate_frozen(
     with progress_bar(name and f"{name}: documents", sum(len(part.texts) for part in parts)) as progress:
         vectors = {part.file: encode(system, part, cache, maker, progress.update) for part in parts}
     seconds = time.perf_counter() - began
-    scores: Scores = {}
-    per_item: dict[str, dict[str, float]] = {}
-    chosen: dict[str, float] = {}
-    draws: list[Scores] = [{} for _ in range(task.resamples)]
-    for train, dev in zip(labelled.train, labelled.dev):
-        bar = name and f"{name}: classifiers from {train.language}"
-        for draw in (None, *range(task.resamples)):
-            indices = drawn(len(train.labels), draw)
-            labels = [train.labels[index] for index in indices]
-            examples = (vectors[train.file][indices], labels, vectors[dev.file], dev.labels)
-            measured, C = learn(task, *examples, name=bar if draw is None else f"{bar}, draw {draw + 1}")
-            for test in labelled.tests:
-                row = f"{train.language}-{test.language}"
-                of_row = measured(vectors[test.file], test.labels)
-                if draw is None:
-                    scores[row], per_item[row] = of_row
-                else:
-                    draws[draw][row] = of_row[0]
-            if draw is None and C is not None:
-                chosen[train.language] = C
+    measured, chosen = learn_and_test(task, labelled, vectors, name=name)
+    draws = []
+    for draw in range(task.resamples):
+        bar = name and f"{name}, draw {draw + 1} of {task.resamples}"
+        draws.append(scores_by_row(learn_and_test(task, labelled, vectors, draw, bar)[0]))
     over_draws = f"; averages tested over {task.resamples} draws of the training documents" if draws else ""
     return {
         "protocol": f"frozen vectors, {PROTOCOLS[task.classifier]}{over_draws}",
-        **summary(task, scores, per_item, draws),
+        **summary(task, scores_by_row(measured), {row: values for row, (_, values) in measured.items()}, draws),
         "C": chosen,
         "documents": sum(len(of_part) for of_part in vectors.values()),
         "document_seconds": seconds,
     }
 
 
+def learn_and_test(
+    task: ClassificationTask,
+    labelled: LabelledSet,
+    vectors: dict[Path, np.ndarray],
+    draw: int | None = None,
+    name: str = "",
+) -> tuple[dict[str, Measured], dict[str, float]]:
+    """From every training language to every test: what is measured, by row, and the C of each training language, if the
+    classifier has one.
+
+    Args:
+        vectors: of each file, (documents, hidden).
+        draw: which draw of the training documents is learned from; all of them if not given.
+        name: of task and system, for progress bars.
+    """
+    measured: dict[str, Measured] = {}
+    chosen: dict[str, float] = {}
+    for train, dev in zip(labelled.train, labelled.dev):
+        indices = drawn(len(train.labels), draw)
+        labels = [train.labels[index] for index in indices]
+        bar = name and f"{name}: classifiers from {train.language}"
+        measure_on, C = learn(task, vectors[train.file][indices], labels, vectors[dev.file], dev.labels, name=bar)
+        for test in labelled.tests:
+            measured[f"{train.language}-{test.language}"] = measure_on(vectors[test.file], test.labels)
+        if C is not None:
+            chosen[train.language] = C
+    return measured, chosen
+
+
 def drawn(count: int, draw: int | None) -> np.ndarray:
     """Indices of training documents, the same for all systems: as many as there are, with replacement; all if there is
     no draw."""
     return np.arange(count) if draw is None else np.random.default_rng(draw).integers(count, size=count)
+
+
+def scores_by_row(measured: dict[str, Measured]) -> Scores:
+    return {row: scores for row, (scores, _) in measured.items()}
 
 
 def learn(

@@ -37,9 +37,11 @@ def write_comparison(recipe: EvaluationRecipe, results: Results, published: list
     reference = recipe.reference or list(recipe.systems)[-1]
     tables = []
     intervals: dict[str, dict[str, Intervals]] = {}
+    p_values: dict[str, dict[str, dict[str, float]]] = {}
     with progress_bar("differences and intervals", sum(map(len, results.values())), "result", delay=1) as progress:
         for task, of_task in results.items():
-            tables.append(table_of(task, of_task, reference))
+            p_values[task] = p_values_of(of_task, reference)
+            tables.append(table_of(task, of_task, reference, p_values[task]))
             intervals[task] = {}
             for system, result in of_task.items():
                 intervals[task][system] = intervals_of(result)
@@ -57,7 +59,7 @@ def write_comparison(recipe: EvaluationRecipe, results: Results, published: list
     kept = {
         task: {
             system: {key: value for key, value in result.items() if key != "per_item"}
-            | {"intervals": intervals[task][system], "p_values": p_values_of(of_task, reference).get(system, {})}
+            | {"intervals": intervals[task][system], "p_values": p_values[task].get(system, {})}
             for system, result in of_task.items()
         }
         for task, of_task in results.items()
@@ -77,13 +79,18 @@ def write_comparison(recipe: EvaluationRecipe, results: Results, published: list
     show([*tables, *beside])
 
 
-def table_of(task: str, results: dict[str, Result], reference: str) -> Table:
-    """The scores of all systems on a task, marked where they differ from the reference's."""
-    marks: dict[str, dict[str, str]] = {}
+def table_of(task: str, results: dict[str, Result], reference: str, p_values: dict[str, dict[str, float]]) -> Table:
+    """The scores of all systems on a task, marked where they differ from the reference's.
+
+    Args:
+        p_values: by system and row; none without the reference.
+    """
+    marks = {
+        system: {row: "*" for row, p_value in of_system.items() if p_value < SIGNIFICANCE_LEVEL}
+        for system, of_system in p_values.items()
+    }
     note = ""
-    if reference in results:
-        for system, p_values in p_values_of(results, reference).items():
-            marks[system] = {row: "*" for row, p_value in p_values.items() if p_value < SIGNIFICANCE_LEVEL}
+    if p_values:
         note = f"\\* differs from {reference}: paired t-test, corrected over the rows, p < {SIGNIFICANCE_LEVEL}."
     protocols = dict.fromkeys(result["protocol"] for result in results.values())
     scores = {system: column(result) for system, result in results.items()}

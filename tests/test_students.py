@@ -14,7 +14,8 @@ from tests.pretraining import gradients, options
 from training import models, pretrain
 from training.data.batches import collate
 from training.data.triples import Triples
-from training.models import Teacher, TwoPathEncoder, build
+from training.loop.cached_gradients import cut_into_chunks, embed_chunks
+from training.models import TwoPathEncoder, build, teacher_of
 from training.objectives.documents import distillation, document_losses
 from training.recipes import PretrainRecipe
 
@@ -82,7 +83,7 @@ def test_documents_sentences_and_queries_of_the_teacher_are_learned(corpus_folde
     triples = Triples(corpus_folder, "train", symmetric=False)
     batch = collate([triples[index] for index in range(3)], triples.roles, tokenizer, query_path=path)
     embeddings = TwoPathEncoder(model, model.config.max_sentences)(batch.rows)
-    of_teacher = Teacher(teacher, model, tokenizer, torch.device("cpu")).embed(batch.rows, max_tokens=60)
+    of_teacher = embed_chunks(teacher_of(model, tokenizer, teacher), cut_into_chunks(batch.rows, 60))
     losses = document_losses(embeddings, batch, recipe, temperature=0.05, of_teacher=of_teacher)
     original = HMDEForDocumentEmbedding.from_pretrained(teacher).eval()
     expected = []
@@ -153,6 +154,12 @@ def test_a_bad_recipe_is_refused_before_anything_is_written(corpus_folder, teach
     with pytest.raises(ValueError, match=message):
         pretrain.main(options(corpus_folder, teacher, tmp_path / "student", **(student(teacher) | changes)))
     assert [path.name for path in tmp_path.iterdir()] == ["teacher"]
+
+
+def test_layers_and_a_middle_layer_are_refused_together(corpus_folder, xlmr, tmp_path):
+    architecture = {"architecture.sentence_pooling": "mean", "architecture.sentence_layer": 1}
+    with pytest.raises(ValueError, match=r"layers is \[0\], and sentence_layer is 1, which keeps"):
+        pretrain.main(options(corpus_folder, xlmr, tmp_path / "student", layers="[0]", **architecture))
 
 
 def test_without_any_loss_a_run_is_refused(corpus_folder, teacher, tmp_path):

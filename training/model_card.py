@@ -14,8 +14,8 @@ from modeling_hmde.publishing_hmde import METADATA, model_card
 TRAINING = """\
 ## How it was trained
 
-On the corpus *{corpus}*: {num_triples} triples of an anchor, a positive in another language and a hard negative.
-{taught}
+On the corpus *{corpus}*: {num_triples} triples of an anchor, a positive in another language and a
+hard negative.{taught}
 
 | language | documents |
 |---|---|
@@ -80,9 +80,7 @@ def write_model_card(
             for key, label in (("document_mrr", "document to document"), ("title_mrr", "title to document"))
         ],
     )
-    taught = (
-        f" It learned the vectors of *{Path(recipe['teacher']).name}* on their documents." if recipe["teacher"] else ""
-    )
+    taught = f" It learned the vectors of *{Path(recipe['teacher']).name}*." if recipe["teacher"] else ""
     training = TRAINING.format(
         corpus=Path(recipe["corpus"]).name,
         taught=taught,

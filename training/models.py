@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from foundation.processor import dtype_of
 from foundation.saved_models import model_type_of
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
-from training.loop.cached_gradients import Chunk, Embeddings, Rows, cut_into_chunks, embed_chunks
+from training.loop.cached_gradients import Chunk, Embeddings, Rows
 from training.recipes import PretrainRecipe
 
 
@@ -47,43 +47,25 @@ class TwoPathEncoder(nn.Module):
         return embeddings
 
 
-class Teacher:
-    """An HMDE whose vectors are learned. It stays as it is, in the format that the hardware multiplies.
+def teacher_of(student: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, name: str) -> TwoPathEncoder:
+    """An HMDE whose vectors the student learns. It stays as it is, in the format that the hardware multiplies.
 
     Args:
-        name: Hub name or folder.
-        student: what learns them.
         tokenizer: the student's.
+        name: Hub name or folder.
 
     Raises:
         ValueError: there is no such HMDE, or student and teacher differ in their tokens or in the size of vectors.
     """
-
-    def __init__(
-        self, name: str, student: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, device: torch.device
-    ) -> None:
-        if model_type_of("teacher", name) != HMDEConfig.model_type:
-            raise ValueError(f"the teacher {name} is no HMDE; make one of it with training/pretrain.py")
-        model = HMDEForDocumentEmbedding.from_pretrained(name, dtype=dtype_of("auto"))
-        size, size_of_teacher = student.config.hidden_size, model.config.hidden_size
-        if size != size_of_teacher:
-            raise ValueError(
-                f"vectors of the teacher {name} have {size_of_teacher} values and those of the student {size}"
-            )
-        if HMDETokenizer.from_pretrained(name).get_vocab() != tokenizer.get_vocab():
-            raise ValueError(
-                f"the teacher {name} has other tokens than the student; start the student from the teacher"
-            )
-        self.encoder = TwoPathEncoder(model, max_sentences=student.config.max_sentences)
-        self.encoder.requires_grad_(False).to(device).eval()
-
-    def embed(self, rows: Chunk, max_tokens: int) -> Embeddings:
-        """The vectors of a batch and of its sentences, without gradient.
-
-        Args:
-            max_tokens: to encode at once.
-        """
-        return embed_chunks(self.encoder, cut_into_chunks(rows, max_tokens))
+    if model_type_of("teacher", name) != HMDEConfig.model_type:
+        raise ValueError(f"the teacher {name} is no HMDE; make one of it with training/pretrain.py")
+    model = HMDEForDocumentEmbedding.from_pretrained(name, dtype=dtype_of("auto"))
+    size, size_of_teacher = student.config.hidden_size, model.config.hidden_size
+    if size != size_of_teacher:
+        raise ValueError(f"vectors of the teacher {name} have {size_of_teacher} values and those of the student {size}")
+    if HMDETokenizer.from_pretrained(name).get_vocab() != tokenizer.get_vocab():
+        raise ValueError(f"the teacher {name} has other tokens than the student; start the student from the teacher")
+    return TwoPathEncoder(model, max_sentences=student.config.max_sentences).requires_grad_(False).eval()
 
 
 def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokenizer]:
@@ -97,8 +79,12 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
     make_model = trained_hmde if is_hmde else HMDEForDocumentEmbedding.from_sentence_encoder
     model = make_model(start, **recipe.architecture, dtype=torch.float32)
     if recipe.layers is not None:
+        if model.config.sentence_layer is not None:
+            raise ValueError(
+                f"layers is {recipe.layers}, and sentence_layer is {model.config.sentence_layer}, which keeps all up to "
+                "that one; name one of the two"
+            )
         keep_layers(model.hmde.sentence_encoder, recipe.layers)
-        model.config.sentence_config.num_hidden_layers = len(recipe.layers)
     make_tokenizer = HMDETokenizer.from_pretrained if is_hmde else HMDETokenizer.from_sentence_encoder
     limits = {name: getattr(model.config, name) for name in ("max_sentences", "max_sentence_length")}
     tokenizer = make_tokenizer(start, **limits, **recipe.tokenizer)

@@ -26,13 +26,13 @@ from training.data.batches import Batch, batches, collate, steps_per_epoch
 from training.data.dev_set import DevSet
 from training.data.sentence_vectors import sentence_vectors
 from training.data.triples import Triples
-from training.loop.cached_gradients import Embeddings
+from training.loop.cached_gradients import Embeddings, cut_into_chunks, embed_chunks
 from training.loop.checkpoints import describe_run
 from training.loop.loop import Progress, Stage, train
 from training.loop.meter import Work
 from training.loop.momentum import MomentumQueue
 from training.model_card import write_model_card
-from training.models import Teacher, TwoPathEncoder, build, model_flops, parameter_groups
+from training.models import TwoPathEncoder, build, model_flops, parameter_groups, teacher_of
 from training.objectives.documents import document_losses
 from training.recipes import PretrainRecipe
 
@@ -79,14 +79,16 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
         query_path=(recipe.query_path or model.config.query_path) if with_queries else None,
         sentence_vectors=kept,
     )
-    teacher = Teacher(recipe.teacher, model, tokenizer, accelerator.device) if recipe.teacher else None
+    teacher = teacher_of(model, tokenizer, recipe.teacher).to(accelerator.device) if recipe.teacher else None
     encoder, queue = TwoPathEncoder(model, max_sentences=model.config.max_sentences if teacher else None), None
     if recipe.queue_size:
         size, momentum = recipe.queue_size, recipe.queue_momentum
         queue = MomentumQueue(encoder, size, model.config.hidden_size, momentum, accelerator.device)
 
     def losses(embeddings: Embeddings, batch: Batch, keys: Embeddings | None) -> dict[str, Tensor]:
-        of_teacher = None if teacher is None else teacher.embed(batch.rows, recipe.max_tokens_per_chunk)
+        of_teacher = None
+        if teacher is not None:
+            of_teacher = embed_chunks(teacher, cut_into_chunks(batch.rows, recipe.max_tokens_per_chunk))
         losses_of = functools.partial(
             document_losses, embeddings, batch, recipe, model.config.temperature, of_teacher=of_teacher
         )

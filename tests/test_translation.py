@@ -300,15 +300,15 @@ def test_as_many_negatives_are_drawn_as_there_are_to_be_whatever_the_order_and_c
     assert everyone.sum(dim=0).max() < 20  # rows draw different ones
 
 
-def test_two_equal_vectors_have_a_gradient_that_is_a_number():
-    options = recipe(objectives={"distance": 1.0})
+@pytest.mark.parametrize("objective", ["distance", "squared_distance"])
+def test_two_equal_vectors_have_a_gradient_that_is_a_number(objective):
     vectors = torch.ones(4, 3, requires_grad=True)
     sentence_losses(
         {"sentences": vectors},
-        options,
+        recipe(objectives={objective: 1.0}),
         concepts=torch.arange(2),
         languages=torch.tensor([[1, 1], [2, 2]]),
         num_predicted={},
-    )["distance_loss"].backward()
+    )[f"{objective}_loss"].backward()
     assert vectors.grad is not None
     assert vectors.grad.isfinite().all()

@@ -160,15 +160,12 @@ def constrained_distance(
     Returns:
         (pairs,)
     """
-    distances = torch.cdist(
-        anchors, torch.cat([positives, other_positives]), compute_mode="donot_use_mm_for_euclid_dist"
-    )
+    distances = euclidean_distances(anchors, torch.cat([positives, other_positives]))
     pairs = len(anchors)
     own = torch.eye(*distances.shape, dtype=torch.bool, device=distances.device)
     others = ~same_concept(concepts[:pairs], concepts)
     distances = distances / (mean_of_all_processes(distances[others | own]) + EPSILON)
-    candidates = others & (languages[:pairs, None] == languages)
-    drawn = drawn_by_lot(candidates, concepts[:pairs], concepts, recipe.num_negatives)
+    drawn = negatives(pairs, concepts, languages, recipe.num_negatives)
     return nearer_than_negatives(distances, drawn, margin=recipe.margin, weight=recipe.margin_weight)
 
 
@@ -196,16 +193,32 @@ def squared_distance(
     Returns:
         (pairs,)
     """
-    distances = torch.cdist(
-        anchors, torch.cat([positives, other_positives]), compute_mode="donot_use_mm_for_euclid_dist"
-    ).square()
+    distances = euclidean_distances(anchors, torch.cat([positives, other_positives])).square()
     norm = mean_of_all_processes(torch.cat([anchors, positives]).norm(dim=1))
-    pairs = len(anchors)
-    candidates = ~same_concept(concepts[:pairs], concepts) & (languages[:pairs, None] == languages)
-    drawn = drawn_by_lot(candidates, concepts[:pairs], concepts, recipe.num_negatives)
+    drawn = negatives(len(anchors), concepts, languages, recipe.num_negatives)
     differences = distances.diagonal().unsqueeze(1) - distances
     costs = F.relu(recipe.margin + recipe.margin * differences / (2 * norm + 1))
     return (costs * drawn).sum(dim=1)
+
+
+def euclidean_distances(first: Tensor, second: Tensor) -> Tensor:
+    """(first, hidden), (second, hidden) -> (first, second). Of equal vectors it is 0, and so is its gradient; a matrix
+    product would leave rounding errors, whose root is large."""
+    return torch.cdist(first, second, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def negatives(pairs: int, concepts: Tensor, languages: Tensor, count: int) -> Tensor:
+    """Which sentences are the negatives of each pair: `count` drawn by lot of those in its translation's language that
+    are of another concept.
+
+    Args:
+        concepts, languages: (pairs + others,), int64, of the positives.
+
+    Returns:
+        (pairs, pairs + others), bool.
+    """
+    candidates = ~same_concept(concepts[:pairs], concepts) & (languages[:pairs, None] == languages)
+    return drawn_by_lot(candidates, concepts[:pairs], concepts, count)
 
 
 def drawn_by_lot(candidates: Tensor, rows: Tensor, columns: Tensor, count: int) -> Tensor:

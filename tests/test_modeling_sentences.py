@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +17,7 @@ from evaluation.systems import load_system
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_sentences import LaserConfig, LaserModel, TMDEConfig, TMDEModel
 from tests.conftest import randomise, unigram_tokenizer
+from tests.fresh_process import run_in_a_fresh_process
 from training.models import flops_per_position
 
 IDS = torch.tensor([[0, 5, 9, 6, 2], [0, 7, 2, 1, 1]])
@@ -156,16 +155,8 @@ print(json.dumps(model(torch.tensor(json.loads(sys.argv[2]))).last_hidden_state[
 def test_a_folder_opens_in_a_fresh_process_that_has_nothing_but_transformers(folder, tmp_path):
     ids = IDS[:1].tolist()
     expected = AutoModel.from_pretrained(folder)(torch.tensor(ids)).last_hidden_state[0]
-    found = subprocess.run(
-        [sys.executable, "-I", "-c", FRESH, str(folder), json.dumps(ids)],
-        cwd=tmp_path,
-        env={"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert found.returncode == 0, found.stderr
-    torch.testing.assert_close(torch.tensor(json.loads(found.stdout)), expected)
+    found = run_in_a_fresh_process(FRESH, str(folder), json.dumps(ids), folder=tmp_path)
+    torch.testing.assert_close(torch.tensor(json.loads(found)), expected)
 
 
 def test_a_folder_sits_below_an_hmde_that_is_saved_and_opened_again(folder, tmp_path):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from evaluation.systems import load_system
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_sentences import GRUConfig, GRUModel, LaserConfig, LaserModel, NTDVConfig, NTDVModel
 from tests.conftest import randomise, unigram_tokenizer
+from tests.fresh_process import run_in_a_fresh_process
 from tests.pretraining import gradients
 from tests.sentence_pairs import SENTENCES, options, write_pairs, write_table
 from training import pretrain_sentences
@@ -321,19 +320,6 @@ def test_the_distance_constraint_of_cnv_is_equations_3_6_to_3_8(num_negatives):
     assert losses["squared_distance_loss"].item() == pytest.approx(beta * expected, rel=1e-5)
 
 
-def test_two_equal_texts_have_a_gradient_that_is_a_number():
-    vectors = torch.ones(4, 3, requires_grad=True)
-    sentence_losses(
-        {"sentences": vectors},
-        recipe(**NTDV, translators=["one", "other"]),
-        concepts=torch.arange(2),
-        languages=torch.tensor([[1, 1], [2, 2]]),
-        num_predicted={},
-    )["squared_distance_loss"].backward()
-    assert vectors.grad is not None
-    assert vectors.grad.isfinite().all()
-
-
 def test_the_translation_loss_is_the_mean_over_the_tokens_of_both_ways():
     """Twice that is l_ab + l_ba of equation 3.8 over the tokens of a sentence."""
     options = recipe(**NTDV, translators=["one", "other"])
@@ -478,17 +464,9 @@ print(json.dumps(model(**rows).last_hidden_state[:, 0].tolist()))
 def test_a_folder_opens_in_a_fresh_process_without_the_folders_that_it_stands_on(trained, tmp_path):
     shutil.copytree(trained, tmp_path / "copy")
     texts = [template.format("qqq", "jj") for template in SENTENCES["de"]]
-    found = subprocess.run(
-        [sys.executable, "-I", "-c", FRESH, str(tmp_path / "copy"), json.dumps(texts)],
-        cwd=tmp_path,
-        env={"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert found.returncode == 0, found.stderr
+    found = run_in_a_fresh_process(FRESH, str(tmp_path / "copy"), json.dumps(texts), folder=tmp_path)
     model, tokenizer = AutoModel.from_pretrained(trained), AutoTokenizer.from_pretrained(trained)
-    for language, (text, vector) in enumerate(zip(texts, json.loads(found.stdout))):
+    for language, (text, vector) in enumerate(zip(texts, json.loads(found))):
         ids = tokenizer(text, return_tensors="pt")["input_ids"]
         expected = model(ids, languages=torch.tensor([language])).pooler_output[0]
         torch.testing.assert_close(torch.tensor(vector), expected)

@@ -81,8 +81,8 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
     if recipe.layers is not None:
         if model.config.sentence_layer is not None:
             raise ValueError(
-                f"layers is {recipe.layers}, and sentence_layer is {model.config.sentence_layer}, which keeps all up to "
-                "that one; name one of the two"
+                f"layers is {recipe.layers}, and sentence_layer is {model.config.sentence_layer}, which keeps all up to"
+                " that one; name one of the two"
             )
         keep_layers(model.hmde.sentence_encoder, recipe.layers)
     make_tokenizer = HMDETokenizer.from_pretrained if is_hmde else HMDETokenizer.from_sentence_encoder

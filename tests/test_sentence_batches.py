@@ -129,6 +129,20 @@ def test_dev_pairs_are_sought_in_their_table(folder):
     assert all(sentence.startswith("See") for sentence in seen[2])
 
 
+def test_each_dev_sentence_counts_once_whatever_its_table(tmp_path):
+    """Four German sentences find their translation, of two French ones none does."""
+    for language, count in (("de", 4), ("fr", 2)):
+        rows = [{"id": f"{language}{i}", "first": str(i), "second": language, "split": "dev"} for i in range(count)]
+        write_table(tmp_path / "pairs" / f"en-{language}.parquet", rows)
+
+    def encode(sentences: list[str]) -> np.ndarray:
+        vectors = np.eye(len(sentences))
+        return vectors[::-1] if sentences[0] == "fr" else vectors
+
+    scores = DevPairs(tmp_path, count=10, seed=0).evaluate(encode)
+    assert scores == {"en-de_p_at_1": 1.0, "en-fr_p_at_1": 0.0, "p_at_1": pytest.approx(4 / 6)}
+
+
 def test_masking_has_berts_statistics_over_a_hundred_thousand_tokens():
     """15 % of the words, of these 80 % masked, 10 % another, 10 % as they were; never a special token. Within four
     standard deviations."""

@@ -190,7 +190,8 @@ class DevPairs:
 
     def evaluate(self, encode: Callable[[list[str]], np.ndarray]) -> dict[str, float]:
         """P@1: the share of sentences whose nearest one by cosine, of those of the other side, is their translation. Of
-        each table, both ways, and the mean `p_at_1`, which chooses the best model.
+        each table, both ways, and of all sentences, `p_at_1`, which chooses the best model. A table of few pairs, whose
+        score is mostly chance, has little weight in it.
 
         Args:
             encode: sentences to vectors (sentences, hidden), of any length.
@@ -198,7 +199,8 @@ class DevPairs:
         scores = {}
         for languages, pairs in self.pairs.items():
             scores[f"{languages}_p_at_1"] = precision_at_1(encode(pairs["first"][:]), encode(pairs["second"][:]))
-        return scores | {"p_at_1": sum(scores.values()) / len(scores)}
+        sizes = [len(pairs) for pairs in self.pairs.values()]
+        return scores | {"p_at_1": float(np.average([*scores.values()], weights=sizes))}
 
 
 def precision_at_1(first: np.ndarray, second: np.ndarray) -> float:

@@ -410,9 +410,7 @@ def train_tokenizer(sentences: Iterable[str], vocabulary_size: int) -> PreTraine
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
-    trainer = trainers.UnigramTrainer(
-        vocab_size=vocabulary_size, special_tokens=special, unk_token="<unk>", show_progress=False
-    )
+    trainer = trainers.UnigramTrainer(vocab_size=vocabulary_size, special_tokens=special, unk_token="<unk>")
     tokenizer.train_from_iterator(sentences, trainer)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>",

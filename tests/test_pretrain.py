@@ -47,7 +47,7 @@ def test_a_run_leaves_a_folder_that_the_auto_classes_open(corpus_folder, labse, 
     vectors = model.encode_documents(["The cat sat. It was warm."], tokenizer)
     assert np.isfinite(vectors).all()
     assert tokenizer.max_sentences == 4
-    assert {"best", "checkpoints"} <= {path.name for path in (tmp_path / "model-training").iterdir()}
+    assert {"kept", "checkpoints"} <= {path.name for path in (tmp_path / "model-training").iterdir()}
     card = ModelCard.load(tmp_path / "model" / "README.md")
     assert card.data.language == ["de", "en", "fr"]
     assert len(card.data.eval_results) == 2
@@ -77,9 +77,10 @@ def test_the_loss_falls_and_the_best_model_is_kept(corpus_folder, xlmr, tmp_path
 
 
 @pytest.mark.parametrize(("scores", "best"), [((0.5, 0.9, 0.7), 4), ((0.9, 0.9, 0.7), 4), ((1.0, 0.9, 1.0), 8)])
-def test_the_best_step_is_the_later_of_equals(scores, best):
+def test_the_kept_step_is_the_later_of_equals(scores, best):
     history = {step: {"mrr": score} for step, score in zip((0, 4, 8), scores, strict=True)}
-    assert Progress("mrr", step=8, history=history).best_step == best
+    assert Progress("mrr", step=8, history=history).kept_step == best
+    assert Progress(None, step=8, history=history).kept_step == 8
 
 
 def test_a_frozen_sentence_encoder_keeps_its_weights_and_the_document_encoder_does_not(corpus_folder, labse, tmp_path):

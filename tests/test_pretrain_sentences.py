@@ -76,7 +76,7 @@ def test_a_run_leaves_an_encoder_that_the_auto_classes_and_hmde_open(run, pairs,
     assert ("trust_remote_code" in card.text) == bool([*Path(folder).glob("*.py")])
     assert "| step | en-de | en-fr | mean |" in card.text
     training = tmp_path / "model-training"
-    assert {"best", "checkpoints"} <= {path.name for path in training.iterdir()}
+    assert {"kept", "checkpoints"} <= {path.name for path in training.iterdir()}
 
 
 def test_the_kept_encoder_has_the_score_of_its_card(pairs, xlmr, tmp_path):
@@ -93,6 +93,21 @@ def test_the_kept_encoder_has_the_score_of_its_card(pairs, xlmr, tmp_path):
         return encoder.encode([f"See: {sentence}" for sentence in sentences], tokenizer, 128, 1000)
 
     assert DevPairs(pairs, 1000, 42).evaluate(encode)["p_at_1"] == pytest.approx(max(scores.values()), abs=5e-4)
+
+
+@pytest.mark.parametrize(("keep", "kept"), [("best", 0), ("last", 2)])
+def test_the_last_step_is_kept_where_the_recipe_says_so(pairs, xlmr, tmp_path, monkeypatch, keep, kept):
+    scores = iter([0.9, 0.5, 0.7])
+    monkeypatch.setattr(DevPairs, "evaluate", lambda *_: {"p_at_1": next(scores)})
+    changes = {"objectives": '{"align": 1.0}', "max_steps": 2, "eval_steps": 1, "warmup_steps": 0, "keep": keep}
+    pretrain_sentences.main(options(pairs, xlmr, tmp_path / "model", **changes))
+    card = ModelCard.load(tmp_path / "model" / "README.md")
+    assert f"The model kept is that of optimizer step {kept} of 2." in card.text
+    (checkpoint,) = (tmp_path / "model-training" / "checkpoints").glob("*00002")
+    last = load_file(checkpoint / "model.safetensors")
+    model = AutoModel.from_pretrained(tmp_path / "model")
+    same = [torch.equal(weight, last[f"model.{name}"]) for name, weight in model.named_parameters() if "dense" in name]
+    assert all(same) == (keep == "last")
 
 
 def test_every_loss_of_a_run_falls(pairs, xlmr, tmp_path, monkeypatch):

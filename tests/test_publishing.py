@@ -208,7 +208,7 @@ def trained(model: HMDEForDocumentEmbedding, tmp_path: Path) -> SimpleNamespace:
             0: {"document_mrr": 0.5, "title_mrr": 0.25, "mrr": 0.375},
             8: {"document_mrr": 0.75, "title_mrr": 0.5, "mrr": 0.625},
         },
-        best_step=8,
+        kept_step=8,
     )
     return SimpleNamespace(card=ModelCard.load(tmp_path / "README.md"))
 

@@ -21,7 +21,7 @@ hard negative.{taught}
 |---|---|
 {documents}
 
-The model kept is that of optimizer step {best_step} of {steps}. The whole recipe:
+The model kept is that of optimizer step {kept_step} of {steps}. The whole recipe:
 
 ```yaml
 {recipe}
@@ -45,7 +45,7 @@ def write_model_card(
     config: Any,
     statistics: dict[str, Any],
     history: dict[int, dict[str, float]],
-    best_step: int,
+    kept_step: int,
 ) -> None:
     """Write `README.md`, with metadata that the Hub accepts.
 
@@ -56,10 +56,10 @@ def write_model_card(
         config: the model's HMDEConfig.
         statistics: of the corpus (`statistics.json`).
         history: dev scores by optimizer step, step 0 being the untrained start.
-        best_step: the step whose model is kept.
+        kept_step: the step whose model is kept.
     """
     base_model, licence = origin_of(recipe["sentence_encoder"])
-    scores = history[best_step]
+    scores = history[kept_step]
     data = ModelCardData(
         **METADATA,
         language=sorted(statistics["articles"]),
@@ -86,7 +86,7 @@ def write_model_card(
         taught=taught,
         num_triples=statistics["triples"]["train"],
         documents="\n".join(f"| {language} | {count} |" for language, count in sorted(statistics["articles"].items())),
-        best_step=best_step,
+        kept_step=kept_step,
         steps=max(history),
         recipe=yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True).strip(),
         num_concepts=recipe["eval_concepts"],
@@ -125,7 +125,7 @@ the lower part of a document encoder of it{% if own_code %}, after `import model
 
 {% endif %}## How it was trained
 
-The model kept is that of optimizer step {{ best_step }} of {{ steps }}. The whole recipe:
+The model kept is that of optimizer step {{ kept_step }} of {{ steps }}. The whole recipe:
 
 ```yaml
 {{ recipe_text }}
@@ -146,7 +146,7 @@ TOKEN_ACCURACY = "The share of the tokens of dev translations that are the first
 
 
 def write_sentence_model_card(
-    folder: Path, name: str, recipe: dict[str, Any], history: dict[int, dict[str, float]], best_step: int
+    folder: Path, name: str, recipe: dict[str, Any], history: dict[int, dict[str, float]], kept_step: int
 ) -> None:
     """Write the `README.md` of a sentence encoder, with metadata that the Hub accepts.
 
@@ -155,11 +155,11 @@ def write_sentence_model_card(
         name: of the model, as it is shown and loaded.
         recipe: all fields of the run.
         history: dev scores by optimizer step, step 0 being the untrained start.
-        best_step: the step whose model is kept.
+        kept_step: the step whose model is kept.
     """
     start = recipe["sentence_encoder"]
     base_model, licence = origin_of(start) if start is not None else (None, None)
-    keys = list(history[best_step])  # the mean comes last
+    keys = list(history[kept_step])  # the mean comes last
     tables = [key.removesuffix(f"_{keys[-1]}") for key in keys[:-1]]
     translates = keys[-1] == "token_accuracy"
     token = {"cls": "the state of its first token", "mean": "the mean of the states of its tokens"}[recipe["pooling"]]
@@ -181,7 +181,7 @@ def write_sentence_model_card(
                 dataset_split="dev",
                 metric_type="accuracy",
                 metric_name="Token accuracy" if translates else "P@1",
-                metric_value=round(history[best_step][keys[-1]], 4),
+                metric_value=round(history[kept_step][keys[-1]], 4),
             )
         ],
     )
@@ -197,7 +197,7 @@ def write_sentence_model_card(
         own_code=any(folder.glob("modeling_*.py")),
         recipe=recipe,
         recipe_text=yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True).strip(),
-        best_step=best_step,
+        kept_step=kept_step,
         steps=max(history),
         tables=tables,
         rows=[[step, *(f"{scores[key]:.3f}" for key in keys)] for step, scores in history.items()],

@@ -135,7 +135,7 @@ def write_card(recipe: PretrainRecipe, folder: Path, progress: Progress) -> None
         HMDEConfig.from_pretrained(folder),
         json.loads((Path(recipe.corpus) / "statistics.json").read_text(encoding="utf-8")),
         progress.history,
-        progress.best_step,
+        progress.kept_step,
     )
 
 

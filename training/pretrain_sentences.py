@@ -188,7 +188,7 @@ def tokenizer_of(
 
 def write_card(recipe: PretrainSentencesRecipe, folder: Path, progress: Progress) -> None:
     write_sentence_model_card(
-        folder, recipe.push_to_hub or recipe.output, asdict(recipe), progress.history, progress.best_step
+        folder, recipe.push_to_hub or recipe.output, asdict(recipe), progress.history, progress.kept_step
     )
 
 

@@ -93,7 +93,11 @@ class LoopRecipe:
     """Processes that tokenize ahead."""
 
     eval_steps: int = 500
-    """Optimizer steps between evaluations on the dev split. The best model is kept."""
+    """Optimizer steps between evaluations on the dev split."""
+
+    keep: Literal["best", "last"] = "best"
+    """The step whose model is kept: the best on the dev split, of which the untrained start is one; or the last, where
+    the dev split does not show what is learned, or steps of several runs are compared."""
 
     save_steps: int = 500
     """Optimizer steps between checkpoints."""

@@ -2,7 +2,7 @@
 
     python -m training.benchmarks.choices --config configuration/benchmarks/choices.yaml
 
-Trains every choice with every seed by training/pretrain.py and compares the weights after the last step, not those that
+Trains every choice with every seed by training/pretrain.py and compares the models of the last step, not those that
 were the best on dev concepts. Every result is a line of results.jsonl as soon as it is there; what is there already is
 not trained again. Writes the table of means over seeds to results.md.
 """
@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -33,7 +32,6 @@ from foundation.command_line import options_from
 from foundation.processor import Dtype, dtype_of
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from training.data.sentence_vectors import encode_sentences, fingerprint_of_vectors
-from training.loop.checkpoints import checkpoints
 
 PRETRAIN = Path(__file__).parents[1] / "pretrain.py"
 
@@ -129,15 +127,12 @@ def main(argv: list[str] | None = None) -> None:
 def trained(
     benchmark: ChoicesBenchmark, folder: Path, options: dict[str, Any]
 ) -> tuple[HMDEForDocumentEmbedding, HMDETokenizer]:
-    """The model after the last step of a run, trained where it is not there yet."""
+    """The model of the last step of a run, trained where it is not there yet."""
     if not folder.exists():
         given = {"corpus": benchmark.corpus, "sentence_encoder": benchmark.sentence_encoder, "output": str(folder)}
-        arguments = on_command_line(given | options)
+        arguments = on_command_line(given | {"keep": "last"} | options)
         subprocess.run([sys.executable, PRETRAIN, "--config", benchmark.recipe, *arguments], check=True)
     model = HMDEForDocumentEmbedding.from_pretrained(folder, dtype=dtype_of(benchmark.dtype))
-    last = checkpoints(Path(f"{folder}-training") / "checkpoints")[-1]
-    weights = load_file(last / "model.safetensors")
-    model.load_state_dict({name.removeprefix("model."): weight for name, weight in weights.items() if "." in name})
     return model, HMDETokenizer.from_pretrained(folder)
 
 

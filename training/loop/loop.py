@@ -100,19 +100,22 @@ class Progress:
     """What a checkpoint must remember beside model, optimizer, schedule and random states.
 
     Args:
-        criterion: the score by which the best step is chosen.
+        criterion: the score by which the best step is chosen, whose model is kept; None keeps the last.
         step: optimizer steps taken.
         history: dev scores by step; step 0 is the untrained start.
     """
 
-    criterion: str
+    criterion: str | None
     step: int = 0
     history: dict[int, dict[str, float]] = field(default_factory=dict)
 
     @property
-    def best_step(self) -> int:
+    def kept_step(self) -> int:
         """Of equal scores the later step: where the start is already perfect, it must not undo the training."""
-        return max(self.history, key=lambda step: (self.history[step][self.criterion], step))
+        criterion = self.criterion
+        if criterion is None:
+            return max(self.history)
+        return max(self.history, key=lambda step: (self.history[step][criterion], step))
 
     def state_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -122,7 +125,7 @@ class Progress:
 
 
 def training_folder(recipe: LoopRecipe) -> Path:
-    """Where checkpoints, logs and the best model so far are kept."""
+    """Where checkpoints, logs and the model that would be kept so far lie."""
     return Path(f"{recipe.output}-training")
 
 
@@ -147,14 +150,14 @@ def accelerator_of(recipe: LoopRecipe) -> Accelerator:
 
 
 class Loop(Generic[BatchType]):
-    """A run: `run()` trains to the end, or to a signal, and leaves the best model in the training folder, `best`."""
+    """A run: `run()` trains to the end, or to a signal, and leaves a model in the training folder, `kept`."""
 
     def __init__(self, stage: Stage[BatchType], recipe: LoopRecipe, accelerator: Accelerator) -> None:
         self.stage = stage
         self.recipe = recipe
         self.accelerator = accelerator
         self.folder = training_folder(recipe)
-        self.progress = Progress(stage.criterion)
+        self.progress = Progress(stage.criterion if recipe.keep == "best" else None)
         self.meter = Meter(accelerator.num_processes, recipe.device_tflops)
         # FSDP cuts the weights into pieces, so a whole copy is evaluated and saved.
         sharded = accelerator.distributed_type == DistributedType.FSDP
@@ -236,7 +239,7 @@ class Loop(Generic[BatchType]):
         )
 
     def evaluate(self) -> None:
-        """Score the model, and keep it if it is the best so far. The untrained start counts as one."""
+        """Score the model, and keep it if it is the one to keep so far. The untrained start counts as one."""
         encoder = self.accelerator.unwrap_model(self.encoder)
         if self.whole_copy is not None:
             follow(self.whole_copy, encoder, momentum=0.0)
@@ -250,8 +253,8 @@ class Loop(Generic[BatchType]):
             )
             self.accelerator.log({f"dev_{name}": score for name, score in scores.items()}, step=step)
             self.progress.history[step] = scores
-            if step == self.progress.best_step:
-                with folder_written_whole(self.folder / "best") as folder:
+            if step == self.progress.kept_step:
+                with folder_written_whole(self.folder / "kept") as folder:
                     self.stage.save(encoder, folder)
         self.accelerator.wait_for_everyone()
 
@@ -265,8 +268,8 @@ def train(
     make_stage: Callable[[Accelerator], Stage[Any]],
     write_card: Callable[[Path, Progress], None],
 ) -> None:
-    """A whole run: train a stage, and make the best model, with its card, the output folder. On request it goes to the
-    Hub.
+    """A whole run: train a stage, and make the model that is kept, with its card, the output folder. On request it goes
+    to the Hub.
 
     Args:
         make_stage: from the processes of the run.
@@ -285,7 +288,7 @@ def train(
             progress = loop.run()
         if accelerator.is_main_process:
             with folder_written_whole(recipe.output) as output:
-                shutil.copytree(folder / "best", output, dirs_exist_ok=True)
+                shutil.copytree(folder / "kept", output, dirs_exist_ok=True)
                 write_card(output, progress)
             if recipe.push_to_hub:
                 upload_folder(recipe.output, recipe.push_to_hub)

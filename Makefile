@@ -45,8 +45,9 @@ test: .venv/test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	@# One thread to each process that the tests start, or four of them fight for two cores.
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+	@# One thread to each process that the tests start, or four of them fight for two cores. What a file of tests prepares
+	@# is prepared once.
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 ## On a machine with a GPU, under ten minutes: the tests that need one, and encoding and pretraining beside what is common.
 gpu: .venv/test

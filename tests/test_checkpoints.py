@@ -84,7 +84,7 @@ def test_a_killed_run_goes_on_bit_for_bit(corpus_folder, labse, tmp_path, proces
 
     expected, found = (tmp_path / "a").read_text().splitlines(), (tmp_path / "b").read_text().splitlines()
     assert found == expected[(step - 1) // 2 * 2 :]
-    for file in ("checkpoints/step-00000006/model.safetensors", "best/model.safetensors"):
+    for file in ("checkpoints/step-00000006/model.safetensors", "kept/model.safetensors"):
         before, after = (load_file(tmp_path / f"{name}-training" / file) for name in ("whole", "killed"))
         assert all(torch.equal(after[name], value) for name, value in before.items())
 

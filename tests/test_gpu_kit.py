@@ -35,14 +35,14 @@ def test_a_gpu_without_bfloat16_is_told_so(monkeypatch):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="`make gpu` itself runs here")
 def test_its_benchmarks_run_and_stand_in_one_table(labse: Path, tmp_path: Path, monkeypatch):
     """On the smallest models and one of the two sizes; the part of the tests is replaced by one that fails."""
-    parts_of = gpu.parts_of
-    monkeypatch.setattr(gpu, "parts_of", lambda *given: [Part("tests", ["false"]), *parts_of(*given)[1::2]])
+    failing, parts_of = ["sh", "-c", "exit 2"], gpu.parts_of
+    monkeypatch.setattr(gpu, "parts_of", lambda *given: [Part("tests", failing), *parts_of(*given)[1::2]])
     with pytest.raises(SystemExit) as ended:
         main(["--output", str(tmp_path), "--encoder", str(labse), "--small", "true"])
     assert ended.value.code == 1  # a part has failed
     content = json.loads((tmp_path / "gpu.json").read_text())
     outcomes = {part["name"]: part["outcome"] for part in content["parts"]}
-    assert outcomes.pop("tests").startswith("failed with status 1")
+    assert outcomes.pop("tests").startswith("failed with status 2")
     assert outcomes == {"encode-small": "done", "step-small": "done"}
     ways = ["hmde", "hmde_tokens", "passages", "passages_tokens", "padded", "windows", "flat"]
     variants = [f"{name}, 2 triples" for name in ("recommended", "padded", "float32")]
@@ -52,12 +52,12 @@ def test_its_benchmarks_run_and_stand_in_one_table(labse: Path, tmp_path: Path, 
         *(("a pretraining step", "small", variant) for variant in variants),
     ]
     table = (tmp_path / "gpu.md").read_text()
-    assert "tests: failed with status 1" in table
+    assert "tests: failed with status 2" in table
     assert table.count("\n| ") == 1 + len(measured)
 
 
 def test_a_part_without_time_is_left_out(tmp_path):
-    part = Part("tests", ["false"])
+    part = Part("tests", ["sh", "-c", "exit 2"])
     gpu.run(part, tmp_path / "log", seconds_left=0)
     assert (part.outcome, list(tmp_path.iterdir())) == ("left out: no time", [])
 

@@ -27,9 +27,8 @@ SentenceObjective = Literal[
 ]
 
 WORD_OBJECTIVES = {"ugt", "smlm", "xtr"}  # words predicted from the vector of a sentence
-COMPARING = {  # those that compare the vectors of both sentences
-    *("align", "similarity", "distillation", "distance", "squared_distance"),
-}
+# those that compare the vectors of both sentences
+COMPARING = {"align", "similarity", "distillation", "distance", "squared_distance"}
 PREDICTING = {"mmlm", "tlm", *WORD_OBJECTIVES}  # those that need a head over the vocabulary
 
 

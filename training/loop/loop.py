@@ -150,7 +150,7 @@ def accelerator_of(recipe: LoopRecipe) -> Accelerator:
 
 
 class Loop(Generic[BatchType]):
-    """A run: `run()` trains to the end, or to a signal, and leaves a model in the training folder, `kept`."""
+    """A run: `run()` trains to the end, or to a signal, and leaves the model to keep in the training folder, `kept`."""
 
     def __init__(self, stage: Stage[BatchType], recipe: LoopRecipe, accelerator: Accelerator) -> None:
         self.stage = stage

@@ -147,7 +147,7 @@ def evaluate_frozen(
         task: what is learnt and tested.
         labelled: the task's documents.
         cache: folder of vectors; None keeps nothing.
-        maker: the system's fingerprint.
+        maker: fingerprint of all that the vectors of documents depend on.
         name: of task and system, for progress bars.
     """
     began = time.perf_counter()

@@ -75,12 +75,14 @@ class Maker:
         name: in the recipe.
         models: the fingerprint of each of its models, by folder or Hub name.
         fingerprint: of all that its vectors or predictions depend on.
-        load: the system, loaded once, when it is first needed; of a model that was trained as a whole None.
+        of_documents: of all that its vectors of documents depend on; systems that differ in their queries share them.
+        load: the system, loaded once, when it is first needed. A model that was trained as a whole has no such two.
     """
 
     name: str
     models: dict[str, str]
     fingerprint: str
+    of_documents: str = ""
     load: Any = None
 
 
@@ -108,8 +110,11 @@ def compare(recipe: EvaluationRecipe) -> None:
     for name, system in recipe.systems.items():
         models = {system.model: fingerprint_once(system.model)} if system.model else {}
         ranked_by = fingerprint_of_folder(Path(search.__file__).parent, "*.py") if system.kind in RANKING_KINDS else ""
-        content = fingerprint(made_with, ranked_by, replace(system, model=""), *models.values())
-        maker = Maker(name, models, content, cache(partial(load_system, system, dtype)))
+        fingerprint_of = partial(fingerprint, made_with, ranked_by, *models.values())
+        whole = replace(system, model="")
+        of_documents = replace(whole, query_path=None, query_prompt="")
+        load = cache(partial(load_system, system, dtype))
+        maker = Maker(name, models, fingerprint_of(whole), fingerprint_of(of_documents), load)
         for task in retrieval:
             results[task.name][name] = retrieval_result(recipe, task, maker)
         for task in classification:
@@ -191,7 +196,9 @@ def retrieval_result(recipe: EvaluationRecipe, task: TaskWithData, maker: Maker)
 
     def compute() -> Result:
         system, bar = maker.load(), f"{task.name}, {maker.name}"
-        result, runs = evaluate_task(system, task.task, task.data, output / "cache", maker.fingerprint, bar)
+        all_are_queries = task.task.sought_by == "sentences"
+        kept_for = maker.fingerprint if all_are_queries else maker.of_documents
+        result, runs = evaluate_task(system, task.task, task.data, output / "cache", kept_for, bar)
         for pair, run in runs.items():
             write_text(output / "runs" / task.name / maker.name / f"{pair}.run", to_trec(run, tag=maker.name))
         return result
@@ -205,12 +212,12 @@ def frozen_result(recipe: EvaluationRecipe, task: TaskWithData, maker: Maker) ->
 
     def compute() -> Result:
         system, bar = maker.load(), f"{task.name}, {maker.name}"
-        result = evaluate_frozen(system, task.task, task.data, output / "cache", maker.fingerprint, bar)
+        result = evaluate_frozen(system, task.task, task.data, output / "cache", maker.of_documents, bar)
         if not task.task.multilabel:
             tests = task.data.tests
             result["plot"] = f"{task.name}-{maker.name}.png"
             with progress_bar(f"{bar}: plot", 1, "plot") as progress:
-                of_tests = [encode(system, test, output / "cache", maker.fingerprint) for test in tests]
+                of_tests = [encode(system, test, output / "cache", maker.of_documents) for test in tests]
                 plot_vectors(maker.name, tests, of_tests, output / "plots" / result["plot"], SEED)
                 progress.update()
         return result

@@ -104,7 +104,7 @@ def evaluate_task(
         task: the protocol.
         data: the set of the task, or of each of its pairs.
         cache: folder of vectors and indexes; None keeps nothing.
-        maker: the system's fingerprint.
+        maker: fingerprint of all that the vectors of documents depend on.
         name: of task and system, for progress bars.
     """
     given = given_runs(task)

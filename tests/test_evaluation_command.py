@@ -159,6 +159,22 @@ def test_a_model_that_changed_in_its_folder_is_computed_anew(
     assert len(list((Path(recipe["output"]) / "cache").iterdir())) == 2 * len(before)
 
 
+def test_systems_that_differ_in_their_queries_share_the_vectors_of_documents(recipe: dict[str, Any]) -> None:
+    first = recipe["systems"]["first"]
+    recipe["systems"] = {"first": first}
+    alone = run_main(recipe)["tasks"]["clef"]["first"]["rows"]
+    before = sorted((Path(recipe["output"]) / "cache").iterdir())
+    recipe["systems"]["asked"] = first | {"query_prompt": "dogs dogs dogs dogs dogs dogs dogs dogs "}
+    rows = {name: result["rows"] for name, result in run_main(recipe)["tasks"]["clef"].items()}
+    assert sorted((Path(recipe["output"]) / "cache").iterdir()) == before
+    assert rows["first"] == alone
+    assert rows["asked"] != alone
+    # Of sentences that seek sentences, both sides are read as queries.
+    recipe["retrieval"]["clef"] |= {"sought_by": "sentences"}
+    run_main(recipe)
+    assert len(list((Path(recipe["output"]) / "cache").glob("*.npy"))) == len(before) + 4
+
+
 def test_what_a_result_depends_on_is_its_content_and_not_its_name(
     recipe: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

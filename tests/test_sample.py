@@ -68,3 +68,23 @@ def test_topics_are_the_articles_on_one_line(file):
         if article["split"] == split
     ]
     assert pairs(file) == expected
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_long_articles_have_over_a_hundred_sentences_all_of_which_a_model_reads(language):
+    lines = (SAMPLE / "long" / "docs" / f"{language}.jsonl").read_text("utf-8").splitlines()
+    documents = [json.loads(line) for line in lines]
+    assert [document["doc_id"] for document in documents] == ["danube", "mississippi", "nile"]
+    for document in documents:
+        assert 100 < sum(1 for _ in sentence_spans(document["text"], language)) <= 128
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_ten_questions_seek_a_long_article_without_naming_it(language):
+    relevant = {row[0]: row[2] for row in pairs(SAMPLE / "long" / "qrels.tsv")}
+    queries = dict(pairs(SAMPLE / "long" / "queries" / f"{language}.tsv"))
+    assert queries.keys() == relevant.keys()
+    assert Counter(relevant.values()) == {"danube": 10, "mississippi": 10, "nile": 10}
+    lines = (SAMPLE / "long" / "docs" / f"{language}.jsonl").read_text("utf-8").splitlines()
+    titles = [json.loads(line)["title"].lower() for line in lines]
+    assert not [query for query in queries.values() if any(title in query.lower() for title in titles)]

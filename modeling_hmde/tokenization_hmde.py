@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from huggingface_hub import CommitInfo
-from tokenizers import Tokenizer, normalizers
+from tokenizers import normalizers
 from transformers import AutoTokenizer, BatchEncoding, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import TruncationStrategy
 from transformers.utils import logging
@@ -202,7 +202,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             )
         if base.pad_token is None:
             raise ValueError(f"the tokenizer of {name_or_path} has no padding token; choose another sentence encoder")
-        backend = Tokenizer.from_str(base.backend_tokenizer.to_str())
+        backend = base.backend_tokenizer
         backend.no_truncation()
         backend.no_padding()
         backend.normalizer = _break_up_special_tokens(backend.normalizer, base.all_special_tokens)

@@ -76,7 +76,7 @@ class Maker:
         models: the fingerprint of each of its models, by folder or Hub name.
         fingerprint: of all that its vectors or predictions depend on.
         of_documents: of all that its vectors of documents depend on; systems that differ in their queries share them.
-        load: the system, loaded once, when it is first needed. A model that was trained as a whole has no such two.
+        load: the system, loaded once, when it is first needed. A model that was trained as a whole has neither.
     """
 
     name: str

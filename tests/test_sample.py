@@ -13,8 +13,8 @@ SAMPLE = Path(__file__).parent.parent / "sample"
 LANGUAGES = ["de", "en", "fr", "it", "ru", "zh"]
 
 
-def articles(language: str) -> list[dict]:
-    return [json.loads(line) for line in (SAMPLE / "docs" / f"{language}.jsonl").read_text("utf-8").splitlines()]
+def articles(language: str, folder: Path = SAMPLE) -> list[dict]:
+    return [json.loads(line) for line in (folder / "docs" / f"{language}.jsonl").read_text("utf-8").splitlines()]
 
 
 def pairs(path: Path) -> list[list[str]]:
@@ -72,8 +72,7 @@ def test_topics_are_the_articles_on_one_line(file):
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_long_articles_have_over_a_hundred_sentences_all_of_which_a_model_reads(language):
-    lines = (SAMPLE / "long" / "docs" / f"{language}.jsonl").read_text("utf-8").splitlines()
-    documents = [json.loads(line) for line in lines]
+    documents = articles(language, SAMPLE / "long")
     assert [document["doc_id"] for document in documents] == ["danube", "mississippi", "nile"]
     for document in documents:
         assert 100 < sum(1 for _ in sentence_spans(document["text"], language)) <= 128
@@ -85,6 +84,5 @@ def test_ten_questions_seek_a_long_article_without_naming_it(language):
     queries = dict(pairs(SAMPLE / "long" / "queries" / f"{language}.tsv"))
     assert queries.keys() == relevant.keys()
     assert Counter(relevant.values()) == {"danube": 10, "mississippi": 10, "nile": 10}
-    lines = (SAMPLE / "long" / "docs" / f"{language}.jsonl").read_text("utf-8").splitlines()
-    titles = [json.loads(line)["title"].lower() for line in lines]
+    titles = [document["title"].lower() for document in articles(language, SAMPLE / "long")]
     assert not [query for query in queries.values() if any(title in query.lower() for title in titles)]

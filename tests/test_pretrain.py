@@ -377,6 +377,16 @@ def test_an_output_that_exists_is_not_overwritten(corpus_folder, labse, tmp_path
         pretrain.main(options(corpus_folder, labse, tmp_path / "model"))
 
 
+def test_a_corpus_without_dev_concepts_is_named_before_training(corpus_folder):
+    articles = load_articles(corpus_folder)
+    of_train = {
+        language: table.filter(lambda article: article["split"] == "train").flatten_indices()
+        for language, table in articles.items()
+    }
+    with pytest.raises(ValueError, match="no concept of the dev split"):
+        DevSet(of_train, num_concepts=5, seed=0)
+
+
 def test_dev_concepts_are_ranked_as_a_loop_over_all_documents_ranks_them(corpus_folder, model, tokenizer):
     articles = load_articles(corpus_folder)
     dev_set = DevSet(articles, num_concepts=5, seed=0)

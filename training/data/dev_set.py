@@ -45,7 +45,10 @@ class DevSet:
             if (one, concept) in self.articles and (other, concept) in self.articles
         ]
         if not self.pairs:
-            raise ValueError("no concept of the dev split stands in two languages; the best model cannot be chosen")
+            raise ValueError(
+                "no concept of the dev split stands in two languages of the corpus, by which the best model is chosen; "
+                "make the corpus of articles of which a tenth, say, have the split dev"
+            )
 
     def evaluate(self, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer) -> dict[str, float]:
         """Mean reciprocal ranks of a concept's document in another language among all documents of that language:
@@ -78,7 +81,7 @@ def draw_concepts(articles: dict[str, Dataset], split: str, count: int, draw: ra
         table.data.column("concept_id").filter(pc.equal(table.data.column("split"), split))
         for table in articles.values()
     ]
-    concepts = pa.chunked_array([chunk for column in columns for chunk in column.chunks]).unique().sort()
+    concepts = pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string()).unique().sort()
     return [concepts[index].as_py() for index in draw.sample(range(len(concepts)), min(count, len(concepts)))]
 
 

@@ -65,7 +65,7 @@ def search(question: str | None, languages: list[str]) -> str:
     """The best documents in some languages, as HTML."""
     if not question or not question.strip() or not languages:
         return ""
-    hits = index.search(question[:MAX_QUESTION], encoder, NUM_HITS, languages=languages, scoring="maximum")
+    hits = index.search(question[:MAX_QUESTION], encoder, NUM_HITS, "late", languages)
     return "".join(marked(hit.document, hit.score, hit.explanation) for hit in hits)
 
 

@@ -89,7 +89,7 @@ def query(
     index: str,
     question: str,
     *,
-    ranking: Ranking = "vector",
+    ranking: Ranking = "hybrid",
     languages: str | None = None,
     hits: int = 5,
     sentences: int = 2,
@@ -102,8 +102,8 @@ def query(
     Args:
         index: the folder of an index.
         question: in any language.
-        ranking: by the vectors of documents, by words in common (BM25), by both (hybrid), or the nearest documents
-            again by their best sentence (late).
+        ranking: by the vectors of documents, by words in common (BM25), by both (hybrid), or the best by both again,
+            with the vector of the best sentence beside that of the document (late).
         languages: only documents in these, as ISO 639-1 codes with commas between: de,fr.
         hits: documents to show.
         sentences: sentences to show of each, best first.

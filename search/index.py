@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -43,11 +43,13 @@ Ranking = Literal["vector", "words", "hybrid", "late"]
 # Documents that are encoded before they are committed: no more is lost when a process is killed.
 DOCUMENTS_PER_COMMIT = 1024
 
-# Documents that `hybrid` takes of each ranking and `late` ranks again, where fewer are asked for.
+# Documents that `hybrid` takes by vectors and by words, and `late` of `hybrid`, where fewer are asked for.
 CANDIDATES = 50
 
-# Added to a rank before it is inverted (Cormack, Clarke and Büttcher, SIGIR 2009).
-RANK_OFFSET = 60
+# What the best document by words gains in `hybrid` and `late`, in proportion to how far the cosines of the nearest
+# documents lie apart, which differs from model to model. Chosen on development sets (docs/search.md): more helps within
+# a language and harms across languages, where words in common are names, or chance.
+WORDS_WEIGHT = 0.2
 
 # From so many documents on, where comparing with all takes a tenth of a second, a question is compared with the
 # documents of the nearest partitions alone, by vectors of one byte a number. Of twice as many as are asked for, exact
@@ -189,7 +191,7 @@ class Index:
         question: str,
         encoder: Encoder,
         num_hits: int = 5,
-        ranking: Ranking = "vector",
+        ranking: Ranking = "hybrid",
         languages: Sequence[str] | None = None,
         scoring: Scoring | None = None,
     ) -> list[Hit]:
@@ -214,7 +216,7 @@ class Index:
         self,
         question: str,
         encoder: Encoder,
-        ranking: Ranking = "vector",
+        ranking: Ranking = "hybrid",
         depth: int = 1000,
         languages: Sequence[str] | None = None,
         vector: np.ndarray | None = None,
@@ -225,8 +227,8 @@ class Index:
             question: one text.
             encoder: one that `check` let pass.
             ranking: `vector`, by the cosine of question and document; `words`, by BM25, those without a word in common
-                left out; `hybrid`, by both, see `reciprocal_rank_fusion`; `late`, the nearest by `vector` ranked
-                again by the cosine of question and best sentence.
+                left out; `hybrid`, by the cosine and what words add to it, see `gains_of_words`; `late`, the best by
+                `hybrid` again, with the mean of the document's cosine and its best sentence's in place of the first.
             depth: documents at most. `hybrid` and `late` look at no fewer than 50.
             languages: of the documents that are looked at (ISO 639-1); of all if None.
             vector: (hidden,), the question's, where it is known already; many are sooner encoded together.
@@ -237,20 +239,24 @@ class Index:
         if languages is not None and (missing := sorted({*languages} - {*self.languages})):
             known = ", ".join(self.languages) or "none at all"
             raise ValueError(f"the index has no documents in {', '.join(missing)}; their languages are: {known}")
-        width = max(depth, CANDIDATES)
         if ranking == "words":
             return dict(_best_first(self._by_words(question, depth, languages)))
         if vector is None:
             (vector,) = encoder.encode_questions([question])
         if ranking == "vector":
-            scores = self._by_vector(vector, depth, languages)
-        elif ranking == "hybrid":
-            near = self._by_vector(vector, width, languages)
-            scores = reciprocal_rank_fusion([near, self._by_words(question, width, languages)])
-        else:
-            near = self._by_vector(vector, width, languages)
-            explanations = self._explain(vector, self.documents(list(near)), encoder, "maximum")
-            scores = {id: explanation.score for id, explanation in zip(near, explanations)}
+            return dict(_best_first(self._by_vector(vector, depth, languages)))
+        width = max(depth, CANDIDATES)
+        cosines = self._by_vector(vector, width, languages)
+        gains = gains_of_words(self._by_words(question, width, languages), cosines)
+        cosines |= self._cosines(vector, [id for id in gains if id not in cosines])
+        scores = {id: cosine + gains.get(id, 0) for id, cosine in cosines.items()}
+        if ranking == "late":
+            best = [id for id, _ in _best_first(scores)[:width]]
+            explanations = self._explain(vector, self.documents(best), encoder, "maximum")
+            scores = {
+                id: (cosines[id] + explanation.score) / 2 + gains.get(id, 0)
+                for id, explanation in zip(best, explanations)
+            }
         return dict(_best_first(scores)[:depth])
 
     def documents(self, ids: Sequence[str]) -> list[Document]:
@@ -264,6 +270,12 @@ class Index:
             search = search.nprobes(NEAREST_PARTITIONS if languages is None else PARTITIONS)
             found = _best(search, "_distance", depth, languages)
         return {id: 1 - distance for id, distance in found.items()}
+
+    def _cosines(self, query: np.ndarray, ids: Sequence[str]) -> dict[str, float]:
+        if not ids:
+            return {}
+        vectors = _matrix(self._rows(ids, ["id", "vector"])["vector"].combine_chunks())
+        return dict(zip(ids, (vectors @ torch.from_numpy(query)).tolist()))
 
     def _by_words(self, question: str, depth: int, languages: Sequence[str] | None) -> dict[str, float]:
         # Which language the question is in is not known; a stem of another than the document's is found in few others.
@@ -296,20 +308,24 @@ class Index:
         return found.take(pa.compute.index_in(pa.array(ids, pa.string()), found["id"].combine_chunks()))
 
 
-def reciprocal_rank_fusion(rankings: Iterable[dict[str, float]]) -> dict[str, float]:
-    """One ranking of several: a document's score is the sum of 1 / (60 + rank) over those that have it.
+def gains_of_words(words: dict[str, float], cosines: dict[str, float]) -> dict[str, float]:
+    """What words in common add to the cosine of each document that has some: to that of the best document a fifth of
+    the distance between the cosines of the first and the fiftieth of the nearest documents, to others in proportion to
+    BM25. So scores are added, not ranks (Bruch, Gai and Ingber, ACM TOIS 2023): a ranking by words of which even the
+    first is poor, as across languages, changes little.
 
     Args:
-        rankings: scores by id.
+        words: BM25 by id.
+        cosines: of the nearest documents, by id.
 
-    >>> list(reciprocal_rank_fusion([{"a": 0.9, "b": 0.8}, {"b": 7.0, "c": 2.0}]))
-    ['b', 'a', 'c']
+    >>> gains_of_words({"a": 8.0, "b": 2.0}, {"b": 0.9, "c": 0.8, "d": 0.4})
+    {'a': 0.1, 'b': 0.025}
     """
-    fused: dict[str, float] = defaultdict(float)
-    for scores in rankings:
-        for rank, (id, _) in enumerate(_best_first(scores), start=1):
-            fused[id] += 1 / (RANK_OFFSET + rank)
-    return dict(_best_first(fused))
+    if not words or not cosines:
+        return {}
+    nearest = sorted(cosines.values(), reverse=True)[:CANDIDATES]
+    scale = WORDS_WEIGHT * (nearest[0] - nearest[-1]) / max(words.values())
+    return {id: scale * score for id, score in words.items()}
 
 
 def is_index(folder: str | Path) -> bool:

@@ -72,20 +72,19 @@ def expected_ranking(ranking: str, query: str, texts: dict[str, tuple[str, str]]
         for id, (language, text) in texts.items()
     }
     near = by_score(cosines)
+    words = by_words(query, texts)
+    first = by_score(words)[:CANDIDATES]
+    span = cosines[near[0]] - cosines[near[:CANDIDATES][-1]]
+    gains = {id: 0.2 * span * words[id] / words[first[0]] for id in first}
+    looked_at = {*near[:CANDIDATES], *first}
+    first = by_score({id: cosines[id] + gains.get(id, 0) for id in looked_at})[:CANDIDATES]
     if ranking == "late":
         best = {}
-        for id in near[:CANDIDATES]:
+        for id in first:
             language, text = texts[id]
             (explanation,) = model.explain(query, [text], tokenizer, language=language, scoring="maximum")
             best[id] = max(sentence.score for sentence in explanation.sentences)
-        first = by_score(best)
-    else:
-        rankings = [near[:CANDIDATES], by_score(by_words(query, texts))[:CANDIDATES]]
-        fused: dict[str, float] = {}
-        for ranked in rankings:
-            for rank, id in enumerate(ranked, start=1):
-                fused[id] = fused.get(id, 0) + 1 / (60 + rank)
-        first = by_score(fused)[:CANDIDATES]
+        first = by_score({id: 0.5 * cosines[id] + 0.5 * best[id] + gains.get(id, 0) for id in first})
     return first + [id for id in near if id not in first]
 
 

@@ -31,7 +31,7 @@ from search.__main__ import main
 from search.benchmarks import index as benchmark
 from search.documents import Document, Documents
 from search.embeddings import Embeddings
-from search.index import Changes, Encoder, Ranking, open_index, reciprocal_rank_fusion, update_index
+from search.index import Changes, Encoder, Ranking, gains_of_words, open_index, update_index
 
 TEXTS = {
     "cat": "The cat sat on the mat. It was warm there!",
@@ -403,7 +403,7 @@ def test_documents_are_ranked_by_cosine_and_explained_by_their_sentences(
     tmp_path: Path, encoder: Encoder, sentences: bool
 ) -> None:
     update_index(tmp_path, documents_of(TEXTS), encoder, sentences=sentences)
-    hits = open_index(tmp_path).search("The cat", encoder, num_hits=3)
+    hits = open_index(tmp_path).search("The cat", encoder, num_hits=3, ranking="vector")
     (query,) = encoder.model.encode_queries(["The cat"], encoder.tokenizer)
     cosines = {
         name: float(encoder.encode([Document(name, name, None, text)])[0] @ query) for name, text in TEXTS.items()
@@ -461,28 +461,32 @@ def test_many_documents_are_compared_partition_by_partition_with_exact_cosines(
     assert 0.5 < hits / (10 * count / 50) < 1  # of vectors without any order, a quarter of which are looked at
 
     update_index(tmp_path, documents[100:], many)
-    assert "007" not in open_index(tmp_path).rank("7", many)
-    assert next(iter(open_index(tmp_path).rank("107", many))) == "107"
+    assert "007" not in open_index(tmp_path).rank("7", many, "vector")
+    assert next(iter(open_index(tmp_path).rank("107", many, "vector"))) == "107"
 
 
 @pytest.mark.parametrize("sentences", [False, True])
-def test_late_interaction_ranks_the_nearest_documents_again_by_their_best_sentence(
+def test_late_ranks_the_best_by_hybrid_again_with_their_best_sentence(
     tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch, sentences: bool
 ) -> None:
     update_index(tmp_path, documents_of(TEXTS), encoder, sentences=sentences)
     index = open_index(tmp_path)
     explanations = encoder.model.explain("The cat", list(TEXTS.values()), encoder.tokenizer, scoring="maximum")
     expected = dict(zip(TEXTS, explanations))
-    best = sorted(TEXTS, key=lambda id: expected[id].score, reverse=True)
+    cosines, hybrid = (index.rank("The cat", encoder, ranking) for ranking in ("vector", "hybrid"))
+    scores = {id: hybrid[id] + (expected[id].score - cosines[id]) / 2 for id in TEXTS}
+    best = sorted(TEXTS, key=lambda id: -scores[id])
+    assert index.rank("The cat", encoder, "late") == pytest.approx(scores, abs=1e-5)
     assert list(index.rank("The cat", encoder, "late")) == best
     for hit in index.search("The cat", encoder, 2, "late"):
+        assert hit.score == pytest.approx(scores[hit.document.id], abs=1e-5)
         explanation = expected[hit.document.id]
-        assert hit.score == hit.explanation.score == pytest.approx(explanation.score, abs=1e-5)
+        assert hit.explanation.score == pytest.approx(explanation.score, abs=1e-5)
         for found, wanted in zip(hit.explanation.sentences, explanation.sentences, strict=True):
             assert found == pytest.approx(wanted, abs=1e-5)
     monkeypatch.setattr(search.index, "CANDIDATES", 2)
-    nearest = list(index.rank("The cat", encoder, "vector", 2))
-    assert list(index.rank("The cat", encoder, "late", 2)) == [id for id in best if id in nearest]
+    looked_at = list(index.rank("The cat", encoder, "hybrid", 2))
+    assert set(index.rank("The cat", encoder, "late", 2)) == set(looked_at)
 
 
 @pytest.mark.parametrize("ranking", get_args(Ranking))
@@ -546,23 +550,42 @@ def test_a_question_finds_the_stems_of_every_language(tmp_path: Path, encoder: E
         index.rank("Katzen", encoder, languages=["fr"])
 
 
-rankings = st.lists(st.dictionaries(st.sampled_from("abcdef"), st.floats(-1, 1)), max_size=3)
+scores_by_id = st.dictionaries(st.sampled_from("abcdef"), st.floats(0.01, 30), max_size=6)
 
 
-@given(rankings)
-def test_fusion_adds_the_inverted_ranks(scores: list[dict[str, float]]) -> None:
-    fused = reciprocal_rank_fusion(scores)
-    for id in fused:
-        ranks = [sorted(s, key=lambda other: (-s[other], other)).index(id) for s in scores if id in s]
-        assert fused[id] == pytest.approx(sum(1 / (61 + rank) for rank in ranks))
-    assert list(fused) == sorted(fused, key=lambda id: (-fused[id], id))
-    assert fused.keys() == {id for s in scores for id in s}
+@given(scores_by_id, scores_by_id)
+def test_words_add_a_fifth_of_the_distance_of_cosines_at_most(
+    words: dict[str, float], cosines: dict[str, float]
+) -> None:
+    gains = gains_of_words(words, cosines)
+    if not words or not cosines:
+        assert gains == {}
+        return
+    apart = max(cosines.values()) - min(cosines.values())
+    assert gains.keys() == words.keys()
+    for id, gain in gains.items():
+        assert gain == pytest.approx(apart / 5 * words[id] / max(words.values()))
 
 
-def test_hybrid_is_the_fusion_of_vector_and_words(index_folder: Path, encoder: Encoder) -> None:
-    index = open_index(index_folder)
-    parts = [index.rank("Die Katze, le chat", encoder, ranking) for ranking in ("vector", "words")]
-    assert index.rank("Die Katze, le chat", encoder, "hybrid") == reciprocal_rank_fusion(parts)
+def test_hybrid_finds_by_words_what_is_not_near_and_ranks_it_by_its_cosine(
+    tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search.index, "CANDIDATES", 2)
+    texts = TEXTS | {"rare": "Zzyzx. " + TEXTS["dog"]}
+    update_index(tmp_path, documents_of(texts), encoder)
+    index = open_index(tmp_path)
+    question = "Zzyzx chat"
+    cosines = index.rank(question, encoder, "vector")
+    words = index.rank(question, encoder, "words")
+    assert set(words) == {"rare", "chat"}
+    near = list(cosines)[:2]
+    apart = cosines[near[0]] - cosines[near[1]]
+    gains = {id: apart / 5 * score / max(words.values()) for id, score in words.items()}
+    expected = {id: cosines[id] + gains.get(id, 0) for id in {*near, *words}}
+    assert "rare" not in near
+    best = dict(sorted(expected.items(), key=lambda item: -item[1])[:2])
+    assert index.rank(question, encoder, "hybrid", 2) == pytest.approx(best, abs=1e-5)
+    assert index.rank("!?", encoder, "hybrid", 2) == pytest.approx(index.rank("!?", encoder, "vector", 2))
 
 
 def test_the_benchmark_makes_an_index_of_random_vectors_and_queries_it(

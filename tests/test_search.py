@@ -592,8 +592,8 @@ def test_the_benchmark_makes_an_index_of_random_vectors_and_queries_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search.index, "APPROXIMATE_FROM", search.index.APPROXIMATE_FROM)  # which `make` sets
-    assert benchmark.make(tmp_path, documents=100).startswith("making")
-    assert benchmark.update(tmp_path, documents=100).startswith(f"adding {benchmark.BLOCK} ")
+    assert benchmark.make(tmp_path, documents=100, sentences=2).startswith("making")
+    assert benchmark.update(tmp_path, documents=100, sentences=2).startswith(f"adding {benchmark.BLOCK} ")
     assert len(open_index(tmp_path)) == 100 + benchmark.BLOCK
     for ranking in benchmark.RANKINGS:
         assert benchmark.query(tmp_path, ranking, None, queries=2).startswith(ranking)
@@ -604,7 +604,7 @@ def test_the_benchmark_counts_how_many_of_the_nearest_documents_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search.index, "APPROXIMATE_FROM", search.index.APPROXIMATE_FROM)  # which `make` sets
-    benchmark.make(tmp_path, documents=3000)
+    benchmark.make(tmp_path, documents=3000, sentences=0)
     for languages in (None, ["de"]):
         assert "1.000 of the 10 nearest" in benchmark.recall(tmp_path, languages, queries=4)
     rank = search.index.Index.rank

@@ -10,7 +10,8 @@ is in proportion to k ** -0.75, and two fifths of it are the subject's, the rest
 as a document is.
 
 Before documents are added, a question is compared with every vector, and afterwards as search/index.py does with many.
-Recall is the share of the ten documents nearest among all that are among the ten found. Making and querying run in
+Recall is the share of the ten documents nearest among all that are among the ten found. With `--sentences`, so many
+vectors of sentences are kept of each document, and the ranking by these is timed too. Making and querying run in
 processes of their own, and so have peaks of memory of their own. Processor time is less disturbed than the clock where
 other programs run beside this one. Linux only.
 """
@@ -35,27 +36,38 @@ from typing import Any, get_args
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
+import torch
 from jsonargparse import auto_cli
 
 import search.index
+from modeling_hmde.attribution_hmde import DocumentSentences, Scoring
 from search.documents import Document
 from search.index import ROWS_PER_BATCH, Encoder, Index, Ranking, open_index, update_index
 
 HIDDEN, WORDS, QUESTION_WORDS, VOCABULARY, SUBJECTS, BLOCK, HITS = 384, 12, 5, 50_000, 4096, 1024, 10
-RANKINGS = [ranking for ranking in get_args(Ranking) if ranking != "late"]  # which asks the model
+RANKINGS = get_args(Ranking)
 SHARED = 0.4  # of a vector's variance, with its subject
 VARIANCES = np.arange(1, HIDDEN + 1) ** -0.75
 VARIANCES /= VARIANCES.sum()
 
 
 class RandomEncoder(Encoder):
-    """Vectors of unit length that depend on the id of the first document or on the question."""
+    """Vectors of unit length that depend on the id of the first document or on the question. `model.num_sentences` is
+    the number of sentences of each document."""
 
     def encode(self, documents: Sequence[Document]) -> np.ndarray:
         return random_vectors(len(documents), seed=[0, int(documents[0].id)])
 
     def encode_questions(self, questions: Sequence[str]) -> np.ndarray:
         return np.concatenate([random_vectors(1, seed=[1, zlib.crc32(question.encode())]) for question in questions])
+
+    def encode_sentences(self, documents: Sequence[Document], scoring: Scoring) -> list[DocumentSentences]:
+        count: Any = self.model.num_sentences
+        vectors = random_vectors(len(documents) * count, seed=[2, int(documents[0].id)]).reshape(-1, count, HIDDEN)
+        return [
+            DocumentSentences([(0, len(document.text))] * count, torch.from_numpy(of_document), None)
+            for document, of_document in zip(documents, vectors)
+        ]
 
     def probe(self) -> np.ndarray:
         return np.eye(1, HIDDEN + 2)[0]
@@ -99,10 +111,10 @@ def random_vectors(count: int, seed: list[int]) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def encoder() -> Encoder:
+def encoder(num_sentences: int = 0) -> Encoder:
     config = SimpleNamespace(hidden_size=HIDDEN, document_pooling="mean")
     tokenizer: Any = None
-    model: Any = SimpleNamespace(config=config)
+    model: Any = SimpleNamespace(config=config, num_sentences=num_sentences)
     return RandomEncoder("random", model, tokenizer)
 
 
@@ -111,18 +123,18 @@ def peak_memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def make(folder: Path, documents: int) -> str:
+def make(folder: Path, documents: int, sentences: int) -> str:
     search.index.APPROXIMATE_FROM = documents + 1
     before, began = peak_memory(), time.perf_counter()
-    update_index(folder, RandomDocuments(documents), encoder())
+    update_index(folder, RandomDocuments(documents), encoder(sentences), sentences=sentences > 0)
     seconds = time.perf_counter() - began
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 2**20
     return f"making    {seconds:8.0f} s     peak {peak_memory():.0f} MiB ({before:.0f} before), disk {size:.0f} MiB"
 
 
-def update(folder: Path, documents: int) -> str:
+def update(folder: Path, documents: int, sentences: int) -> str:
     before, began = peak_memory(), time.perf_counter()
-    changes = update_index(folder, RandomDocuments(documents + BLOCK), encoder())
+    changes = update_index(folder, RandomDocuments(documents + BLOCK), encoder(sentences))
     seconds = time.perf_counter() - began
     return f"adding {changes.added} {seconds:6.0f} s     peak {peak_memory():.0f} MiB ({before:.0f} before)"
 
@@ -175,12 +187,13 @@ def nearest(index: Index, vectors: np.ndarray, languages: list[str] | None) -> n
     return ids
 
 
-def main(documents: int = 100_000, queries: int = 20, output: str = "runs/index-benchmark") -> None:
+def main(documents: int = 100_000, queries: int = 20, sentences: int = 0, output: str = "runs/index-benchmark") -> None:
     """Make an index of random vectors and query it.
 
     Args:
         documents: in the index, 100 at least.
         queries: of each ranking, after a first one; ten times as many for recall.
+        sentences: of each document; if there are any, their vectors are kept and `late` is timed.
         output: a folder to write, which must not exist; it is removed at the end.
     """
     folder = Path(output)
@@ -189,9 +202,14 @@ def main(documents: int = 100_000, queries: int = 20, output: str = "runs/index-
     print(f"{documents} documents, {HIDDEN} dimensions")
     compared_with_all = partial(query, folder, "vector", None, queries)
     in_german = partial(query, folder, "vector", ["de"], queries)
-    rankings = [partial(query, folder, ranking, None, queries) for ranking in RANKINGS]
+    ranked = RANKINGS if sentences else [ranking for ranking in RANKINGS if ranking != "late"]  # which asks the model
+    rankings = [partial(query, folder, ranking, None, queries) for ranking in ranked]
     recalls = [partial(recall, folder, languages, 10 * queries) for languages in (None, ["de"])]
-    make_and_add = [partial(make, folder, documents), compared_with_all, partial(update, folder, documents)]
+    make_and_add = [
+        partial(make, folder, documents, sentences),
+        compared_with_all,
+        partial(update, folder, documents, sentences),
+    ]
     for step in (*make_and_add, *rankings, in_german, *recalls):
         with ProcessPoolExecutor(1, get_context("spawn")) as process:
             print(process.submit(step).result(), flush=True)

@@ -48,8 +48,8 @@ CANDIDATES = 50
 
 # What the best document by words gains in `hybrid` and `late`, in proportion to how far the cosines of the nearest
 # documents lie apart, which differs from model to model. Chosen on development sets (docs/search.md): more helps within
-# a language and harms across languages, where words in common are names, or chance.
-WORDS_WEIGHT = 0.2
+# a language, and harms where documents of several languages compete: those in the question's share more words with it.
+WORDS_WEIGHT = 0.1
 
 # From so many documents on, where comparing with all takes a tenth of a second, a question is compared with the
 # documents of the nearest partitions alone, by vectors of one byte a number. Of twice as many as are asked for, exact
@@ -309,7 +309,7 @@ class Index:
 
 
 def gains_of_words(words: dict[str, float], cosines: dict[str, float]) -> dict[str, float]:
-    """What words in common add to the cosine of each document that has some: to that of the best document a fifth of
+    """What words in common add to the cosine of each document that has some: to that of the best document a tenth of
     the distance between the cosines of the first and the fiftieth of the nearest documents, to others in proportion to
     BM25. So scores are added, not ranks (Bruch, Gai and Ingber, ACM TOIS 2023): a ranking by words of which even the
     first is poor, as across languages, changes little.
@@ -319,7 +319,7 @@ def gains_of_words(words: dict[str, float], cosines: dict[str, float]) -> dict[s
         cosines: of the nearest documents, by id.
 
     >>> gains_of_words({"a": 8.0, "b": 2.0}, {"b": 0.9, "c": 0.8, "d": 0.4})
-    {'a': 0.1, 'b': 0.025}
+    {'a': 0.05, 'b': 0.0125}
     """
     if not words or not cosines:
         return {}

@@ -75,7 +75,7 @@ def expected_ranking(ranking: str, query: str, texts: dict[str, tuple[str, str]]
     words = by_words(query, texts)
     first = by_score(words)[:CANDIDATES]
     span = cosines[near[0]] - cosines[near[:CANDIDATES][-1]]
-    gains = {id: 0.2 * span * words[id] / words[first[0]] for id in first}
+    gains = {id: 0.1 * span * words[id] / words[first[0]] for id in first}
     looked_at = {*near[:CANDIDATES], *first}
     first = by_score({id: cosines[id] + gains.get(id, 0) for id in looked_at})[:CANDIDATES]
     if ranking == "late":

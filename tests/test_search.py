@@ -554,7 +554,7 @@ scores_by_id = st.dictionaries(st.sampled_from("abcdef"), st.floats(0.01, 30), m
 
 
 @given(scores_by_id, scores_by_id)
-def test_words_add_a_fifth_of_the_distance_of_cosines_at_most(
+def test_words_add_a_tenth_of_the_distance_of_cosines_at_most(
     words: dict[str, float], cosines: dict[str, float]
 ) -> None:
     gains = gains_of_words(words, cosines)
@@ -564,7 +564,7 @@ def test_words_add_a_fifth_of_the_distance_of_cosines_at_most(
     apart = max(cosines.values()) - min(cosines.values())
     assert gains.keys() == words.keys()
     for id, gain in gains.items():
-        assert gain == pytest.approx(apart / 5 * words[id] / max(words.values()))
+        assert gain == pytest.approx(apart / 10 * words[id] / max(words.values()))
 
 
 def test_hybrid_finds_by_words_what_is_not_near_and_ranks_it_by_its_cosine(
@@ -580,7 +580,7 @@ def test_hybrid_finds_by_words_what_is_not_near_and_ranks_it_by_its_cosine(
     assert set(words) == {"rare", "chat"}
     near = list(cosines)[:2]
     apart = cosines[near[0]] - cosines[near[1]]
-    gains = {id: apart / 5 * score / max(words.values()) for id, score in words.items()}
+    gains = {id: apart / 10 * score / max(words.values()) for id, score in words.items()}
     expected = {id: cosines[id] + gains.get(id, 0) for id in {*near, *words}}
     assert "rare" not in near
     best = dict(sorted(expected.items(), key=lambda item: -item[1])[:2])

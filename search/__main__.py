@@ -89,7 +89,7 @@ def query(
     index: str,
     question: str,
     *,
-    ranking: Ranking = "hybrid",
+    ranking: Ranking = "vector",
     languages: str | None = None,
     hits: int = 5,
     sentences: int = 2,

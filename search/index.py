@@ -191,7 +191,7 @@ class Index:
         question: str,
         encoder: Encoder,
         num_hits: int = 5,
-        ranking: Ranking = "hybrid",
+        ranking: Ranking = "vector",
         languages: Sequence[str] | None = None,
         scoring: Scoring | None = None,
     ) -> list[Hit]:
@@ -216,7 +216,7 @@ class Index:
         self,
         question: str,
         encoder: Encoder,
-        ranking: Ranking = "hybrid",
+        ranking: Ranking = "vector",
         depth: int = 1000,
         languages: Sequence[str] | None = None,
         vector: np.ndarray | None = None,

@@ -9,6 +9,7 @@ import shutil
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
@@ -81,7 +82,8 @@ def test_two_processes_share_the_work(corpus_folder, labse, tmp_path):
         (file,) = corpus_folder.parent.glob("corpus-sentence-vectors/*/vectors.npy")
         files.append(file.rename(tmp_path / f"vectors-of-{number}.npy"))
         shutil.rmtree(file.parent)
-    assert files[0].read_bytes() == files[1].read_bytes()
+    one, two = (np.load(file) for file in files)
+    np.testing.assert_allclose(one, two, atol=1e-5)  # a process with more threads adds up in another order
 
 
 def keep(corpus_folder: Path, folder: Path, model, tokenizer, die_after: int = -1) -> None:

@@ -6,10 +6,10 @@
 
 `unpack` puts the model together from the folder `release` of this repository and multilingual-e5-small, without a
 network. `average` makes one model of several trainings. `pack` makes such a folder of any HMDE and the sentence encoder
-that it began with. What training did not
-change is left out. A matrix of the sentence encoder is kept as its difference to the base, two bits a weight and a
-scale for each row: a short training moves each weight by a few equal steps, so the sign is most of what there is to
-know (BitDelta; Liu et al. 2024). The matrices of the document encoder have eight bits a weight; all else is kept whole.
+that it began with. What training did not change is left out. A matrix of the sentence encoder is kept as its difference
+to the base, two bits a weight and a scale for each row: a short training moves each weight by a few equal steps, so the
+sign is most of what there is to know (BitDelta; Liu et al. 2024). The matrices of the document encoder have eight bits
+a weight; all else is kept whole.
 """
 
 from __future__ import annotations

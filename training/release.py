@@ -1,15 +1,13 @@
 """The released model, kept as a small difference to the encoder that it was trained from.
 
     python -m training.release unpack --output runs/hmde-small
-    python -m training.release average --models '[runs/hmde-seed-1, runs/hmde-seed-2]' --output runs/hmde-trained
     python -m training.release pack --model runs/hmde-trained --base runs/e5-small --output release
 
 `unpack` puts the model together from the folder `release` of this repository and multilingual-e5-small, without a
-network. `average` makes one model of several trainings. `pack` makes such a folder of any HMDE and the sentence encoder
-that it began with. What training did not change is left out. A matrix of the sentence encoder is kept as its difference
-to the base, two bits a weight and a scale for each row: a short training moves each weight by a few equal steps, so the
-sign is most of what there is to know (BitDelta; Liu et al. 2024). The matrices of the document encoder have eight bits
-a weight; all else is kept whole.
+network. `pack` makes such a folder of any HMDE and the sentence encoder that it began with. What training did not
+change is left out. A matrix of the sentence encoder is kept as its difference to the base, two bits a weight and a
+scale for each row: a short training moves each weight by a few equal steps, so the sign is most of what there is to
+know (BitDelta; Liu et al. 2024). The matrices of the document encoder have eight bits a weight; all else is kept whole.
 """
 
 from __future__ import annotations
@@ -29,7 +27,6 @@ from torch import Tensor
 from foundation.files import folder_written_whole
 from foundation.fingerprints import fingerprint_of_weights
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
-from modeling_hmde.publishing_hmde import model_card
 
 RELEASE = Path(__file__).parents[1] / "release"
 DIFFERENCE = "difference.safetensors"
@@ -40,48 +37,7 @@ NUM_SCALES = 40  # that are tried for each row
 
 
 def main(argv: list[str] | None = None) -> None:
-    auto_cli(
-        {"average": average, "pack": pack, "unpack": unpack},
-        args=argv,
-        prog="python -m training.release",
-        description=__doc__,
-    )
-
-
-def average(*, models: list[str], output: str) -> None:
-    """Write the mean of the weights of several HMDEs (model soups; Wortsman et al., ICML 2022).
-
-    Trainings that began with the same sentence encoder stay near each other, so that their mean is a model too, and on
-    average one that errs less than each of them.
-
-    Args:
-        models: folders of two HMDEs or more, of one architecture and with tokenizers of the same options.
-        output: folder to write.
-
-    Raises:
-        ValueError: there are fewer than two, they differ in more than their weights, or the output exists.
-    """
-    if len(models) < 2:
-        raise ValueError(f"models is {models}; name two folders at least")
-    if Path(output).exists():
-        raise ValueError(f"output {output} exists; remove it, or name another folder")
-    config, tokenizer = HMDEConfig.from_pretrained(models[0]), HMDETokenizer.from_pretrained(models[0])
-    for other in models[1:]:
-        same_architecture = HMDEConfig.from_pretrained(other).to_diff_dict() == config.to_diff_dict()
-        if not same_architecture or tokenizer_options(Path(other)) != tokenizer_options(Path(models[0])):
-            raise ValueError(f"{other} and {models[0]} differ in more than their weights; name models of one kind")
-    mean: dict[str, Tensor] = {}
-    for each in models:
-        model = HMDEForDocumentEmbedding.from_pretrained(each, dtype=torch.float32)
-        for name, weight in model.state_dict().items():
-            mean[name] = mean.get(name, 0) + weight / len(models)
-    model.load_state_dict(mean)
-    training = f"The mean of the weights of {len(models)} models: {', '.join(Path(each).name for each in models)}."
-    with folder_written_whole(output) as folder:
-        model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-        model_card(Path(output).name, config, training=training).save(folder / "README.md")
-    print(f"wrote {output}")
+    auto_cli({"pack": pack, "unpack": unpack}, args=argv, prog="python -m training.release", description=__doc__)
 
 
 def pack(*, model: str, base: str, output: str) -> None:

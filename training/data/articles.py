@@ -12,12 +12,19 @@ from foundation.fingerprints import digest, fingerprint
 
 
 def load_articles(folder: Path) -> dict[str, Dataset]:
-    """The article tables of a corpus by language, without the languages that have no article."""
-    return {
+    """The article tables of a corpus by language, without the languages that have no article.
+
+    Raises:
+        ValueError: no language has one.
+    """
+    articles = {
         path.stem: load_dataset("parquet", data_files=str(path), split="train")
         for path in sorted((folder / "articles").glob("*.parquet"))
         if parquet.read_metadata(path).num_rows
     }
+    if not articles:
+        raise ValueError(f"{folder} has no articles; make a corpus with python -m training.corpus")
+    return articles
 
 
 def row_of(articles: dict[str, Dataset], language: str, concept_id: str) -> int:

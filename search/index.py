@@ -204,12 +204,15 @@ class Index:
                 up to the score that ranks, and `maximum` elsewhere.
         """
         (vector,) = encoder.encode_questions([question])
-        scores = self.rank(question, encoder, ranking, num_hits, languages, vector)
+        scores, explained = self._rank(question, encoder, ranking, num_hits, languages, vector)
         documents = self.documents(list(scores))
         if scoring is None:
             adds_up = ranking == "vector" and encoder.model.config.document_pooling != "dbos"
             scoring = "contribution" if adds_up else "maximum"
-        explanations = self._explain(vector, documents, encoder, scoring)
+        if scoring == "maximum" and explained:
+            explanations = [explained[id] for id in scores]
+        else:
+            explanations = self._explain(vector, documents, encoder, scoring)
         return [Hit(*hit) for hit in zip(documents, scores.values(), explanations)]
 
     def rank(
@@ -236,28 +239,40 @@ class Index:
         Raises:
             ValueError: the index has no document in a language, or its files are damaged.
         """
+        return self._rank(question, encoder, ranking, depth, languages, vector)[0]
+
+    def _rank(
+        self,
+        question: str,
+        encoder: Encoder,
+        ranking: Ranking,
+        depth: int,
+        languages: Sequence[str] | None,
+        vector: np.ndarray | None,
+    ) -> tuple[dict[str, float], dict[str, Explanation]]:
+        """`rank`, and by id the explanations with `maximum` that `late` ranks by."""
         if languages is not None and (missing := sorted({*languages} - {*self.languages})):
             known = ", ".join(self.languages) or "none at all"
             raise ValueError(f"the index has no documents in {', '.join(missing)}; their languages are: {known}")
         if ranking == "words":
-            return dict(_best_first(self._by_words(question, depth, languages)))
+            return dict(_best_first(self._by_words(question, depth, languages))), {}
         if vector is None:
             (vector,) = encoder.encode_questions([question])
         if ranking == "vector":
-            return dict(_best_first(self._by_vector(vector, depth, languages)))
+            return dict(_best_first(self._by_vector(vector, depth, languages))), {}
         width = max(depth, CANDIDATES)
         cosines = self._by_vector(vector, width, languages)
         gains = gains_of_words(self._by_words(question, width, languages), cosines)
         cosines |= self._cosines(vector, [id for id in gains if id not in cosines])
         scores = {id: cosine + gains.get(id, 0) for id, cosine in cosines.items()}
+        explained: dict[str, Explanation] = {}
         if ranking == "late":
             best = [id for id, _ in _best_first(scores)[:width]]
-            explanations = self._explain(vector, self.documents(best), encoder, "maximum")
+            explained = dict(zip(best, self._explain(vector, self.documents(best), encoder, "maximum")))
             scores = {
-                id: (cosines[id] + explanation.score) / 2 + gains.get(id, 0)
-                for id, explanation in zip(best, explanations)
+                id: (cosines[id] + explanation.score) / 2 + gains.get(id, 0) for id, explanation in explained.items()
             }
-        return dict(_best_first(scores)[:depth])
+        return dict(_best_first(scores)[:depth]), explained
 
     def documents(self, ids: Sequence[str]) -> list[Document]:
         """The documents of these ids, in their order."""

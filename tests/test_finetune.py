@@ -291,7 +291,18 @@ def test_the_recipe_for_mldoc_is_the_papers() -> None:
     assert (recipe.learning_rate, recipe.weight_decay, recipe.warmup_steps) == (2e-5, 0.0, 200)
     assert (recipe.per_device_train_batch_size, recipe.gradient_accumulation_steps) == (4, 8)
     assert (recipe.num_train_epochs, recipe.early_stopping_patience) == (50, 7)
-    assert recipe == finetune.FinetuneRecipe(recipe.model, recipe.data, recipe.output, ["en"], recipe.test_languages)
+    assert recipe == finetune.FinetuneRecipe(
+        recipe.model, recipe.data, recipe.output, ["en"], recipe.test_languages, format="mldoc"
+    )
+
+
+@pytest.mark.parametrize("name", ["paper", "licensed"])
+def test_mldoc_is_read_alike_by_fine_tuning_and_by_evaluation(name: str) -> None:
+    recipe = yaml.safe_load((CONFIGURATIONS / "mldoc.yaml").read_text(encoding="utf-8"))
+    file = CONFIGURATIONS.parent / "evaluate" / f"{name}.yaml"
+    task = yaml.safe_load(file.read_text(encoding="utf-8"))["classification"]["mldoc"]
+    assert (recipe["data"], recipe["format"]) == (task["data"], task["format"])
+    assert {*recipe["test_languages"]} == {*task["test_languages"]}
 
 
 def test_the_sample_has_every_file_that_its_recipe_reads() -> None:

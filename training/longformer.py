@@ -196,10 +196,8 @@ def training_articles(corpus: Path) -> datasets.Dataset:
     Raises:
         ValueError: the folder is no corpus.
     """
-    tables = load_articles(corpus)
-    if not tables:
-        raise ValueError(f"{corpus} has no articles/*.parquet; make a corpus with python -m training.corpus")
-    articles = datasets.concatenate_datasets([table.select_columns(["text", "split"]) for table in tables.values()])
+    tables = load_articles(corpus).values()
+    articles = datasets.concatenate_datasets([table.select_columns(["text", "split"]) for table in tables])
     return articles.filter(lambda split: split == "train", input_columns="split").select_columns("text")
 
 

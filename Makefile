@@ -44,7 +44,7 @@ FIRST_STAGE := --epochs 2 --max_steps 32 --warmup_steps 4 --keep last
 LAST_STAGE := --max_steps 24 --learning_rate 4e-5 --keep last
 # Begins a command that trains RELEASE/$(2) by configuration $(1), and goes on from its last checkpoint if there is one.
 train = $(BIN)/accelerate launch training/pretrain.py --config configuration/pretrain/$(1).yaml --corpus runs/corpus \
-    --output $(RELEASE)/$(2) $$(test -d $(RELEASE)/$(2)-training/checkpoints && echo --resume true)
+    --output $(RELEASE)/$(2) $$(ls -d $(RELEASE)/$(2)-training/checkpoints/step-* > /dev/null 2>&1 && echo --resume true)
 
 ## Search in the browser with the model of the quickstart, at http://127.0.0.1:7860.
 demo: .venv/demo

@@ -9,7 +9,6 @@ in MODELS. What a block pushes goes to a stand-in of the Hub.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -94,14 +93,8 @@ def test_the_python_blocks_of_a_page_run_from_a_fresh_process(
         export.main(["--model", str(folder / "runs" / "hmde-small")])
     program = tmp_path / Path(page).with_suffix(".py").name
     program.write_text(PROGRAMS[page], encoding="utf-8")
-    environment = os.environ | {
-        "HF_ENDPOINT": hub.url,
-        "HF_HUB_DISABLE_XET": "1",
-        "HF_HUB_OFFLINE": str(int("push_to_hub" not in PROGRAMS[page])),
-        "HF_TOKEN": "hf_stand_in",
-        "HF_MODULES_CACHE": str(tmp_path / "modules"),
-        "PYTHONPATH": str(REPOSITORY),
-    }
+    offline = str(int("push_to_hub" not in PROGRAMS[page]))
+    environment = hub.environment(HF_HUB_OFFLINE=offline, HF_MODULES_CACHE=str(tmp_path / "modules"))
     run = subprocess.run(
         [sys.executable, program], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
     )

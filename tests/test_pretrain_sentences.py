@@ -380,7 +380,7 @@ def test_a_killed_run_goes_on_bit_for_bit(pairs, xlmr, tmp_path, processes):
         ({"keep_mlm_head": "true"}, "keep_mlm_head is true, but no objective trains the head"),
         ({"temperature": 0.0}, "temperature is 0.0; it must be above 0"),
         ({"resume": "true"}, "no checkpoint to resume from"),
-        ({"texts": "nowhere"}, "nowhere has no articles; make a corpus"),
+        ({"texts": "nowhere"}, r"nowhere has no articles/\*\.parquet with an article; make a corpus"),
     ],
 )
 def test_a_bad_recipe_is_refused_before_anything_is_written(pairs, xlmr, tmp_path, changes, message):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -87,14 +86,7 @@ def folder(
 
 def run(program: str, hub: Hub, cache: Path, *arguments: str, offline: bool = False) -> str:
     """What the program prints, with the stand-in for its Hub."""
-    environment = os.environ | {
-        "HF_ENDPOINT": hub.url,
-        "HF_HUB_OFFLINE": str(int(offline)),
-        "HF_HUB_DISABLE_XET": "1",
-        "HF_TOKEN": "hf_stand_in",
-        "HF_HOME": str(cache),
-        "PYTHONPATH": str(REPOSITORY),
-    }
+    environment = hub.environment(HF_HUB_OFFLINE=str(int(offline)), HF_HOME=str(cache))
     program = "import torch; torch.set_num_threads(1)\n" + program
     finished = subprocess.run(
         [sys.executable, "-c", program, *arguments], env=environment, cwd=cache, capture_output=True, text=True

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from transformers import PreTrainedTokenizerFast
 
 from tests.conftest import unigram_tokenizer
@@ -83,6 +84,13 @@ def test_texts_are_passages_of_training_articles(tmp_path):
         assert any(pairs[index].text in article for article in articles)
         assert 0 < len(pairs[index].text) <= 2 * 16
     assert all(article["split"] == "train" for table in texts.articles.values() for article in table)
+
+
+def test_a_corpus_without_training_articles_is_named(tmp_path):
+    article = {"concept_id": "Q1", "text": "A cat.", "split": "dev"}
+    Dataset.from_list([article]).to_parquet(tmp_path / "articles" / "en.parquet")
+    with pytest.raises(ValueError, match="has no article of split 'train'; make a corpus"):
+        Texts(tmp_path, 1.0, max_length=8)
 
 
 @pytest.mark.parametrize("side", ["first", "second"])

@@ -1,6 +1,8 @@
 """One model of several trainings: the mean of their weights.
 
-python -m training.average --models '[runs/hmde-seed-42, runs/hmde-seed-43]' --output runs/hmde-mean
+    python -m training.average --models '[runs/hmde-seed-42, runs/hmde-seed-43]' --output runs/hmde-mean
+
+`make release` trains with two seeds and ends with this.
 """
 
 from __future__ import annotations

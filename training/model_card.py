@@ -129,12 +129,12 @@ def write_card_of_mean(
     """
     cards = {model: card_of(model) for model in models}
     first = cards[models[0]]
-    metadata = first.data.to_dict() if first is not None else {}
+    base_model, licence = origin_of(models[0])
     data = ModelCardData(
         **METADATA,
-        language=metadata.get("language"),
-        license=metadata.get("license"),
-        base_model=metadata.get("base_model"),
+        language=first.data.get("language") if first else None,
+        license=licence,
+        base_model=base_model,
         model_name=name,
     )
     training = MEAN.format(
@@ -146,7 +146,7 @@ def write_card_of_mean(
     )
     if scores:
         training += results_of(scores, num_concepts)
-    model_card(name, config, data, metadata.get("base_model") or "", training).save(folder / "README.md")
+    model_card(name, config, data, base_model or "", training).save(folder / "README.md")
 
 
 def section(text: str, heading: str) -> str:

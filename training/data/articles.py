@@ -23,7 +23,9 @@ def load_articles(folder: Path) -> dict[str, Dataset]:
         if parquet.read_metadata(path).num_rows
     }
     if not articles:
-        raise ValueError(f"{folder} has no articles; make a corpus with python -m training.corpus")
+        raise ValueError(
+            f"{folder} has no articles/*.parquet with an article; make a corpus with python -m training.corpus"
+        )
     return articles
 
 

@@ -46,7 +46,7 @@ LAST_STAGE := --max_steps 24 --learning_rate 4e-5 --keep last
 train = $(BIN)/accelerate launch training/pretrain.py --config configuration/pretrain/$(1).yaml --corpus runs/corpus \
     --output $(RELEASE)/$(2) $$(ls -d $(RELEASE)/$(2)-training/checkpoints/step-* > /dev/null 2>&1 && echo --resume true)
 
-## Search in the browser with the model of the quickstart, at http://127.0.0.1:7860.
+## Search in the browser with the released model, at http://127.0.0.1:7860.
 demo: .venv/demo
 	$(MAKE) model
 	HMDE_MODEL=$(RELEASED_MODEL) HMDE_DOCUMENTS=sample/docs $(BIN)/python demo/app.py

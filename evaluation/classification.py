@@ -160,7 +160,7 @@ def evaluate_frozen(
     for draw in range(task.resamples):
         bar = name and f"{name}, draw {draw + 1} of {task.resamples}"
         draws.append(scores_by_row(learn_and_test(task, labelled, vectors, draw, bar)[0]))
-    over_draws = f"; averages tested over {task.resamples} draws of the training documents" if draws else ""
+    over_draws = f"; averages over {task.resamples} draws of the training documents too" if draws else ""
     return {
         "protocol": f"frozen vectors, {PROTOCOLS[task.classifier]}{over_draws}",
         **summary(task, scores_by_row(measured), {row: values for row, (_, values) in measured.items()}, draws),
@@ -290,8 +290,9 @@ def summary(
     task: ClassificationTask, scores: Scores, per_item: dict[str, dict[str, float]], draws: Sequence[Scores] = ()
 ) -> dict[str, Any]:
     """Scores by row, `<train language>-<test language>`, and averages: of all, of one language and across languages.
-    The transfer gap is what is lost across languages. Values by item are of the first of the task's measures: of rows
-    by document, and of averages by draw of the training documents."""
+    The transfer gap is what is lost across languages. Each average over draws of the training documents is a row of its
+    own. Values by item are of the first of the task's measures: of rows by document, and of averages by draw.
+    """
     same = [row for row in scores if len(set(row.split("-"))) == 1]
     groups = {
         "average": list(scores),
@@ -305,11 +306,11 @@ def summary(
             for measure in task.measures
         }
     of_draws = [averages(draw, groups, task.measures) for draw in draws]
-    by_draw = {
-        group: {str(draw): of_draw[group][task.measures[0]] for draw, of_draw in enumerate(of_draws)}
-        for group in (groups if of_draws else ())
-        if groups[group]
-    }
+    by_draw = {}
+    for group in of_draws[0] if of_draws else ():
+        row = f"{group}, {len(draws)} draws"
+        means[row] = {measure: float(np.mean([draw[group][measure] for draw in of_draws])) for measure in task.measures}
+        by_draw[row] = {str(number): draw[group][task.measures[0]] for number, draw in enumerate(of_draws)}
     return {
         "task_type": "text-classification",
         "measure": task.measure,

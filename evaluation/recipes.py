@@ -136,8 +136,9 @@ class ClassificationTask:
         format: of `data`; evaluation/readers.py describes hmde, evaluation/formats.py the others.
         classifier: above frozen vectors: a `logistic_regression`, or the small network that LASER, the lightweight
             encoder and T-MDE report (`mlp`), whose scores are means over five runs.
-        resamples: draw so many training sets of the same size from each training set, with replacement, train on each,
-            and compare the averages of two systems by a paired t-test over these draws (T-MDE, table 4.12).
+        resamples: draw so many training sets of the same size from each training set, with replacement, and train on
+            each too. The averages over these draws are rows of their own, and two systems are compared on them by a
+            paired t-test (T-MDE, table 4.12). They differ less from one near model to the next.
         multilabel: whether a text may have several labels. If so, only frozen vectors are tested, by R-precision and
             micro-F1.
         finetuned: classifiers that were trained as a whole, by name: the folders or Hub names of one or more runs,

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hub_stand_in import running_hub
+from hub_stand_in import REPOSITORY, running_hub
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 
@@ -21,8 +21,6 @@ from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from tests.pretraining import options
 from training import average, pretrain
 from training.recipes import PretrainRecipe
-
-REPOSITORY = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture

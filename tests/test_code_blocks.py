@@ -17,12 +17,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hub_stand_in import Hub, running_hub
+from hub_stand_in import REPOSITORY, Hub, running_hub
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from training import export
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PAGES = {
     str(path.relative_to(REPOSITORY)): path.read_text(encoding="utf-8")

@@ -10,14 +10,13 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from hub_stand_in import Hub, metadata_errors, running_hub
+from hub_stand_in import REPOSITORY, Hub, metadata_errors, running_hub
 from huggingface_hub import DatasetCard, ModelCard
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.publishing_hmde import model_card
 from training.model_card import write_model_card
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 CODE = {file.name for file in (REPOSITORY / "modeling_hmde").glob("*_hmde.py")}
 MODEL_FILES = {"config.json", "model.safetensors", "modules.json", "config_sentence_transformers.json", *CODE}
 TOKENIZER_FILES = {"tokenizer.json", "tokenizer_config.json"}

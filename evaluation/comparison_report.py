@@ -10,13 +10,13 @@ from typing import Any
 
 import yaml
 
+from common.files import write_json, write_text
+from common.progress import progress_bar
 from evaluation.plots import colours, plot_averages, plot_rows
-from evaluation.progress import progress_bar
 from evaluation.published import Published, beside_ours
 from evaluation.recipes import EvaluationRecipe
 from evaluation.report import Table, environment, show
 from evaluation.significance import bootstrap_interval, paired_p_values
-from foundation.files import write_json, write_text
 
 # A difference is marked where chance explains it with a lower probability.
 SIGNIFICANCE_LEVEL = 0.05

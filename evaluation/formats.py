@@ -48,9 +48,9 @@ import langcodes
 import numpy as np
 from huggingface_hub import hf_hub_download
 
+from common.files import file_written_whole, write_text
 from evaluation.readers import LABEL_SEPARATOR, POOL, languages_of, lines, malformed, parsed_lines
 from evaluation.recipes import ClassificationTask, RetrievalTask
-from foundation.files import file_written_whole, write_text
 from modeling_hmde.segmentation_hmde import replace_surrogates
 
 Documents = Iterable[tuple[str, str]]  # id and text

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from evaluation.progress import progress_bar
+from common.progress import progress_bar
 
 DROPOUT = 0.2
 BATCH_SIZE = 12

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCard
 
+from common.files import file_written_whole
 from evaluation.comparison_report import Results
 from evaluation.recipes import SystemRecipe
-from foundation.files import file_written_whole
 
 
 def model_card_of(system: SystemRecipe) -> Path:

@@ -18,10 +18,10 @@ from mteb.models.abs_encoder import AbsEncoder
 from mteb.models.model_meta import ScoringFunction
 from mteb.types import PromptType
 
+from common.device import Dtype, dtype_of
+from common.fingerprints import fingerprint_of_model
 from evaluation.recipes import RANKING_KINDS, SystemRecipe
 from evaluation.systems import HMDESystem, check_system, load_system
-from foundation.fingerprints import fingerprint_of_model
-from foundation.processor import Dtype, dtype_of
 
 
 class SystemForMTEB(AbsEncoder):

@@ -9,8 +9,8 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from common.files import file_written_whole
 from evaluation.classification import LabelledTexts
-from foundation.files import file_written_whole
 
 # Documents of a language in a plot of vectors.
 POINTS_PER_LANGUAGE = 200

@@ -27,10 +27,10 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from evaluation.progress import progress_bar
+from common.device import device
+from common.progress import progress_bar
 from evaluation.recipes import ANSWER_MEASURES, QuestionTask
 from evaluation.report import Scores, averages
-from foundation.processor import device
 from modeling_hmde.modeling_hmde import MAX_TOKENS_PER_BUCKET
 from modeling_hmde.packing_hmde import bucket_by_length
 

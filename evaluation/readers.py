@@ -34,7 +34,7 @@ from typing import Any
 
 import langcodes
 
-from evaluation.progress import progress_bar
+from common.progress import progress_bar
 from evaluation.recipes import SoughtBy
 from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
 

@@ -32,7 +32,8 @@ class SystemRecipe:
             sentences, split as an HMDE splits them; `weighted_sentences` weights that mean by the tokens of each
             sentence; `passages` does so too and reads sentences together, up to 512 tokens at a time. Or
             `sentence_transformers`, a model of that library as its own configuration says; `longformer`, a model that
-            training/longformer.py wrote; `bm25`, which skips pairs of two languages. Or what a user of an index of
+            replications/longformer/pretrain.py wrote; `bm25`,
+            which skips pairs of two languages. Or what a user of an index of
             search/ gets from an HMDE: `hybrid`, `late`. Behind the documents that these rank stand the others by their
             vectors. They rank whole collections, for queries that are questions or sentences; other tasks are skipped.
         model: folder or Hub name, of the HMDE or of the encoder. Leave it out for `bm25`.
@@ -189,8 +190,8 @@ class QuestionTask:
 
     Args:
         data: folder MLQA_V1, as its archive unpacks (github.com/facebookresearch/MLQA).
-        finetuned: models that training/finetune_questions.py wrote, by name: the folders or Hub names of one or more
-            runs, whose scores are averaged.
+        finetuned: models that replications/question_answering/finetune.py wrote, by name: the folders or Hub names
+            of one or more runs, whose scores are averaged.
         languages: of questions and texts, those of MLQA.
         split: test or dev.
         measure: the one in the tables; the results have both.

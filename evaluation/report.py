@@ -15,7 +15,7 @@ import rich
 import rich.table
 import torch
 
-from foundation.files import write_json, write_text
+from common.files import write_json, write_text
 
 Scores = dict[str, dict[str, float]]  # by pair or language, then by measure
 

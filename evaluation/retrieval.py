@@ -23,13 +23,13 @@ import ir_measures
 import numpy as np
 from ir_measures import AP, RR, P, R, nDCG
 
-from evaluation.progress import Advance, no_bar, progress_bar
+from common.fingerprints import fingerprint
+from common.progress import Advance, no_bar, progress_bar
 from evaluation.readers import POOL, RetrievalSet, Run, languages_of, read_run
 from evaluation.recipes import IndexKind, RetrievalTask
 from evaluation.report import averages
 from evaluation.systems import BM25, SearchSystem, System
 from evaluation.vectors import Encode, cached_vectors, fingerprint_of_documents, search, texts_of
-from foundation.fingerprints import fingerprint
 
 if TYPE_CHECKING:
     from search.documents import Document

@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from evaluation.progress import progress_bar
+from common.device import device
+from common.progress import progress_bar
+from common.saved_models import model_type_of
 from evaluation.readers import Run
 from evaluation.recipes import SystemRecipe
-from foundation.processor import device
-from foundation.saved_models import model_type_of
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.configuration_hmde import SentencePooling, check_sentence_layer
 from modeling_hmde.modeling_hmde import MAX_TOKENS_PER_BUCKET

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.progress import Advance, no_bar, progress_bar
+from common.files import file_written_whole, locked, new_array
+from common.fingerprints import digest, fingerprint
+from common.progress import Advance, no_bar, progress_bar
 from evaluation.readers import DocumentFile
 from evaluation.recipes import IndexKind
-from foundation.files import file_written_whole, locked, new_array
-from foundation.fingerprints import digest, fingerprint
 
 Encode = Callable[[list[str]], np.ndarray]
 

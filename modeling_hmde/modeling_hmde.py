@@ -548,7 +548,7 @@ class HMDEModel(HMDEPreTrainedModel):
             raise ValueError(
                 f"a {sentence_config.model_type} encoder with passage_length={self.config.passage_length} cannot be "
                 f"exported from rows of tokens: only {', '.join(ENCODERS_OF_MASKED_ROWS)} that read each sentence by "
-                "itself can; `python -m training.export` exports all, from tokenizer.by_passage"
+                "itself can; `python -m release_tools.export_onnx` exports all, from tokenizer.by_passage"
             )
         real = input_ids != self.config.pad_token_id if attention_mask is None else attention_mask.bool()
         sentence, position, starts = sentence_of_tokens(input_ids, real, self.config.start_token_id)

@@ -23,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 from transformers.utils import logging
 
-from foundation.processor import Dtype
+from common.device import Dtype
 from search.documents import Documents
 from search.embeddings import Embeddings
 from search.index import Changes, Encoder, Hit, Ranking, is_index, open_index, update_index

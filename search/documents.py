@@ -24,7 +24,7 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 
-from foundation.fingerprints import fingerprint
+from common.fingerprints import fingerprint
 
 logger = logging.getLogger(__name__)
 

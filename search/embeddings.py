@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from foundation.fingerprints import fingerprint_of_model
+from common.fingerprints import fingerprint_of_model
 from search.documents import Document
 
 

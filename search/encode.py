@@ -33,11 +33,11 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from datasets import load_dataset
 
-from foundation.command_line import options_from
-from foundation.files import file_written_whole, write_json
-from foundation.fingerprints import fingerprint, fingerprint_of_model
-from foundation.processor import Dtype, dtype_of, use_all_cores
-from foundation.saved_models import model_type_of
+from common.command_line import options_from
+from common.device import Dtype, dtype_of, use_all_cores
+from common.files import file_written_whole, write_json
+from common.fingerprints import fingerprint, fingerprint_of_model
+from common.saved_models import model_type_of
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from search.documents import TABLES, Document, files_of, read_rows
 

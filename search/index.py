@@ -30,8 +30,8 @@ from lancedb.index import FTS, BTree, IvfSq
 from lancedb.table import Table
 from tqdm import tqdm
 
-from foundation.files import folder_written_whole, locked
-from foundation.processor import Dtype, dtype_of
+from common.device import Dtype, dtype_of
+from common.files import folder_written_whole, locked
 from modeling_hmde import Explanation, HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.attribution_hmde import DocumentSentences, Scoring, score_sentences
 from search.documents import Document

@@ -5,7 +5,7 @@
 Reads files in MLDoc's format, `<language>.<part>.tsv`, label TAB text, or a data set as it is published; writes a model
 folder ready for the Hub, its scores in results.json, and beside it a training folder with checkpoints, from which
 `--resume_from_checkpoint true` goes on. The model is an HMDE, or a baseline: any encoder that transformers knows, which
-reads the beginning of a document, or a Longformer that training/longformer.py wrote, whose first token sees all of it.
+reads the beginning of a document, or a Longformer of replications/longformer/, whose first token sees all of it.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from transformers import (
 )
 from transformers.trainer_utils import PredictionOutput
 
+from common.command_line import options_from, run
+from common.files import folder_written_whole, write_json
+from common.fingerprints import fingerprint
+from common.saved_models import model_type_of
 from evaluation.classification import MEASURES, LabelledTexts, accuracy_and_f1, check_labels, tokenized
 from evaluation.formats import prepare
 from evaluation.readers import read_labelled_texts
 from evaluation.recipes import ClassificationTask
 from evaluation.report import Scores, averages, environment
-from foundation.command_line import options_from
-from foundation.files import folder_written_whole, write_json
-from foundation.fingerprints import fingerprint
-from foundation.saved_models import model_type_of
 from training.loop.trainer_runs import trainer_run, training_arguments
 from training.model_card import origin_of
 
@@ -309,4 +309,4 @@ def write_results(
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

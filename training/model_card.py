@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-from foundation.saved_models import card_of
+from common.saved_models import card_of
 from modeling_hmde.publishing_hmde import METADATA, model_card
 
 TRAINING = """\

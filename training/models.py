@@ -9,8 +9,8 @@ from torch import nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from foundation.processor import dtype_of
-from foundation.saved_models import model_type_of
+from common.device import dtype_of
+from common.saved_models import model_type_of
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 from training.loop.cached_gradients import Chunk, Embeddings, Rows
 from training.recipes import PretrainRecipe

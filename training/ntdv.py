@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedTokenizerBase
 
-from foundation.saved_models import model_type_of
+from common.saved_models import model_type_of
 from modeling_sentences import NTDVConfig, NTDVModel
 from training.data.parallel import Pairs
 from training.data.sentence_batches import tokenized

@@ -19,7 +19,7 @@ from accelerate import Accelerator
 from accelerate.utils import set_seed
 from torch import Tensor
 
-from foundation.command_line import options_from
+from common.command_line import options_from, run
 from modeling_hmde import HMDEConfig
 from training.data.articles import fingerprint_of_corpus
 from training.data.batches import Batch, batches, collate, steps_per_epoch
@@ -140,4 +140,4 @@ def write_card(recipe: PretrainRecipe, folder: Path, progress: Progress) -> None
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -21,10 +21,10 @@ from accelerate.utils import send_to_device, set_seed
 from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from foundation.command_line import options_from
-from foundation.files import folder_written_whole
-from foundation.fingerprints import fingerprint
-from foundation.saved_models import model_type_of
+from common.command_line import options_from, run
+from common.files import folder_written_whole
+from common.fingerprints import fingerprint
+from common.saved_models import model_type_of
 from training.data.batches import batches, steps_per_epoch
 from training.data.parallel import DevPairs, Pairs, Texts, fingerprint_of_pairs
 from training.data.sentence_batches import SentenceBatch, SentenceCollator
@@ -193,4 +193,4 @@ def write_card(recipe: PretrainSentencesRecipe, folder: Path, progress: Progress
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -126,7 +126,7 @@ class LoopRecipe:
         if self.mixed_precision == "auto":  # what it stands for here goes into checkpoints and the card
             import torch  # takes seconds, which --help need not wait for
 
-            from foundation.processor import dtype_of
+            from common.device import dtype_of
 
             self.mixed_precision = "bf16" if dtype_of("auto") == torch.bfloat16 else "no"
         sizes = ("epochs", "batch_size", "gradient_accumulation_steps", "max_tokens_per_chunk")

@@ -22,7 +22,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from foundation.saved_models import model_type_of
+from common.saved_models import model_type_of
 from training.data.sentence_batches import IGNORED, tokenized
 from training.decoders import GRUDecoder, LSTMDecoder, TransformerDecoder
 from training.loop.cached_gradients import Chunk, Embeddings, Rows, cut_into_chunks, embed_chunks

@@ -26,7 +26,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
 from rich.console import Console
 from rich.table import Table
 
-from foundation.command_line import options_from
+from common.command_line import options_from
 from tests.attack import (
     checkpoints,
     corpora,

@@ -15,8 +15,8 @@ from pathlib import Path
 from random import Random
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from tests.conftest import save_labse
 from tests.pretraining import options, start_processes, write_corpus
+from tests.tiny_encoders import save_labse
 from training import pretrain
 
 SECONDS_OF_A_LAUNCHER = 30

@@ -13,9 +13,9 @@ import numpy as np
 from onnxruntime import InferenceSession
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from release_tools import export_onnx
 from tests.attack.runs import workshop
-from tests.conftest import randomise, save_modernbert
-from training import export
+from tests.tiny_encoders import randomise, save_modernbert
 
 ALPHABETS = [
     "abc ABC.!?",
@@ -94,7 +94,7 @@ def onnx_session() -> InferenceSession:
     folder = Path(tempfile.mkdtemp(prefix="attack-"))
     for part in hmde("labse"):
         part.save_pretrained(folder)
-    export.main(["--model", str(folder)])
+    export_onnx.main(["--model", str(folder)])
     return InferenceSession(folder / "onnx" / "model.onnx")
 
 

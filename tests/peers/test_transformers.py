@@ -13,7 +13,7 @@ import torch
 from transformers import BertConfig, BertModel
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
-from conftest import DOCUMENTS, SIZES, save_encoder, wordpiece_tokenizer
+from tiny_encoders import DOCUMENTS, SIZES, save_encoder, wordpiece_tokenizer
 
 from modeling_hmde import (
     HMDEConfig,
@@ -24,7 +24,7 @@ from modeling_hmde import (
 )
 
 # Modules that transformers' tests import and its source package leaves out, with what is imported from them. HMDE
-# generates nothing, and tests/test_export.py exports it.
+# generates nothing, and tests/release_tools/test_export_onnx.py exports it.
 LEFT_OUT: dict[str, dict[str, Any]] = {
     "utils": {},
     "utils.test_configuration_utils": {
@@ -81,10 +81,10 @@ ASKS_FOR_PAIRS = "a text_pair is refused: HMDE reads one document at a time"
 NOT_APPLICABLE = {
     "test_attention_outputs": "expects attention among tokens; HMDE's is among sentences",
     "test_hidden_states_output": "expects states of tokens; HMDE's are of sentences",
-    "test_eager_matches_sdpa_inference": "gives rows without start tokens; tests/test_numerics.py compares them",
+    "test_eager_matches_sdpa_inference": "gives rows without start tokens; test_numerics.py compares them",
     "test_model_outputs_equivalence": "asks for attentions of an attention that does not keep them, which HMDE refuses",
     "test_capture_outputs_decorator": "asks for attentions of an attention that does not keep them, which HMDE refuses",
-    "test_training": "expects a loss of every class; tests/test_classification_head.py tests that of the classifier",
+    "test_training": "expects a loss of every class; test_classification_head.py tests the classifier's",
     "test_bos_token_with_add_bos_token_false": "leaves no start token, by which HMDE finds sentences",
     "test_call": ASKS_FOR_PAIRS,
     "test_mask_output": ASKS_FOR_PAIRS,

@@ -22,9 +22,9 @@ from typing import Any
 
 import duckdb
 
-from foundation.command_line import options_from
-from foundation.files import folder_written_whole, locked
-from foundation.hub import upload_folder
+from common.command_line import options_from
+from common.files import folder_written_whole, locked
+from common.hub import upload_folder
 from training.corpus.download import fetch_dumps
 from training.corpus.join import Engine, define_draw, draw_triples, sample_triples
 from training.corpus.progress import progress

@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 
 from tqdm import tqdm
 
-from foundation.files import locked
+from common.files import locked
 from training.corpus.progress import SECONDS
 
 _TABLES = ("page", "page_props", "categorylinks", "linktarget")

@@ -14,7 +14,7 @@ from typing import Literal
 
 import duckdb
 
-from foundation.files import file_written_whole
+from common.files import file_written_whole
 from training.corpus.sql import quoted, readable
 
 Engine = Literal["duckdb", "spark"]

@@ -38,8 +38,8 @@ import pyarrow.parquet as parquet
 from huggingface_hub import DatasetCard, DatasetCardData
 from tqdm import tqdm
 
-from foundation.command_line import options_from
-from foundation.files import file_written_whole, folder_written_whole, locked, write_json
+from common.command_line import options_from
+from common.files import file_written_whole, folder_written_whole, locked, write_json
 from training.corpus.progress import SECONDS
 from training.corpus.sql import quoted, readable
 from training.corpus.steps import check_memory_limit, connected, open_steps, remove_steps, shortage_explained

@@ -13,7 +13,7 @@ from typing import Literal
 import duckdb
 import pyarrow.compute as pc
 
-from foundation.files import file_written_whole, write_json
+from common.files import file_written_whole, write_json
 from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
 from training.corpus.dumps import column_types, dump_to_parquet
 from training.corpus.sql import quoted, readable

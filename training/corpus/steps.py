@@ -14,8 +14,8 @@ from typing import Any
 import duckdb
 from tqdm import tqdm
 
-from foundation.files import write_json
-from foundation.fingerprints import digest, fingerprint_of_folder
+from common.files import write_json
+from common.fingerprints import digest, fingerprint_of_folder
 from training.corpus.progress import SECONDS
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from foundation.files import file_written_whole
+from common.files import file_written_whole
 
 ARTICLE_COLUMNS = {
     "concept_id": pa.string(),  # the same in all languages

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as parquet
 from datasets import Dataset, load_dataset
 
-from foundation.fingerprints import digest, fingerprint
+from common.fingerprints import digest, fingerprint
 
 
 def load_articles(folder: Path) -> dict[str, Dataset]:

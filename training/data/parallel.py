@@ -22,7 +22,7 @@ import pyarrow.parquet as parquet
 import torch
 from datasets import Dataset, concatenate_datasets, load_dataset
 
-from foundation.fingerprints import digest, fingerprint
+from common.fingerprints import digest, fingerprint
 from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
 from training.data.articles import load_articles
 

@@ -17,8 +17,8 @@ from datasets import Dataset
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from foundation.files import locked, new_array, partial_of
-from foundation.fingerprints import fingerprint, fingerprint_of_code, fingerprint_of_weights
+from common.files import locked, new_array, partial_of
+from common.fingerprints import fingerprint, fingerprint_of_code, fingerprint_of_weights
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.packing_hmde import bucket_by_length
 from training.data.articles import row_of

@@ -14,8 +14,8 @@ from typing import Any
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
-from foundation.files import folder_written_whole, partial_of, write_json
-from foundation.fingerprints import digest
+from common.files import folder_written_whole, partial_of, write_json
+from common.fingerprints import digest
 
 logger = logging.getLogger(__name__)
 

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 from transformers import get_scheduler
 
-from foundation.files import folder_written_whole, locked
-from foundation.hub import upload_folder
-from foundation.processor import use_all_cores
+from common.device import use_all_cores
+from common.files import folder_written_whole, locked
+from common.hub import upload_folder
 from training.loop.cached_gradients import (
     Chunk,
     Embeddings,

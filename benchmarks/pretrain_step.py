@@ -1,0 +1,223 @@
+"""Time, utilisation and peak memory of a pretraining step in which the sentence encoder learns too.
+
+    python -m benchmarks.pretrain_step --sentence_encoder runs/e5-small
+    python -m benchmarks.pretrain_step --sentence_encoder runs/e5-small --batch_sizes '[8, 64, 512]' \\
+        --variants '[recommended]' --max_tokens_per_chunk 4096
+
+Documents are made up: random tokens in sentences and documents of mixed lengths. Each row is measured in a process of
+its own, and the rows of a round follow each other, so that ratios hold on a machine whose speed varies. Prints a table
+in Markdown and writes it, with the numbers, to the output.
+"""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import resource
+import statistics
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from accelerate import Accelerator
+from transformers import BertConfig
+
+from benchmarks.encode import matmul_peak
+from common.command_line import options_from
+from common.device import dtype_of
+from common.files import write_json, write_text
+from evaluation.report import environment
+from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, packing_hmde
+from training.data.batches import Batch
+from training.loop.cached_gradients import backward_through_chunks, cut_into_chunks
+from training.models import TwoPathEncoder, model_flops
+from training.objectives.documents import document_losses
+from training.recipes import PretrainRecipe
+
+Variant = Literal["recommended", "pytorch_attention", "padded", "compiled", "float32", "one_core"]
+
+SIZES: dict[str, dict[str, Any]] = {
+    "small": {"hidden_size": 384, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 1536},
+    "base": {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072},
+}
+
+
+@dataclass
+class StepBenchmark:
+    """Time pretraining steps."""
+
+    sentence_encoder: str | None = None
+    """Hub name or folder. Without one, random weights of `size`."""
+
+    size: Literal["small", "base"] = "small"
+    """Of random weights: multilingual-e5-small's, or LaBSE's."""
+
+    variants: list[Variant] = field(default_factory=lambda: ["recommended", "pytorch_attention", "float32", "one_core"])
+    """recommended: bfloat16 where the hardware has it, all cores, packed. The others differ in one thing, but one_core,
+    which has PyTorch's attention too: what `accelerate launch` gives a program that does not ask for more. compiled is
+    the recipes' `compile`."""
+
+    batch_sizes: list[int] = field(default_factory=lambda: [16])
+    """Triples of a step."""
+
+    max_tokens_per_chunk: int = 16_384
+    """As in a pretraining recipe."""
+
+    max_sentences: int = 64
+    """Of a document; half of that on average."""
+
+    passage_length: int = 512
+    """As in HMDEConfig."""
+
+    rounds: int = 3
+    """Processes of each row; the median is reported."""
+
+    steps: int = 1
+    """Steps that each of them times; their median counts."""
+
+    output: str = "runs/benchmark-pretrain-step"
+    """Folder of step.md and step.json."""
+
+
+class Step(NamedTuple):
+    """One measured step."""
+
+    seconds: float
+    chunks: int
+    tokens: int
+    utilisation: float  # model FLOPs a second, over the peak measured just before
+    mebibytes: float  # peak memory of the GPU, or of the process
+
+
+def main(argv: list[str] | None = None) -> None:
+    benchmark = options_from(StepBenchmark, argv)
+    rows = [(variant, size) for size in benchmark.batch_sizes for variant in benchmark.variants]
+    steps: dict[tuple[Variant, int], list[Step]] = {row: [] for row in rows}
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(["benchmarks.pretrain_step"])  # imports take seconds
+    for _ in range(benchmark.rounds):
+        for row in rows:
+            with server.Pool(1) as pool:
+                steps[row].append(pool.apply(measure, (benchmark, *row)))
+    table = to_markdown(steps)
+    print(table)
+    numbers = {
+        f"{variant}, {size} triples": [step._asdict() for step in steps[variant, size]] for variant, size in rows
+    }
+    write_text(Path(benchmark.output) / "step.md", table)
+    content = {"recipe": asdict(benchmark), "environment": environment(), "steps": numbers}
+    write_json(Path(benchmark.output) / "step.json", content)
+
+
+def to_markdown(steps: dict[tuple[Variant, int], list[Step]]) -> str:
+    """Medians; ratios are the median ratio within a round."""
+    lines = [
+        "| variant | triples | chunks | seconds | times as long as the first | tokens/s | share of the peak | MiB |",
+        "|:---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    first = next(iter(steps.values()))
+    for (variant, size), measured in steps.items():
+        seconds, chunks, tokens, utilisation, mebibytes = (statistics.median(values) for values in zip(*measured))
+        ratio = statistics.median(step.seconds / base.seconds for step, base in zip(measured, first))
+        lines.append(
+            f"| {variant} | {size} | {chunks:.0f} | {seconds:.2f} | {ratio:.2f} | {tokens / seconds:.0f} |"
+            f" {utilisation:.0%} | {mebibytes:.0f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def measure(benchmark: StepBenchmark, variant: Variant, batch_size: int) -> Step:
+    """The median step of a new process; on a GPU, or compiled, after one that prepares."""
+    if variant == "one_core":
+        torch.set_num_threads(1)
+    if variant in ("one_core", "pytorch_attention"):
+        packing_hmde.attention_by_products = packing_hmde.sdpa  # type: ignore[assignment]
+    dtype = torch.float32 if variant == "float32" else dtype_of("auto")
+    accelerator = Accelerator(mixed_precision="bf16" if dtype == torch.bfloat16 else "no")
+    model = make_model(benchmark, "sdpa" if variant == "padded" else None)
+    model.get_input_embeddings().requires_grad_(False)
+    if variant == "compiled":
+        model.hmde.sentence_encoder.compile(dynamic=True)
+    encoder = TwoPathEncoder(model)
+    optimizer = torch.optim.AdamW(weight for weight in encoder.parameters() if weight.requires_grad)
+    encoder, optimizer = accelerator.prepare(encoder.train(), optimizer)
+    batch = made_up_batch(model.config, batch_size, benchmark.max_sentences, accelerator.device)
+    recipe = PretrainRecipe(corpus="", output="", query_weight=1.0, hard_negatives="all")
+    losses = functools.partial(document_losses, batch=batch, recipe=recipe, temperature=model.config.temperature)
+    chunks = cut_into_chunks(batch.rows, benchmark.max_tokens_per_chunk)
+    tokens = int(sum(rows["attention_mask"].sum() for rows in batch.rows.values()))
+    flops = sum(model_flops(model, rows, name == "documents") for name, rows in batch.rows.items())
+    peak = matmul_peak(dtype)
+
+    def step() -> float:
+        began = time.perf_counter()
+        backward_through_chunks(accelerator, encoder, chunks, losses)
+        optimizer.step()
+        optimizer.zero_grad()
+        if accelerator.device.type == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter() - began
+
+    if accelerator.device.type == "cuda" or variant == "compiled":
+        step()
+    if accelerator.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    seconds = statistics.median(step() for _ in range(benchmark.steps))
+    if accelerator.device.type == "cuda":
+        mebibytes = torch.cuda.max_memory_allocated() / 2**20
+    else:
+        mebibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    return Step(seconds, len(chunks), tokens, flops / seconds / peak, mebibytes)
+
+
+def make_model(benchmark: StepBenchmark, attention: str | None) -> HMDEForDocumentEmbedding:
+    options: dict[str, Any] = {
+        "sentence_pooling": "mean",
+        "document_norm": "pre",
+        "document_pooling": "token_mean",
+        "max_sentences": benchmark.max_sentences,
+        "passage_length": benchmark.passage_length,
+    }
+    if attention is not None:
+        options["attn_implementation"] = attention
+    if benchmark.sentence_encoder is not None:
+        return HMDEForDocumentEmbedding.from_sentence_encoder(
+            benchmark.sentence_encoder, dtype=torch.float32, **options
+        )
+    sizes = {"vocab_size": 250_002, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    sentence_config = BertConfig(**(SIZES[benchmark.size] | sizes))
+    return HMDEForDocumentEmbedding(HMDEConfig(sentence_config=sentence_config, **options))
+
+
+def made_up_batch(config: HMDEConfig, batch_size: int, max_sentences: int, device: torch.device) -> Batch:
+    """Anchors, positives, negatives and queries of random tokens, the same at each call."""
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(low: int, high: int, count: int) -> list[int]:
+        return torch.randint(low, high, (count,), generator=generator).tolist()
+
+    def rows(sentences_of_rows: list[int]) -> dict[str, torch.Tensor]:
+        texts = []
+        for num_sentences in sentences_of_rows:
+            lengths = draw(6, 43, num_sentences)
+            tokens = torch.randint(
+                config.start_token_id + 1, config.sentence_config.vocab_size, (sum(lengths),), generator=generator
+            )
+            tokens[torch.tensor([0, *lengths[:-1]]).cumsum(0)] = config.start_token_id
+            texts.append(tokens)
+        ids = torch.nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=config.pad_token_id)
+        mask = torch.nn.utils.rnn.pad_sequence([torch.ones_like(text) for text in texts], batch_first=True)
+        return {"input_ids": ids.to(device), "attention_mask": mask.to(device)}
+
+    concepts = torch.arange(batch_size, device=device)
+    return Batch(
+        {"queries": rows([1] * batch_size), "documents": rows(draw(1, max_sentences + 1, 3 * batch_size))},
+        {"anchor": concepts, "positive": concepts, "negative": concepts + batch_size},
+        [str(triple) for triple in range(batch_size)],
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""The command line of every program: a dataclass filled from YAML (`--config FILE`) and `--key value`, and one line on
+stderr with exit code 2 for what a user can mend."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from argparse import ArgumentError
+from collections.abc import Callable
+from typing import Any
+
+from jsonargparse import auto_cli, set_parsing_settings
+
+set_parsing_settings(docstring_parse_attribute_docstrings=True)  # --help shows the sentence under each field
+
+
+def options_from(dataclass: Any, argv: list[str] | None = None, *, positional: bool = False, **texts: Any) -> Any:
+    """The options of a command.
+
+    Args:
+        dataclass: its fields are the options, its docstring is what `--help` says; or one for each subcommand, by name.
+        argv: the command line without the program's name; that of this process if not given.
+        positional: whether fields without a default are given by place, not by name.
+        texts: `prog` and `description` of `--help`, where those of the dataclass do not serve.
+
+    Returns:
+        an instance of the dataclass; of several, of the one whose subcommand was named.
+
+    Raises:
+        ValueError: an option is unknown, missing or of another type.
+    """
+    try:
+        return auto_cli(dataclass, args=argv, as_positional=positional, exit_on_error=False, **texts)
+    except ArgumentError as error:
+        raise ValueError(str(error)) from None
+
+
+def run(main: Callable[[], None]) -> None:
+    """Run a program. An error that a user can mend becomes one line on stderr and exit code 2; with HMDE_TRACEBACK set
+    it ends in a traceback, as errors of other kinds do."""
+    try:
+        main()
+    except (ValueError, TypeError, OSError) as error:
+        if os.environ.get("HMDE_TRACEBACK"):
+            raise
+        print(f"error: {printable(str(error))}", file=sys.stderr)
+        sys.exit(2)
+
+
+def printable(text: str) -> str:
+    r"""One line of text that any terminal shows as it is: white space becomes blanks; control characters, which a
+    terminal may obey, and lone surrogates become escapes.
+
+    >>> printable("a\x1b[2J\tb\x9b2J")
+    'a\\x1b[2J b\\x9b2J'
+    """
+    one_line = re.sub(r"[\t\n\r]+", " ", text)
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", lambda match: ascii(match[0])[1:-1], one_line)

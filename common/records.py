@@ -1,0 +1,123 @@
+"""Text files line by line and tables row by row: UTF-8, gzip, JSON lines and Parquet, with one style of error.
+
+An error names the file and the line or row, the rule that it breaks, and the way out. Files are read piece by piece.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from common.progress import progress_bar
+
+ROWS_AT_ONCE = 1024  # of a Parquet file
+PARQUET = ".parquet"
+
+
+def where(path: Path, *numbers: int) -> str:
+    """How a user finds lines or rows again. Both count from 1.
+
+    >>> where(Path("en.jsonl"), 7)
+    'en.jsonl, line 7'
+    >>> where(Path("en.parquet"), 7, 9)
+    'en.parquet, rows 7 and 9'
+    """
+    kind = "row" if path.suffix.lower() == PARQUET else "line"
+    return f"{path}, {kind}{'s' * (len(numbers) > 1)} {' and '.join(map(str, numbers))}"
+
+
+def malformed(path: Path, number: int, rule: str) -> ValueError:
+    """The error of a line or row that breaks a rule."""
+    return ValueError(f"{where(path, number)}: {rule}")
+
+
+def lines(path: Path, name: str = "") -> Iterator[tuple[int, str]]:
+    """The lines of a UTF-8 file without their ends, and their numbers, from 1. A line ends with a line feed and with
+    nothing else: U+2028 and U+0085 belong to the text. A byte-order mark is no text. A file that ends in .gz is
+    unpacked.
+
+    Args:
+        name: of a progress bar over the bytes; empty for none.
+
+    Raises:
+        ValueError: the file is missing, cannot be read, is no whole gzip file or is not UTF-8.
+    """
+    if not path.is_file():
+        raise ValueError(f"{path} is missing, or is no file; check the path")
+    number = 0
+    try:
+        with (
+            path.open("rb") as packed,
+            gzip.open(packed) if path.suffix == ".gz" else packed as file,
+            progress_bar(name, path.stat().st_size, unit="B", delay=1) as progress,
+        ):
+            for number, line in enumerate(file, start=1):
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                yield number, text.removesuffix("\n").removesuffix("\r")
+                progress.update(packed.tell() - progress.n)
+    except UnicodeDecodeError as error:
+        byte = f"byte {error.start} of it is 0x{error.object[error.start]:02x}"
+        raise malformed(path, number, f"is not UTF-8 ({byte}); save the file as UTF-8") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is no whole gzip file ({error}); bring it again") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def json_rows(path: Path, name: str = "") -> Iterator[tuple[int, Any]]:
+    """The JSON value of each line that is not blank, and its number, from 1.
+
+    Raises:
+        ValueError: as in `lines`, or a line is no JSON.
+    """
+    for number, line in lines(path, name):
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise malformed(path, number, f"is no JSON ({error}); write one JSON value a line") from None
+
+
+def parquet_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of a Parquet file and their numbers, from 1.
+
+    Args:
+        columns: to read, as far as the file has them; all if None.
+
+    Raises:
+        ValueError: the file is missing, no Parquet file, damaged, or has a column of these twice.
+    """
+    import pyarrow  # takes a tenth of a second, and few commands read Parquet
+    import pyarrow.parquet
+
+    number = 0
+    try:
+        # Opened here, since Arrow takes no name that is not UTF-8.
+        with path.open("rb") as file, pyarrow.parquet.ParquetFile(file) as table:
+            names = [name for name in table.schema_arrow.names if columns is None or name in columns]
+            if len(names) > len({*names}):
+                raise ValueError(f"{path} has two columns of one name; it has {', '.join(names)}")
+            for batch in table.iter_batches(ROWS_AT_ONCE, columns=names):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, row
+    except UnicodeDecodeError as error:
+        raise malformed(path, number + 1, f"is not UTF-8 ({error}); write the file anew") from None
+    except pyarrow.ArrowException as error:
+        state = f"is damaged behind row {number}" if number else "is no Parquet file, or not a whole one"
+        raise ValueError(f"{path} {state} ({error}); bring it again") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def rows(path: Path, columns: Sequence[str] | None = None, name: str = "") -> Iterator[tuple[int, Any]]:
+    """The rows of a Parquet file, or the JSON values of a file of lines, and their numbers, from 1.
+
+    Raises:
+        ValueError: as in `parquet_rows` and `json_rows`.
+    """
+    return parquet_rows(path, columns) if path.suffix.lower() == PARQUET else json_rows(path, name)

@@ -1,0 +1,31 @@
+"""What holds for all tests, in tests/ and beside the code: no network, one thread, the same examples each time."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported: no test may reach for the network
+
+import pytest
+import torch
+from hypothesis import settings
+from tqdm import tqdm
+
+pytest_plugins = ["tests.tiny_encoders"]  # models, tokenizers and folders that many tests share
+
+# Programs that tests/project/test_examples.py starts, each in an environment of its own; tests that `make peers` runs.
+collect_ignore = ["tests/integrations", "tests/peers"]
+
+# LanceDB does not survive a fork, so tests that use it in their own process come after those that fork.
+USE_THE_STORE = {"test_demo.py", "test_rankings.py", "test_postgres.py", "test_index.py"}
+
+# Else tqdm shares a lock with the processes that are forked here; one that is killed while it draws would keep it.
+tqdm.set_lock(threading.RLock())
+torch.set_num_threads(1)  # the models are too small to share among threads
+settings.register_profile("deterministic", derandomize=True, deadline=None, database=None)
+settings.load_profile("deterministic")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name in USE_THE_STORE)

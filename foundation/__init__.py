@@ -1,1 +1,0 @@
-"""What every room above stands on: files that are written whole, fingerprints, saved models, the command line."""

@@ -1,0 +1,1 @@
+"""From trained folders to what is released: unpacked, averaged, packed, exported to ONNX."""

@@ -1,0 +1,85 @@
+"""One model of several trainings: the mean of their weights.
+
+    python -m release_tools.average --models '[runs/hmde-seed-42, runs/hmde-seed-43]' --output runs/hmde-mean
+
+`make release` trains with two seeds and ends with this.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from jsonargparse import auto_cli
+from torch import Tensor
+
+from common.device import dtype_of
+from common.files import folder_written_whole
+from common.hub import upload_folder
+from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
+from release_tools.pack import tokenizer_options
+from training.data.articles import load_articles
+from training.data.dev_set import DevSet
+from training.model_card import write_card_of_mean
+
+DEV_CONCEPTS = 200  # fewer do not tell models of one kind apart
+
+
+def main(argv: list[str] | None = None) -> None:
+    auto_cli(average, args=argv, prog="python -m release_tools.average", description=__doc__)
+
+
+def average(*, models: list[str], output: str, corpus: str | None = None, push_to_hub: str | None = None) -> None:
+    """Write the mean of the weights of several HMDEs (model soups; Wortsman et al., ICML 2022).
+
+    Trainings that began with the same sentence encoder stay near each other, so that their mean is a model too, and on
+    average one that errs less than each of them. The card says how each was trained, as their cards do.
+
+    Args:
+        models: folders of two HMDEs or more, of one architecture and with tokenizers of the same options.
+        output: folder to write.
+        corpus: what `python -m training.corpus` wrote. On its dev concepts the mean is compared with each model, which
+            goes into the card.
+        push_to_hub: repository to upload the folder to.
+
+    Raises:
+        ValueError: there are fewer than two, they differ in more than their weights, the output exists, or the corpus
+            has no dev concept in two languages.
+    """
+    if len(models) < 2:
+        raise ValueError(f"models is {models}; name two folders at least")
+    if Path(output).exists():
+        raise ValueError(f"output {output} exists; remove it, or name another folder")
+    config, tokenizer = HMDEConfig.from_pretrained(models[0]), HMDETokenizer.from_pretrained(models[0])
+    for other in models[1:]:
+        same_architecture = HMDEConfig.from_pretrained(other).to_diff_dict() == config.to_diff_dict()
+        if not same_architecture or tokenizer_options(Path(other)) != tokenizer_options(Path(models[0])):
+            raise ValueError(f"{other} and {models[0]} differ in more than their weights; name models of one kind")
+    dev_set = DevSet(load_articles(Path(corpus)), DEV_CONCEPTS, seed=42) if corpus is not None else None
+    with folder_written_whole(output) as folder:
+        mean_of(models).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        scores = {}
+        if dev_set is not None:
+            for name, path in [*zip(models, models), ("their mean", str(folder))]:
+                model = HMDEForDocumentEmbedding.from_pretrained(path, dtype=dtype_of("auto")).eval()
+                scores[name] = dev_set.evaluate(model, tokenizer)
+        write_card_of_mean(folder, push_to_hub or output, config, models, scores, DEV_CONCEPTS)
+    print(f"wrote {output}")
+    if push_to_hub is not None:
+        upload_folder(output, push_to_hub)
+
+
+def mean_of(models: list[str]) -> HMDEForDocumentEmbedding:
+    """The mean of the weights, in float32."""
+    mean: dict[str, Tensor] = {}
+    for each in models:
+        model = HMDEForDocumentEmbedding.from_pretrained(each, dtype=torch.float32)
+        for name, weight in model.state_dict().items():
+            mean[name] = mean.get(name, 0) + weight / len(models)
+    model.load_state_dict(mean)
+    return model
+
+
+if __name__ == "__main__":
+    main()

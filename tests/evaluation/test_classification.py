@@ -1,0 +1,408 @@
+"""Zero-shot classification: the protocols `frozen` and `finetuned` on texts whose scores can be worked out by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from huggingface_hub import ModelCard
+from scipy import stats
+from sklearn.linear_model import LogisticRegression
+from transformers import AutoTokenizer, BatchEncoding, BertForSequenceClassification
+
+from evaluation import mlp
+from evaluation.__main__ import main
+from evaluation.classification import accuracy_and_f1, evaluate_frozen, fit, predict, read_labelled_set
+from evaluation.comparison_report import p_values_of
+from evaluation.recipes import ClassificationTask
+from evaluation.significance import paired_p_values
+from modeling_hmde import HMDEForSequenceClassification, HMDETokenizer
+
+CATS, DOGS = "the cat sat on the mat", "der hund"
+
+
+def write_texts(path: Path, *lines: tuple[str, str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{label}\t{text}\n" for label, text in lines), encoding="utf-8")
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, labse: Path) -> dict[str, Any]:
+    """Two texts, two labels. In French, one text has the other's label."""
+    data = tmp_path / "data"
+    write_texts(data / "en.train.tsv", ("cats", CATS), ("dogs", DOGS))
+    write_texts(data / "en.dev.tsv", ("cats", CATS), ("dogs", DOGS))
+    write_texts(data / "en.test.tsv", ("cats", CATS), ("dogs", DOGS))
+    write_texts(data / "fr.test.tsv", ("cats", CATS), ("cats", CATS), ("dogs", DOGS), ("dogs", CATS))
+    return {
+        "output": str(tmp_path / "out"),
+        "systems": {
+            "base": {"kind": "first", "model": str(labse), "pooling": "mean"},
+            "mean": {"kind": "sentences", "model": str(labse), "pooling": "mean"},
+        },
+        "classification": {"topics": {"data": str(data), "test_languages": ["en", "fr"]}},
+    }
+
+
+def made_to_tell_apart(labse: Path, cats: BatchEncoding, dogs: BatchEncoding) -> HMDEForSequenceClassification:
+    """A classifier whose weights are the difference of two documents."""
+    model = HMDEForSequenceClassification.from_sentence_encoder(
+        str(labse), sentence_pooling="mean", document_norm="pre", num_document_layers=1
+    )
+    model.config.id2label = {0: "cats", 1: "dogs"}
+    model.config.label2id = {"cats": 0, "dogs": 1}
+    with torch.no_grad():
+        first, second = (model.hmde(**inputs).pooler_output[0] for inputs in (cats, dogs))
+        model.classifier.weight.copy_(torch.stack([first - second, second - first]))
+        middle = (first - second) @ (first + second) / 2
+        model.classifier.bias.copy_(torch.stack([-middle, middle]))
+    return model
+
+
+@pytest.fixture
+def classifier(labse: Path, tokenizer: HMDETokenizer) -> HMDEForSequenceClassification:
+    return made_to_tell_apart(labse, *(tokenizer(text, return_tensors="pt") for text in (CATS, DOGS)))
+
+
+@pytest.fixture
+def saved(tmp_path: Path, classifier: HMDEForSequenceClassification, tokenizer: HMDETokenizer) -> Path:
+    classifier.save_pretrained(tmp_path / "classifier")
+    tokenizer.save_pretrained(tmp_path / "classifier")
+    return tmp_path / "classifier"
+
+
+def run_main(recipe: dict[str, Any], *arguments: str) -> dict[str, Any]:
+    file = Path(recipe["output"]).with_name("recipe.yaml")
+    file.write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    main(["--config", str(file), *arguments])
+    return json.loads((Path(recipe["output"]) / "results.json").read_text(encoding="utf-8"))
+
+
+ENGLISH = {"accuracy": 1.0, "macro_f1": 1.0, "documents": 2}
+# Predicted cats, cats, dogs, cats. F1 of cats: precision 2/3, recall 1; of dogs: precision 1, recall 1/2.
+FRENCH = {"accuracy": 0.75, "macro_f1": pytest.approx((0.8 + 2 / 3) / 2), "documents": 4}
+AVERAGES = {
+    "average": {"accuracy": 0.875, "macro_f1": pytest.approx((1 + (0.8 + 2 / 3) / 2) / 2)},
+    "average, same language": {"accuracy": 1.0, "macro_f1": 1.0},
+    "average, across languages": {"accuracy": 0.75, "macro_f1": pytest.approx((0.8 + 2 / 3) / 2)},
+    "transfer gap": {"accuracy": 0.25, "macro_f1": pytest.approx(1 - (0.8 + 2 / 3) / 2)},
+}
+
+
+def test_accuracy_and_f1_are_those_worked_out_by_hand_and_need_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_network(*_: object) -> None:
+        raise AssertionError("reached for the network")
+
+    monkeypatch.setattr(socket.socket, "connect", no_network)
+    monkeypatch.setattr(socket, "getaddrinfo", no_network)
+    labels, predicted = ["a", "a", "a", "b", "c", "c"], ["a", "a", "b", "b", "b", "d"]
+    # F1 of a: precision 1, recall 2/3; of b: precision 1/3, recall 1; of c, never found, and d, never there: 0.
+    assert accuracy_and_f1(labels, predicted) == {"accuracy": 0.5, "macro_f1": pytest.approx((0.8 + 0.5) / 4)}
+
+
+def test_the_frozen_protocol_gives_the_scores_worked_out_by_hand(recipe: dict[str, Any]) -> None:
+    results = run_main(recipe)["tasks"]
+    assert list(results) == ["topics-frozen"]
+    for system in results["topics-frozen"].values():
+        assert system["rows"] == {"en-en": ENGLISH, "en-fr": FRENCH}
+        assert system["averages"] == AVERAGES
+        assert (system["C"], system["documents"]) == ({"en": 0.1}, 10)
+        assert system["document_seconds"] > 0
+
+
+def test_every_train_language_meets_every_test_language(recipe: dict[str, Any]) -> None:
+    task = recipe["classification"]["topics"] | {"train_languages": ["en", "fr"]}
+    for part in ("train", "dev"):  # what is cats in English is dogs in French
+        write_texts(Path(task["data"]) / f"fr.{part}.tsv", ("dogs", CATS), ("cats", DOGS))
+    found = run_main(recipe | {"classification": {"topics": task}})["tasks"]["topics-frozen"]["base"]
+    accuracies = {row: scores["accuracy"] for row, scores in found["rows"].items()}
+    assert accuracies == {"en-en": 1.0, "en-fr": 0.75, "fr-en": 0.0, "fr-fr": 0.25}
+    assert {group: scores["accuracy"] for group, scores in found["averages"].items()} == {
+        "average": 0.5,
+        "average, same language": 0.625,
+        "average, across languages": 0.375,
+        "transfer gap": 0.25,
+    }
+
+
+def test_the_finetuned_protocol_gives_the_scores_worked_out_by_hand(recipe: dict[str, Any], saved: Path) -> None:
+    recipe["classification"]["topics"]["finetuned"] = {"hmde": [str(saved)]}
+    found = run_main(recipe)["tasks"]["topics-finetuned"]["hmde"]
+    assert found["rows"] == {"en-en": ENGLISH, "en-fr": FRENCH}
+    assert found["averages"] == AVERAGES
+    assert found["protocol"] == "fine-tuned on en, 1 run"
+
+
+def test_several_runs_of_a_classifier_are_averaged(recipe: dict[str, Any], saved: Path, tmp_path: Path) -> None:
+    model = HMDEForSequenceClassification.from_pretrained(saved)
+    model.config.id2label = {0: "dogs", 1: "cats"}  # wrong wherever the first is right
+    model.config.label2id = {"dogs": 0, "cats": 1}
+    model.save_pretrained(tmp_path / "other")
+    HMDETokenizer.from_pretrained(saved).save_pretrained(tmp_path / "other")
+    recipe["classification"]["topics"]["finetuned"] = {"hmde": [str(saved), str(tmp_path / "other")]}
+    found = run_main(recipe)["tasks"]["topics-finetuned"]["hmde"]
+    assert found["rows"]["en-fr"]["accuracy"] == 0.5
+    assert found["rows"]["en-fr"]["accuracy_sd"] == pytest.approx(0.5 / math.sqrt(2))
+    assert found["protocol"] == "fine-tuned on en, 2 runs"
+
+
+def test_a_classifier_of_transformers_is_tested_too(recipe: dict[str, Any], labse: Path, tmp_path: Path) -> None:
+    labels = {"id2label": {0: "cats", 1: "dogs"}, "label2id": {"cats": 0, "dogs": 1}}
+    model = BertForSequenceClassification.from_pretrained(labse, **labels)
+    tokenizer = AutoTokenizer.from_pretrained(labse, model_max_length=512)
+    model.save_pretrained(tmp_path / "bert")
+    tokenizer.save_pretrained(tmp_path / "bert")
+    texts = [CATS, DOGS, "hund " * 700, ""]
+    expected = []
+    for text in texts:
+        with torch.no_grad():
+            logits = model.eval()(**tokenizer(text, truncation=True, max_length=512, return_tensors="pt")).logits
+        expected.append(model.config.id2label[int(logits.argmax())])
+    assert predict(model, AutoTokenizer.from_pretrained(tmp_path / "bert"), texts, "en") == expected
+    recipe["classification"]["topics"]["finetuned"] = {"bert": [str(tmp_path / "bert")]}
+    assert "topics-finetuned" in run_main(recipe)["tasks"]
+
+
+def test_a_card_gets_the_results_of_its_own_model_and_their_task(
+    recipe: dict[str, Any], saved: Path, labse: Path, tmp_path: Path
+) -> None:
+    folder, labels = tmp_path / "bert", {"id2label": {0: "cats", 1: "dogs"}, "label2id": {"cats": 0, "dogs": 1}}
+    BertForSequenceClassification.from_pretrained(labse, **labels).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(labse).save_pretrained(folder)
+    (folder / "README.md").write_text("---\nlicense: apache-2.0\n---\n\n# A model\n", encoding="utf-8")
+    recipe |= {"systems": {"bert": {"kind": "first", "model": str(folder), "pooling": "mean"}}, "model_cards": ["bert"]}
+    # The classifier of that name is another model first, then the very model of the system.
+    for classifier, tasks in ((saved, {"topics-frozen"}), (folder, {"topics-frozen", "topics-finetuned"})):
+        recipe["classification"]["topics"]["finetuned"] = {"bert": [str(classifier)]}
+        results = run_main(recipe)["tasks"]
+        assert list(results["topics-frozen"]["bert"]["models"]) == [str(folder)]
+        assert list(results["topics-finetuned"]["bert"]["models"]) == [str(classifier)]
+        in_card = ModelCard.load(folder / "README.md").data.eval_results
+        assert {one.dataset_type for one in in_card} == tasks
+        assert {one.task_type for one in in_card} == {"text-classification"}
+
+
+def test_each_protocol_has_a_table_that_names_it(recipe: dict[str, Any], saved: Path) -> None:
+    recipe["classification"]["topics"] |= {"finetuned": {"hmde": [str(saved)]}, "measure": "macro_f1"}
+    run_main(recipe)
+    table = (Path(recipe["output"]) / "report.md").read_text(encoding="utf-8").splitlines()
+    assert any(line.startswith("macro_f1 on topics-frozen, frozen vectors, logistic regression") for line in table)
+    assert "macro_f1 on topics-finetuned, fine-tuned on en, 1 run" in table
+    assert table.count("| en-fr | 0.733 | 0.733 |") == 1
+    assert table.count("| en-fr | 0.733 |") == 1
+
+
+def test_labels_are_ranked_where_a_text_has_several(recipe: dict[str, Any]) -> None:
+    task = recipe["classification"]["topics"] | {"multilabel": True, "measure": "r_precision", "test_languages": ["fr"]}
+    for part in ("train", "dev"):
+        write_texts(Path(task["data"]) / f"en.{part}.tsv", ("cats|pets", CATS), ("dogs|pets", DOGS), ("none", "le"))
+    write_texts(Path(task["data"]) / "fr.test.tsv", ("cats|pets", CATS), ("dogs|cats", DOGS), ("dogs", CATS))
+    found = run_main(recipe | {"classification": {"topics": task}})["tasks"]["topics-frozen"]["base"]
+    # The first two labels of CATS are cats and pets, of DOGS dogs and pets; the first of CATS is not dogs.
+    assert found["rows"]["en-fr"]["r_precision"] == pytest.approx((1 + 1 / 2 + 0) / 3)
+    # cats, pets; dogs, pets; cats, pets: 3 of 6 are right, of 5.
+    assert found["rows"]["en-fr"]["micro_f1"] == pytest.approx(6 / 11)
+
+
+def test_predictions_equal_those_of_one_text_at_a_time(
+    classifier: HMDEForSequenceClassification, tokenizer: HMDETokenizer, documents: list[str]
+) -> None:
+    texts = [CATS, *documents, DOGS, "", "hund " * 300]
+    expected = [
+        ["cats", "dogs"][int(classifier(**tokenizer(text, language="de", return_tensors="pt")).logits.argmax())]
+        for text in texts
+    ]
+    assert set(expected) == {"cats", "dogs"}
+    assert predict(classifier, tokenizer, texts, "de") == expected
+
+
+def test_the_language_of_a_file_reaches_the_sentence_splitter(labse: Path, tokenizer: HMDETokenizer) -> None:
+    text = "Am 3. Oktober sah der Hund die Katze."  # only German rules read a day and its month
+    classifier = made_to_tell_apart(
+        labse, *(tokenizer(text, language=language, return_tensors="pt") for language in ("en", "de"))
+    )
+    assert predict(classifier, tokenizer, [text], "en") == ["cats"]
+    assert predict(classifier, tokenizer, [text], "de") == ["dogs"]
+
+
+def test_c_is_the_smallest_of_those_that_are_best_on_dev() -> None:
+    near = np.array([[1.0, 0.0]] * 9 + [[0.8, 0.6]], dtype=np.float32)
+    labels = ["many"] * 9 + ["few"]
+    assert fit(near, labels, near[:1], labels[:1])[1] == 0.1  # each is right
+    chosen, C = fit(near, labels, near[-1:], labels[-1:])  # strong regularisation never predicts the rare label
+    assert chosen.C == C > 0.1
+    assert list(chosen.predict(near[-1:])) == ["few"]
+
+
+@pytest.mark.parametrize("part", ["en.dev.tsv", "fr.test.tsv"])
+def test_a_label_that_train_does_not_have_is_named_with_its_file(recipe: dict[str, Any], part: str) -> None:
+    write_texts(Path(recipe["classification"]["topics"]["data"]) / part, ("cats", CATS), ("birds", "le chat"))
+    with pytest.raises(ValueError, match=rf"{part} has the label 'birds', which .*en.train.tsv does not know: .*cats"):
+        run_main(recipe)
+    assert not Path(recipe["output"]).exists()
+
+
+def test_training_documents_of_one_label_are_refused(recipe: dict[str, Any]) -> None:
+    for part in ("train", "dev", "test"):
+        write_texts(Path(recipe["classification"]["topics"]["data"]) / f"en.{part}.tsv", ("cats", CATS))
+    with pytest.raises(ValueError, match=r"en\.train\.tsv has no label but 'cats'; there is nothing to tell apart"):
+        run_main(recipe)
+
+
+def test_a_label_that_a_classifier_does_not_have_is_named_with_its_file(recipe: dict[str, Any], saved: Path) -> None:
+    task = recipe["classification"]["topics"] | {"finetuned": {"hmde": [str(saved)]}}
+    for part in ("en.train", "en.dev", "fr.test"):
+        write_texts(Path(task["data"]) / f"{part}.tsv", ("cats", CATS), ("birds", "le chat"))
+    write_texts(Path(task["data"]) / "en.test.tsv", ("cats", CATS))
+    with pytest.raises(ValueError, match=r"fr.test.tsv has the label 'birds', which the model hmde does not know"):
+        run_main(recipe | {"classification": {"topics": task}})
+    assert not Path(recipe["output"]).exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"test_languages": ["en", "ru"]}, "ru.test.tsv is missing"),
+        ({"test_languages": ["en", "deu"]}, "language 'deu' is written 'de' here"),
+        ({"train_languages": ["fr"]}, "fr.train.tsv is missing"),
+        ({"test_languages": []}, "test_languages is empty"),
+        ({"measure": "r_precision"}, "measure is r_precision; with multilabel=False it is accuracy or macro_f1"),
+        ({"finetuned": {"hmde": ["nowhere"]}}, "hmde: nowhere is no model folder"),
+        ({"resamples": 1}, "resamples is 1; a t-test needs at least 2"),
+        (
+            {"resamples": 2, "multilabel": True, "measure": "r_precision"},
+            "resamples are of one label a text; leave them out",
+        ),
+        (
+            {"finetuned": {"hmde": ["nowhere"]}, "multilabel": True, "measure": "r_precision"},
+            "finetuned classifiers predict one label a text",
+        ),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_written(
+    recipe: dict[str, Any], change: dict[str, Any], message: str
+) -> None:
+    recipe["classification"]["topics"] |= change
+    with pytest.raises(ValueError, match=message):
+        run_main(recipe)
+    assert not Path(recipe["output"]).exists()
+
+
+def test_an_unknown_key_of_a_task_is_an_error(recipe: dict[str, Any]) -> None:
+    recipe["classification"]["topics"]["test_language"] = "en"
+    with pytest.raises(ValueError, match="test_language"):
+        run_main(recipe)
+
+
+def test_laser_s_network_gives_the_scores_worked_out_by_hand_in_each_of_five_runs(recipe: dict[str, Any]) -> None:
+    recipe["classification"]["topics"] |= {"classifier": "mlp", "train_languages": ["en"]}
+    found = run_main(recipe)["tasks"]["topics-frozen"]["base"]
+    of_runs = {"accuracy_sd": 0.0, "macro_f1_sd": 0.0}
+    assert found["rows"] == {"en-en": ENGLISH | of_runs, "en-fr": FRENCH | of_runs}
+    assert found["averages"] == AVERAGES
+    assert found["protocol"].startswith("frozen vectors, LASER's MLP")
+
+
+def test_the_five_networks_that_are_trained_at_once_equal_five_trained_one_after_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mlp, "EPOCHS", 4)
+    monkeypatch.setattr(mlp, "DROPOUT", 0.0)  # its draws are not those of five
+    draw = np.random.default_rng(0)
+    vectors = draw.normal(size=(30, 6)).astype(np.float32)
+    labels = [("a", "b", "c")[index] for index in draw.integers(0, 3, 30)]
+    found = mlp.fit_mlp(vectors, labels, vectors[:10], labels[:10])
+    torch.manual_seed(1)
+    starts = [mlp.LinearOfRuns(*sizes) for sizes in ((6, 10), (10, 8), (8, 3))]
+    orders = [[torch.randperm(30) for _ in range(5)] for _ in range(4)]
+    targets = torch.tensor(["abc".index(label) for label in labels])
+    for run in range(5):
+        network = torch.nn.Sequential(
+            torch.nn.Linear(6, 10), torch.nn.Tanh(), torch.nn.Linear(10, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3)
+        )
+        for layer, start in zip(network[::2], starts):
+            layer.load_state_dict({"weight": start.weight[run].T, "bias": start.bias[run, 0]})
+        optimizer = torch.optim.Adam(network.parameters(), 1e-3)
+        highest, best = -1, None
+        for of_epoch in orders:
+            for rows in of_epoch[run].split(12):
+                optimizer.zero_grad()
+                torch.nn.functional.cross_entropy(network(torch.tensor(vectors)[rows]), targets[rows]).backward()
+                optimizer.step()
+            right = int((network(torch.tensor(vectors[:10])).argmax(dim=1) == targets[:10]).sum())
+            if right >= highest:
+                highest, best = right, [weight.detach().clone() for weight in network.parameters()]
+        kept = [found.layers[place] for place in (1, 4, 7)]
+        for layer, weight, bias in zip(kept, best[::2], best[1::2]):
+            torch.testing.assert_close(layer.weight[run].T, weight)
+            torch.testing.assert_close(layer.bias[run, 0], bias)
+
+
+class NoisySystem:
+    """Vectors by text: a topic's direction, and noise."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def encode_documents(self, documents: Sequence[str], language: str) -> np.ndarray:
+        rows = []
+        for text in documents:
+            noise = np.random.default_rng([self.seed, *text.encode()]).normal(size=4)
+            rows.append(noise + (2.0 if "cat" in text else -2.0) * np.array([1.0, 0, 0, 0]) * (language == "en"))
+        return np.array(rows, dtype=np.float32)
+
+
+def test_averages_are_compared_over_draws_of_the_training_documents(tmp_path: Path) -> None:
+    names = {"train": 30, "dev": 6, "test": 12}
+    for language in ("en", "fr"):
+        for part, count in names.items():
+            rows = [(topic, f"{part} {number} {topic[:-1]}") for number in range(count) for topic in ("cats", "dogs")]
+            write_texts(tmp_path / f"{language}.{part}.tsv", *rows)
+    task = ClassificationTask(
+        data=str(tmp_path), train_languages=["en", "fr"], test_languages=["en", "fr"], resamples=3
+    )
+    labelled = read_labelled_set(task)
+    results = {str(seed): evaluate_frozen(NoisySystem(seed), task, labelled) for seed in (0, 1)}
+    across = {}
+    for seed in (0, 1):
+        system = NoisySystem(seed)
+        of_part = {(part.language, part.file.name.split(".")[1]): part for parts in labelled for part in parts}
+        vectors = {key: system.encode_documents(part.texts, part.language) for key, part in of_part.items()}
+        across[seed] = []
+        for draw in range(3):
+            accuracies = []
+            for one, other in (("en", "fr"), ("fr", "en")):
+                chosen = np.random.default_rng(draw).integers(60, size=60)
+                labels = np.array(of_part[one, "train"].labels)
+                best, highest = None, -1.0
+                for C in (0.1, 1.0, 10.0, 100.0, 1000.0):
+                    candidate = LogisticRegression(C=C, max_iter=10_000)
+                    candidate.fit(vectors[one, "train"][chosen], labels[chosen])
+                    right = np.mean(candidate.predict(vectors[one, "dev"]) == of_part[one, "dev"].labels)
+                    if right > highest:
+                        best, highest = candidate, right
+                accuracies.append(np.mean(best.predict(vectors[other, "test"]) == of_part[other, "test"].labels))
+            across[seed].append(np.mean(accuracies))
+        found = results[str(seed)]["per_item"]["average, across languages, 3 draws"]["accuracy"]
+        assert list(found.values()) == pytest.approx(across[seed])
+        mean = results[str(seed)]["averages"]["average, across languages, 3 draws"]["accuracy"]
+        assert mean == pytest.approx(np.mean(across[seed]))
+        assert results[str(seed)]["rows"].keys() == {"en-en", "en-fr", "fr-en", "fr-fr"}
+    expected = stats.ttest_rel(across[1], across[0]).pvalue
+    uncorrected = paired_p_values(
+        {"across": results["1"]["per_item"]["average, across languages, 3 draws"]["accuracy"]},
+        {"across": results["0"]["per_item"]["average, across languages, 3 draws"]["accuracy"]},
+    )
+    assert uncorrected["across"] == pytest.approx(expected)
+    p_values = p_values_of(results, "0")["1"]
+    assert p_values["average, across languages, 3 draws"] >= expected
+    assert "average, across languages" not in p_values  # learnt once: nothing to compare
+    assert "3 draws of the training documents" in results["0"]["protocol"]

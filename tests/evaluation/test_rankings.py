@@ -1,0 +1,182 @@
+"""The systems `hybrid` and `late` in an evaluation: as a slow and obvious computation without an index ranks."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import search.index
+from evaluation.__main__ import main
+from evaluation.readers import RetrievalSet
+from evaluation.recipes import RetrievalTask, SystemRecipe
+from evaluation.retrieval import evaluate_task, in_order
+from evaluation.systems import check_systems, load_system
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from search.words import terms
+
+DOCUMENTS = {
+    "en": {
+        "d1": "The cat sat on the mat. It was warm there!",
+        "d2": "A dog saw the cats. The dog slept.",
+        "d3": "It was a long day.",
+        "d4": "On the mat. The dog sat there. The mat was warm.",
+        "d5": "Two houses.",
+    },
+    "de": {
+        "d1": "Die Katze lag in der Sonne. Es war warm.",
+        "d2": "Der Hund sah die Katzen. Dann schlief er ein.",
+        "d3": "Es war ein langer Tag gewesen.",
+    },
+}
+QUERIES = {"en": {"q1": "Where did the cat sit?", "q2": "warm mat", "q3": "Hund oder dog"}}
+QRELS = {"q1": {"d1": 1}, "q2": {"d4": 1, "d1": 1}, "q3": {"d2": 1}}
+CANDIDATES = 3
+
+
+def by_score(scores: dict[str, float]) -> list[str]:
+    return sorted(scores, key=lambda id: (-scores[id], id))
+
+
+def by_words(query: str, texts: dict[str, tuple[str, str]]) -> dict[str, float]:
+    """BM25 as Lucene computes it, of the question read in no language and in each of the collection."""
+    words = {id: terms(text, language) for id, (language, text) in texts.items()}
+    languages = {None, *(language for language, _ in texts.values())}
+    asked = {term for language in languages for term in terms(query, language)}
+    mean_length = sum(map(len, words.values())) / len(words)
+    scores: dict[str, float] = {}
+    for id, of_document in words.items():
+        for term in asked & set(of_document):
+            containing = sum(term in other for other in words.values())
+            idf = math.log(1 + (len(words) - containing + 0.5) / (containing + 0.5))
+            count = Counter(of_document)[term]
+            length = 0.25 + 0.75 * len(of_document) / mean_length
+            scores[id] = scores.get(id, 0) + idf * count * 2.2 / (count + 1.2 * length)
+    return scores
+
+
+def expected_ranking(ranking: str, query: str, texts: dict[str, tuple[str, str]], folder: Path) -> list[str]:
+    model = HMDEForDocumentEmbedding.from_pretrained(folder)
+    tokenizer = HMDETokenizer.from_pretrained(folder)
+    (vector,) = model.encode_queries([query], tokenizer)
+    cosines = {
+        id: float(model.encode_documents([text], tokenizer, language=language)[0] @ vector)
+        for id, (language, text) in texts.items()
+    }
+    near = by_score(cosines)
+    words = by_words(query, texts)
+    first = by_score(words)[:CANDIDATES]
+    span = cosines[near[0]] - cosines[near[:CANDIDATES][-1]]
+    gains = {id: 0.1 * span * words[id] / words[first[0]] for id in first}
+    looked_at = {*near[:CANDIDATES], *first}
+    first = by_score({id: cosines[id] + gains.get(id, 0) for id in looked_at})[:CANDIDATES]
+    if ranking == "late":
+        best = {}
+        for id in first:
+            language, text = texts[id]
+            (explanation,) = model.explain(query, [text], tokenizer, language=language, scoring="maximum")
+            best[id] = max(sentence.score for sentence in explanation.sentences)
+        first = by_score({id: 0.5 * cosines[id] + 0.5 * best[id] + gains.get(id, 0) for id in first})
+    return first + [id for id in near if id not in first]
+
+
+@pytest.mark.parametrize("ranking", ["hybrid", "late"])
+@pytest.mark.parametrize("document_language", ["en", "de", "all"])
+def test_a_user_of_search_gets_this_ranking(
+    ranking: str, document_language: str, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search.index, "CANDIDATES", CANDIDATES)
+    pair = f"en-{document_language}"
+    texts = (
+        {f"{language}.{id}": (language, text) for language, of_it in DOCUMENTS.items() for id, text in of_it.items()}
+        if document_language == "all"
+        else {id: (document_language, text) for id, text in DOCUMENTS[document_language].items()}
+    )
+    system = load_system(SystemRecipe(ranking, str(model_folder)))
+    data = RetrievalSet(DOCUMENTS, QUERIES, QRELS)
+    for _ in range(2):  # the second time from the index of the first
+        result, runs = evaluate_task(system, RetrievalTask("", [pair]), data, tmp_path, "maker")
+        answered = {id: text for id, text in QUERIES["en"].items() if id in data.judgements("en", document_language)}
+        expected = {id: expected_ranking(ranking, text, texts, model_folder) for id, text in answered.items()}
+        assert {id: in_order(ranked) for id, ranked in runs[pair].items()} == expected
+        assert result["rows"][pair]["queries"] == len(expected)
+    _, runs = evaluate_task(system, RetrievalTask("", [pair], depth=2), data)  # without a cache
+    assert {id: in_order(ranked) for id, ranked in runs[pair].items()} == {id: e[:2] for id, e in expected.items()}
+
+
+@pytest.mark.parametrize("ranking", ["hybrid", "late"])
+def test_the_queries_of_a_task_are_encoded_once_and_together(
+    ranking: str, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode, encoded = HMDEForDocumentEmbedding.encode_queries, []
+
+    def counting(model: HMDEForDocumentEmbedding, queries: Sequence[str], *args: Any, **options: Any) -> np.ndarray:
+        encoded.append(list(queries))
+        return encode(model, queries, *args, **options)
+
+    monkeypatch.setattr(HMDEForDocumentEmbedding, "encode_queries", counting)
+    system = load_system(SystemRecipe(ranking, str(model_folder)))
+    evaluate_task(system, RetrievalTask("", ["en-de", "en-en", "en-all"]), RetrievalSet(DOCUMENTS, QUERIES, QRELS))
+    assert encoded == [list(QUERIES["en"].values())]
+
+
+def test_a_late_sentence_does_not_find_its_own_document(model_folder: Path) -> None:
+    queries = {"en": {"d1": "It was warm there!", "d2": "The dog slept."}}
+    data = RetrievalSet(DOCUMENTS, queries, {id: {id: 1} for id in queries["en"]}, sought_by="late_sentences")
+    task = RetrievalTask("", ["en-all"], sought_by="late_sentences", depth=7)
+    _, runs = evaluate_task(load_system(SystemRecipe("late", str(model_folder))), task, data)
+    every = {f"{language}.{id}" for language, documents in DOCUMENTS.items() for id in documents}
+    assert {id: set(ranked) for id, ranked in runs["en-all"].items()} == {
+        id: every - {f"en.{id}"} for id in queries["en"]
+    }
+
+
+@pytest.mark.parametrize("sought_by", ["documents", "sentences"])
+def test_what_is_no_question_is_not_ranked(sought_by: str, model_folder: Path) -> None:
+    data = RetrievalSet(DOCUMENTS, {"en": DOCUMENTS["en"]}, {"d1": {"d1": 1}}, sought_by=sought_by)
+    task = RetrievalTask("", ["en-de"], sought_by=sought_by)
+    result, runs = evaluate_task(load_system(SystemRecipe("hybrid", str(model_folder))), task, data)
+    assert not runs
+    assert not result["rows"]
+
+
+def test_only_an_hmde_searches(model_folder: Path, labse: Path) -> None:
+    check_systems(
+        {"hybrid": SystemRecipe("hybrid", str(model_folder)), "late": SystemRecipe("late", str(model_folder))}
+    )
+    with pytest.raises(ValueError, match=r"late is of kind late, but .* holds a model of type bert"):
+        check_systems({"late": SystemRecipe("late", str(labse))})
+    with pytest.raises(ValueError, match="hybrid is an HMDE, whose folder says"):
+        check_systems({"hybrid": SystemRecipe("hybrid", str(model_folder), pooling="cls")})
+    with pytest.raises(ValueError, match="only bm25 has no model"):
+        check_systems({"hybrid": SystemRecipe("hybrid")})
+
+
+def test_search_stands_beside_vectors_in_a_comparison(model_folder: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    for folder in ("docs", "queries"):
+        (data / folder).mkdir(parents=True)
+    for language, documents in DOCUMENTS.items():
+        lines = [json.dumps({"doc_id": id, "text": text}) for id, text in documents.items()]
+        (data / "docs" / f"{language}.jsonl").write_text("\n".join(lines))
+    (data / "queries" / "en.tsv").write_text("".join(f"{id}\t{text}\n" for id, text in QUERIES["en"].items()))
+    (data / "qrels.tsv").write_text("".join(f"{q}\t0\t{d}\t1\n" for q, graded in QRELS.items() for d in graded))
+    recipe = {
+        "output": str(tmp_path / "out"),
+        "systems": {kind: {"kind": kind, "model": str(model_folder)} for kind in ("hmde", "hybrid", "late")},
+        "retrieval": {"questions": {"data": str(data), "pairs": ["en-en", "en-de"]}},
+    }
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    main(["--config", str(tmp_path / "recipe.yaml")])
+    report = (tmp_path / "out" / "report.md").read_text()
+    assert "|  | hmde | hybrid | late |" in report
+    ranked = [line.split()[2] for line in (tmp_path / "out/runs/questions/late/en-de.run").read_text().splitlines()]
+    assert len(ranked) == len(QUERIES["en"]) * len(DOCUMENTS["de"])
+    assert np.unique(ranked).size == len(DOCUMENTS["de"])

@@ -1,0 +1,79 @@
+"""Tables and files of results."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from common.files import write_json, write_text
+from evaluation.report import Table, averages, environment, show
+
+TABLE = Table("MAP", "pair", {"first": {"en-de": 0.12345, "en-fr": 1.0}, "hmde": {"en-de": 0.5, "en-fr": 0.0}})
+
+
+def test_a_table_has_a_row_a_pair_and_a_column_a_system() -> None:
+    assert TABLE.to_markdown().splitlines() == [
+        "MAP",
+        "",
+        "| pair | first | hmde |",
+        "|:---|---:|---:|",
+        "| en-de | 0.123 | 0.500 |",
+        "| en-fr | 1.000 | 0.000 |",
+    ]
+
+
+def test_the_terminal_shows_the_same_cells() -> None:
+    screen = io.StringIO()
+    Console(width=80, file=screen).print(TABLE.to_rich())
+    shown = screen.getvalue().replace("┃", " ").replace("│", " ").split()
+    assert [word for word in shown if word[0].isalnum()] == (
+        ["MAP", "pair", "first", "hmde", "en-de", "0.123", "0.500", "en-fr", "1.000", "0.000"]
+    )
+
+
+def test_an_average_is_over_the_rows_of_its_group_and_empty_groups_are_left_out() -> None:
+    scores = {"de": {"MAP": 0.2, "MRR": 0.4}, "fr": {"MAP": 0.4, "MRR": 0.8}, "ru": {"MAP": 0.9, "MRR": 0.9}}
+    groups = {"average": ["de", "fr", "ru"], "seen": ["de", "fr"], "unseen": []}
+    assert averages(scores, groups, ["MAP"]) == {
+        "average": {"MAP": pytest.approx(0.5)},
+        "seen": {"MAP": pytest.approx(0.3)},
+    }
+
+
+def test_a_score_that_is_not_there_is_an_empty_cell_and_a_marked_one_shows_its_mark() -> None:
+    scores = {"bm25": {"en-en": 0.5}, "hmde": {"en-de": 0.25, "en-en": 0.75}}
+    table = Table("MAP", "pair", scores, {"bm25": {"en-en": "*"}}, note="\\* differs.")
+    assert table.to_markdown().splitlines()[4:] == [
+        "| en-en | 0.500* | 0.750 |",
+        "| en-de |  | 0.250 |",
+        "",
+        "\\* differs.",
+    ]
+    assert averages(scores, {}, ["MAP"]) == {}
+
+
+def test_an_average_over_rows_that_are_not_all_there_is_left_out() -> None:
+    assert averages({"en-en": {"MAP": 0.5}}, {"average": ["en-en", "en-de"]}, ["MAP"]) == {}
+
+
+def test_tables_are_printed_and_json_keeps_every_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show([TABLE, TABLE])
+    assert capsys.readouterr().out == TABLE.to_markdown() + "\n" + TABLE.to_markdown() + "\n"
+    write_json(tmp_path / "new" / "results.json", {"é": 0.25})
+    text = (tmp_path / "new" / "results.json").read_text(encoding="utf-8")
+    assert "é" in text
+    assert json.loads(text) == {"é": 0.25}
+    assert environment()["threads"] >= 1
+    assert environment()["packages"]["torch"]
+
+
+def test_a_file_that_cannot_be_written_whole_leaves_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    write_text(path, "old")
+    with pytest.raises(UnicodeEncodeError):
+        write_text(path, "new \ud800")
+    assert path.read_text() == "old"

@@ -1,0 +1,249 @@
+"""Retrieval: rankings and measures worked out by hand, and the command from its recipe to its files."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import ir_measures
+import numpy as np
+import pytest
+import yaml
+
+from evaluation.__main__ import main
+from evaluation.readers import RetrievalSet
+from evaluation.retrieval import encode, evaluate_retrieval, groups_of, rank, to_trec
+from evaluation.systems import HMDESystem
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+
+
+class Lookup:
+    """A system that knows the vector of each text, and counts what it is asked."""
+
+    def __init__(self, vectors: dict[str, tuple[float, float]]) -> None:
+        self.vectors = vectors
+        self.asked: list[str] = []
+
+    def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
+        return self.encode_documents(queries, "any")
+
+    def encode_documents(self, documents: Sequence[str], language: str) -> np.ndarray:
+        self.asked += documents
+        return np.array([self.vectors[text] for text in documents], dtype=np.float32)
+
+
+SYSTEM_VECTORS = {
+    "right": (1.0, 0.0),
+    "up": (0.0, 1.0),
+    "A": (0.8, 0.6),
+    "B": (0.6, 0.8),
+    "C": (0.6, -0.8),
+    "D": (0.0, 1.0),
+}
+RETRIEVAL_SET = RetrievalSet(
+    documents={"de": {"d1": "A", "d2": "B", "d3": "C", "d4": "D"}, "fr": {"d1": "A", "d4": "D"}},
+    queries={"en": {"q2": "up", "q1": "right"}},
+    qrels={"q1": {"d2": 1, "d4": 2, "d1": 0, "absent": 1}, "q2": {"d3": 1}},
+)
+
+
+def test_measures_equal_those_worked_out_by_hand() -> None:
+    # q1 ranks d1 .8, d3 .6, d2 .6, d4 0, equal scores by descending id; q2 ranks d4, d2, d1, d3.
+    scores = evaluate_retrieval(Lookup(SYSTEM_VECTORS), RETRIEVAL_SET, ["en-de"])["en-de"]
+    assert scores["MAP"] == pytest.approx(((1 / 3 + 2 / 4) / 2 + 1 / 4) / 2)
+    assert scores["MRR"] == pytest.approx((1 / 3 + 1 / 4) / 2)
+    ideal = 2 + 1 / math.log2(3)
+    assert scores["nDCG@10"] == pytest.approx(((1 / 2 + 2 / math.log2(5)) / ideal + 1 / math.log2(5)) / 2)
+    assert (scores["queries"], scores["skipped"]) == (2, 0)
+
+
+def test_average_precision_divides_by_all_relevant_documents_retrieved_or_not() -> None:
+    # Three documents a query: q1 does not retrieve d4, q2 retrieves nothing that is relevant.
+    scores = evaluate_retrieval(Lookup(SYSTEM_VECTORS), RETRIEVAL_SET, ["en-de"], depth=3)["en-de"]
+    assert scores["MAP"] == pytest.approx(((1 / 3) / 2 + 0) / 2)
+    assert scores["MRR"] == pytest.approx((1 / 3 + 0) / 2)
+    assert scores["nDCG@10"] == pytest.approx((1 / 2) / (2 + 1 / math.log2(3)) / 2)
+
+
+def test_a_query_without_a_relevant_document_in_the_collection_is_skipped_and_counted() -> None:
+    # d3, relevant to q2, is not in French; q1 ranks d1 .8, d4 0.
+    scores = evaluate_retrieval(Lookup(SYSTEM_VECTORS), RETRIEVAL_SET, ["en-fr"])["en-fr"]
+    ndcg = pytest.approx(1 / math.log2(3))
+    assert scores == {"MAP": 0.5, "MRR": 0.5, "nDCG@10": ndcg, "Recall@100": 1, "P@1": 0, "queries": 1, "skipped": 1}
+
+
+def test_each_language_is_encoded_once_for_all_pairs() -> None:
+    system = Lookup(SYSTEM_VECTORS)
+    more = RetrievalSet(RETRIEVAL_SET.documents, {"en": {"q1": "right"}, "it": {"q2": "up"}}, RETRIEVAL_SET.qrels)
+    evaluate_retrieval(system, more, ["en-de", "it-de", "en-fr"])
+    assert sorted(system.asked) == sorted(["right", "up", *"ABCD", *"AD"])
+
+
+def test_a_run_file_is_ranked_as_trec_eval_ranks_it() -> None:
+    for documents in (["d1", "d2", "d10"], ["d2", "d10", "d1"], ["d10", "d1", "d2"]):
+        run = {"q2": dict.fromkeys(documents, 0.5) | {"d3": 0.75, "d4": -1.0}, "q1": {"d1": 0.25}}
+        assert to_trec(run, tag="system") == (
+            "q2 Q0 d3 1 0.75 system\n"
+            "q2 Q0 d2 2 0.5 system\n"
+            "q2 Q0 d10 3 0.5 system\n"
+            "q2 Q0 d1 4 0.5 system\n"
+            "q2 Q0 d4 5 -1 system\n"
+            "q1 Q0 d1 1 0.25 system\n"
+        )
+
+
+def test_a_score_survives_the_run_file_bit_for_bit(tmp_path: Path) -> None:
+    scores = np.random.default_rng(0).uniform(-1, 1, size=1000).astype(np.float32)
+    path = tmp_path / "run"
+    path.write_text(
+        to_trec({"q": {f"d{i}": float(score) for i, score in enumerate(scores)}}, tag="x"), encoding="utf-8"
+    )
+    read = {line.doc_id: np.float32(line.score) for line in ir_measures.read_trec_run(str(path))}
+    assert [read[f"d{i}"] for i in range(1000)] == list(scores)
+
+
+def test_a_query_ranks_as_many_documents_as_it_may() -> None:
+    encoded = encode(Lookup(SYSTEM_VECTORS), RETRIEVAL_SET, ["en-de"])
+    assert {len(rank(encoded, RETRIEVAL_SET, "en-de", depth)["q1"]) for depth in (3, 4, 5)} == {3, 4}
+    run = rank(encoded, RETRIEVAL_SET, "en-de", depth=2)
+    assert run["q2"] == {"d4": pytest.approx(1.0), "d2": pytest.approx(0.8)}
+
+
+def test_averages_tell_held_out_document_languages_from_those_of_training() -> None:
+    pairs = ["ru-de", "de-ru", "en-de"]
+    assert groups_of(pairs, ["en", "de"]) == {
+        "average": pairs,
+        "average, training languages": ["ru-de", "en-de"],
+        "average, held-out languages": ["de-ru"],
+        "average, pool of all languages": [],
+    }
+    assert groups_of([*pairs, "en-all"], []) == {"average": pairs, "average, pool of all languages": ["en-all"]}
+
+
+def test_a_model_in_memory_can_be_evaluated(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer) -> None:
+    texts = {"d1": "The cat sat on the mat. It was warm.", "d2": "Der Hund sah die Katze."}
+    found = RetrievalSet({"de": texts}, {"en": {"q": "the cat"}}, {"q": {"d1": 1}})
+    query = model.encode_queries(["the cat"], tokenizer)[0]
+    cosines = [model.encode_documents([text], tokenizer, language="de")[0] @ query for text in texts.values()]
+    place = 1 if cosines[0] > cosines[1] else 2
+    scores = evaluate_retrieval(HMDESystem(model, tokenizer), found, ["en-de"])
+    assert scores["en-de"]["MRR"] == pytest.approx(1 / place)
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, labse: Path) -> dict[str, Any]:
+    """Two documents a language; each query is the text of one of them, so `first` puts that one on top."""
+    for language in ("de", "fr"):
+        write_lines(
+            tmp_path / "data" / "docs" / f"{language}.jsonl",
+            '{"concept_id": "d1", "title": "warm", "text": "the cat"}',
+            '{"concept_id": "d2", "title": "warm", "text": "der hund"}',
+        )
+    write_lines(tmp_path / "data" / "queries" / "en.tsv", "q1\tthe cat", "q2\tder hund", "q3\tkatze")
+    write_lines(tmp_path / "data" / "qrels.test.tsv", "q1\t0\td1\t1", "q2\t0\td1\t1", "q3\t0\td3\t1")
+    return {
+        "output": str(tmp_path / "out"),
+        "systems": {"base": {"kind": "first", "model": str(labse), "pooling": "mean"}},
+        "retrieval": {
+            "task": {
+                "data": str(tmp_path / "data"),
+                "split": "test",
+                "pairs": ["en-de", "en-fr"],
+                "training_languages": ["en", "de"],
+            }
+        },
+    }
+
+
+def write_lines(path: Path, *lines: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+
+
+def run_main(recipe: dict[str, Any], *arguments: str) -> Path:
+    file = Path(recipe["output"]).with_name("recipe.yaml")
+    file.write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    main(["--config", str(file), *arguments])
+    return Path(recipe["output"])
+
+
+def test_every_measure_is_kept_by_pair_average_and_query(recipe: dict[str, Any], labse: Path) -> None:
+    run_main(recipe)
+    found = json.loads((Path(recipe["output"]) / "results" / "task" / "base.json").read_text(encoding="utf-8"))
+    expected = {"MAP": 0.75, "MRR": 0.75, "nDCG@10": pytest.approx((1 + 1 / math.log2(3)) / 2)}
+    expected |= {"Recall@100": 1.0, "P@1": 0.5}
+    assert found["rows"] == {pair: expected | {"queries": 2, "skipped": 1} for pair in ("en-de", "en-fr")}
+    assert found["averages"] == dict.fromkeys(
+        ["average", "average, training languages", "average, held-out languages"], expected
+    )
+    assert found["per_item"]["en-fr"]["MAP"] == {"q1": 1.0, "q2": 0.5}
+    assert found["protocol"] == "full ranking by cosine"
+    assert found["documents"] == 4
+    assert found["document_seconds"] > 0
+    assert found["query_seconds"] > 0
+
+
+def test_runs_are_written_as_trec_eval_reads_them(recipe: dict[str, Any]) -> None:
+    text = (run_main(recipe) / "runs" / "task" / "base" / "en-de.run").read_text(encoding="utf-8")
+    lines = text.split("\n")
+    assert [[*line.split()[:4], line.split()[5]] for line in lines[:-1]] == [
+        ["q1", "Q0", "d1", "1", "base"],
+        ["q1", "Q0", "d2", "2", "base"],
+        ["q2", "Q0", "d2", "1", "base"],
+        ["q2", "Q0", "d1", "2", "base"],
+    ]
+    assert float(lines[0].split()[4]) == pytest.approx(1, abs=1e-6)
+
+
+def test_measure_and_depth_can_be_chosen_on_the_command_line(recipe: dict[str, Any]) -> None:
+    output = run_main(recipe, "--retrieval.task.measure", "nDCG@10", "--retrieval.task.pairs", "[en-fr]")
+    assert "| en-fr | 0.815 |" in (output / "report.md").read_text(encoding="utf-8")  # 0.75 is its MAP
+    output = run_main(recipe, "--retrieval.task.depth", "1", "--retrieval.task.pairs", "[en-fr]")
+    results = json.loads((output / "results.json").read_text(encoding="utf-8"))
+    scores = results["tasks"]["task"]["base"]["rows"]["en-fr"]
+    assert scores == {
+        "MAP": 0.5, "MRR": 0.5, "nDCG@10": 0.5, "Recall@100": 0.5, "P@1": 0.5, "queries": 2, "skipped": 1
+    }  # fmt: skip
+
+
+def test_bfloat16_changes_scores_a_little(recipe: dict[str, Any]) -> None:
+    def cosine_of_the_second(*arguments: str) -> float:
+        file = run_main(recipe, *arguments) / "runs" / "task" / "base" / "en-de.run"
+        return float(file.read_text(encoding="utf-8").splitlines()[1].split()[4])
+
+    full, half = (cosine_of_the_second("--dtype", dtype) for dtype in ("float32", "bfloat16"))
+    assert full != half
+    assert full == pytest.approx(half, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"pairs": ["en-ru"]}, "ru.jsonl is missing"),
+        ({"pairs": ["ru-de"]}, "ru.tsv is missing"),
+        ({"pairs": ["en"]}, "pair 'en' is not"),
+        ({"pairs": ["en-deu"]}, "language 'deu' is written 'de' here"),
+        ({"pairs": ["en-all"]}, "no document language but all"),
+        ({"split": "dev"}, "qrels.dev.tsv is missing"),
+        ({"depth": 0}, "depth is 0; it must be at least 1"),
+        ({"rerank": "nowhere"}, "en-de.run is missing; rerank needs a run of every pair"),
+        ({"format": "trec"}, "format is 'trec'; it must be one of hmde, clef"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_computed(
+    recipe: dict[str, Any], change: dict[str, Any], message: str
+) -> None:
+    recipe["retrieval"]["task"] |= change
+    with pytest.raises(ValueError, match=message):
+        run_main(recipe)
+    assert not (Path(recipe["output"]) / "results").exists()
+
+
+@pytest.mark.parametrize("change", [{"depht": 3}, {"measure": "P@5"}, {"index": "tree"}, {"pairs": "en-de"}])
+def test_an_unknown_key_or_value_of_a_task_is_an_error(recipe: dict[str, Any], change: dict[str, Any]) -> None:
+    recipe["retrieval"]["task"] |= change
+    with pytest.raises(ValueError, match=next(iter(change))):
+        run_main(recipe)

@@ -1,0 +1,345 @@
+"""Evaluations of sentence encoders: data as they are published, through the whole command, to numbers worked out by
+hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from transformers import AutoTokenizer, BertForQuestionAnswering, BertForSequenceClassification
+
+from evaluation import formats, questions
+from evaluation.__main__ import main
+from evaluation.classification import tokenized
+from evaluation.questions import Question, answer, f1, measure, normalized, read_questions
+from replications.question_answering import finetune as finetune_questions
+from training import finetune
+
+pytestmark = pytest.mark.usefixtures("fresh_accelerator")
+
+BERTS_INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
+CAT, DOG, MAT = "The cat sat on the mat.", "Did the dog see it?", "It was warm there!"
+
+
+def written(path: Path, content: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+def run_main(folder: Path, **tasks: Any) -> dict[str, Any]:
+    recipe = {"output": str(folder / "out"), "systems": {"bm25": {"kind": "bm25"}}} | tasks
+    main(["--config", str(written(folder / "recipe.yaml", yaml.safe_dump(recipe)))])
+    return json.loads((folder / "out" / "results.json").read_text(encoding="utf-8"))["tasks"]
+
+
+def accuracies(result: dict[str, Any], measure: str) -> dict[str, float]:
+    return {name: scores[measure] for name, scores in (result["rows"] | result["averages"]).items()}
+
+
+# --- translations ----------------------------------------------------------------------------------------------------
+
+
+def test_translations_are_found_as_often_as_counted_by_hand(
+    tmp_path: Path, labse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sentence of one language finds the same text in the other. Tatoeba: one of three is its translation. Europarl:
+    the sentences are in the same order on both sides, but for two that are exchanged and among the three sought."""
+    for language, texts in (("deu", (CAT, DOG, MAT)), ("eng", (CAT, MAT, DOG))):
+        written(tmp_path / "tatoeba" / f"tatoeba.deu-eng.{language}", "".join(f"{text}\n" for text in texts))
+    for language in ("fra", "eng"):
+        written(tmp_path / "tatoeba" / f"tatoeba.fra-eng.{language}", f"{CAT}\n{DOG}\n")
+    monkeypatch.setattr(formats, "EUROPARL_QUERIES", 3)
+    monkeypatch.setattr(formats, "EUROPARL_SENTENCES", 3)
+    for language, texts in (("de", (CAT, DOG, MAT)), ("en", (CAT, MAT, DOG))):
+        written(tmp_path / "europarl" / f"europarl-v7.de-en.{language}", "".join(f"{text}\n" for text in texts))
+    task = {"sought_by": "sentences", "measure": "P@1"}
+    found = run_main(
+        tmp_path,
+        systems={"middle": {"kind": "first", "model": str(labse), "pooling": "mean", "sentence_layer": 1}},
+        retrieval={
+            "tatoeba": task | {
+                "format": "tatoeba", "data": str(tmp_path / "tatoeba"), "pairs": ["de-en", "en-de", "fr-en"]
+            },
+            "europarl": task | {"format": "europarl", "data": str(tmp_path / "europarl"), "pairs": ["de-en", "en-de"]},
+        },
+    )  # fmt: skip
+    third = pytest.approx(1 / 3)
+    assert accuracies(found["tatoeba"]["middle"], "P@1") == {
+        "de-en": third, "en-de": third, "fr-en": 1.0, "average": pytest.approx(5 / 9)
+    }  # fmt: skip
+    assert found["tatoeba"]["middle"]["documents"] == 3 + 3 + 2
+    assert accuracies(found["europarl"]["middle"], "P@1") == {"de-en": third, "en-de": third, "average": third}
+
+
+# --- natural language inference --------------------------------------------------------------------------------------
+
+XNLI_COLUMNS = (
+    "language\tgold_label\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse\tsentence1"
+    "\tsentence2\tpromptID\tpairID\tgenre\tlabel1\tlabel2\tlabel3\tlabel4\tlabel5\tsentence1_tokenized"
+    "\tsentence2_tokenized\tmatch\n"
+)
+
+
+def xnli_row(language: str, label: str, premise: str, hypothesis: str) -> str:
+    return (
+        f"{language}\t{label}\t\t\t\t\t{premise}\t{hypothesis}\t1\t1\tfacetoface\t{label}\t{label}\t{label}\t{label}"
+        f"\t{label}\t{premise}\t{hypothesis}\tTrue\n"
+    )
+
+
+@pytest.fixture
+def xnli(tmp_path: Path) -> Path:
+    """In English one of three test pairs is an entailment, in French two of four. One has a lone quotation mark."""
+    tests = {"en": ["entailment", "neutral", "contradiction"], "fr": ["entailment", "entailment", "neutral", "neutral"]}
+    for part in ("dev", "test"):
+        rows = [
+            xnli_row(language, label, f'"{CAT}', DOG if label == "neutral" else MAT)
+            for language, labels in tests.items()
+            for label in labels
+        ]
+        written(tmp_path / "xnli" / "XNLI-1.0" / f"xnli.{part}.tsv", XNLI_COLUMNS + "".join(rows))
+    for language in tests:
+        rows = [f'"{CAT}\t{DOG}\tneutral\n', f"{CAT}\t{MAT}\tentailment\n", f"{MAT}\t{DOG}\tcontradictory\n"]
+        name = f"multinli.train.{language}.tsv"
+        written(tmp_path / "xnli" / "XNLI-MT-1.0" / "multinli" / name, "premise\thypo\tlabel\n" + "".join(rows))
+    return tmp_path / "xnli"
+
+
+def test_a_classifier_of_entailments_has_the_accuracies_counted_by_hand(
+    xnli: Path, tmp_path: Path, labse: Path
+) -> None:
+    model = BertForSequenceClassification.from_pretrained(labse, num_labels=3)
+    model.config.id2label = {0: "contradiction", 1: "entailment", 2: "neutral"}
+    model.config.label2id = {label: index for index, label in model.config.id2label.items()}
+    with torch.no_grad():
+        model.classifier.weight.zero_()
+        model.classifier.bias.copy_(torch.tensor([0.0, 1.0, 0.0]))
+    model.save_pretrained(tmp_path / "entailment")
+    AutoTokenizer.from_pretrained(labse).save_pretrained(tmp_path / "entailment")
+    task = {
+        "format": "xnli", "data": str(xnli), "text_pairs": True, "train_languages": [], "test_languages": ["en", "fr"],
+        "finetuned": {"all": [str(tmp_path / "entailment")]},
+    }  # fmt: skip
+    found = run_main(
+        tmp_path,
+        systems={"first": {"kind": "first", "model": str(labse), "pooling": "mean"}},
+        classification={"xnli": task | {"finetuned_on": ["en"]}, "translated": task | {"finetuned_on": ["en", "fr"]}},
+    )
+    assert {*found} == {"xnli-finetuned", "translated-finetuned"}  # there are no frozen vectors of pairs
+    third, gap = pytest.approx(1 / 3), pytest.approx(1 / 3 - 1 / 2)
+    mean = pytest.approx(5 / 12)
+    assert accuracies(found["xnli-finetuned"]["all"], "accuracy") == {
+        "en-en": third, "en-fr": 0.5, "average": mean, "average, same language": third,
+        "average, across languages": 0.5, "transfer gap": gap,
+    }  # fmt: skip
+    assert accuracies(found["translated-finetuned"]["all"], "accuracy") == {
+        "all-en": third, "all-fr": 0.5, "average": mean, "average, across languages": mean
+    }  # fmt: skip
+    assert found["translated-finetuned"]["all"]["protocol"] == "fine-tuned on en, fr, 1 run"
+
+
+@pytest.mark.parametrize("languages", ['["en"]', '["en", "fr"]'])
+def test_pairs_are_fine_tuned_from_the_published_files(xnli: Path, tmp_path: Path, labse: Path, languages: str) -> None:
+    options = {
+        "model": labse, "data": xnli, "format": "xnli", "text_pairs": "true", "output": tmp_path / "model",
+        "train_languages": languages, "test_languages": '["fr"]', "num_train_epochs": 2, "warmup_steps": 0,
+        "gradient_accumulation_steps": 1, "eval_steps": 1, "metric_for_best_model": "accuracy",
+    }  # fmt: skip
+    finetune.main([part for name, value in options.items() for part in (f"--{name}", str(value))])
+    results = json.loads((tmp_path / "model" / "results.json").read_text(encoding="utf-8"))
+    devs = {f"{language}.dev" for language in json.loads(languages)}
+    assert {*results["scores"]} >= devs | {"fr.test"}
+    assert len(results["epochs"]) == (2 if languages == '["en"]' else 4)  # an evaluation a step, of 3 or 6 pairs
+    (data,) = (tmp_path / "model-training").glob("data-*")
+    lines = (data / "en.train.tsv").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == f'neutral\t"{CAT}\t{DOG}'
+    assert lines[2] == f"contradiction\t{MAT}\t{DOG}"
+    model = BertForSequenceClassification.from_pretrained(tmp_path / "model")
+    assert {*model.config.label2id} == {"contradiction", "entailment", "neutral"}
+
+
+def test_a_pair_is_read_as_the_encoders_own_tokenizer_reads_two_texts(labse: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(labse, model_input_names=BERTS_INPUTS)
+    found = tokenized(tokenizer, [f"{CAT}\t{DOG}"], "en", pairs=True)
+    expected = tokenizer(CAT, DOG)
+    assert found == {name: [expected[name]] for name in ("input_ids", "token_type_ids")}
+    assert 1 in found["token_type_ids"][0]
+
+
+def test_what_is_no_pair_is_named(xnli: Path, tmp_path: Path, labse: Path) -> None:
+    for part in ("train", "dev"):
+        written(tmp_path / "data" / f"en.{part}.tsv", f"a\t{CAT}\t{DOG}\nb\t{CAT}\n")
+    options = {"model": labse, "data": tmp_path / "data", "text_pairs": "true", "output": tmp_path / "model"}
+    with pytest.raises(ValueError, match=r"en.train.tsv, line 2: is no labelled pair; write label TAB text TAB text"):
+        finetune.main([part for name, value in options.items() for part in (f"--{name}", str(value))])
+    task = {
+        "data": str(xnli),
+        "format": "xnli",
+        "test_languages": ["th"],
+        "train_languages": [],
+        "finetuned_on": ["en"],
+    }
+    with pytest.raises(ValueError, match=r"xnli.test.tsv has no row in language 'th'"):
+        run_main(tmp_path, classification={"xnli": task})
+    with pytest.raises(ValueError, match="task xnli has text_pairs, which have no frozen vectors"):
+        run_main(tmp_path, classification={"xnli": task | {"text_pairs": True, "train_languages": ["en"]}})
+
+
+# --- questions -------------------------------------------------------------------------------------------------------
+
+
+def squad(*asked: tuple[str, str, str]) -> str:
+    """A file in the format of SQuAD 1.1: contexts, questions and answers."""
+    paragraphs = [
+        {
+            "context": context,
+            "qas": [
+                {"id": f"q{index}", "question": question,
+                 "answers": [{"text": text, "answer_start": context.index(text)}]}
+            ],
+        }
+        for index, (context, question, text) in enumerate(asked)
+    ]  # fmt: skip
+    return json.dumps({"version": "1.0", "data": [{"title": "animals", "paragraphs": paragraphs}]}, ensure_ascii=False)
+
+
+@pytest.fixture
+def mlqa(tmp_path: Path) -> Path:
+    for language, asked in (
+        ("en", [(CAT, "What sat?", "The cat"), (DOG, "Did it?", "Did")]),
+        ("de", [("Der Hund sah die Katze.", "Wer?", "Hund"), ("Sie lag.", "Wer?", "Sie")]),
+        ("zh", [("猫在垫子上", "谁？", "猫在垫子"), ("狗看着它", "谁？", "狗")]),
+    ):
+        name = f"test-context-{language}-question-{language}.json"
+        written(tmp_path / "MLQA_V1" / "test" / name, squad(*asked))
+    return tmp_path / "MLQA_V1"
+
+
+def test_a_model_that_answers_with_the_first_word_has_the_scores_worked_out_by_hand(
+    mlqa: Path, tmp_path: Path, labse: Path
+) -> None:
+    model = BertForQuestionAnswering.from_pretrained(labse)
+    with torch.no_grad():
+        model.qa_outputs.weight.zero_()  # all tokens are equal, so the first is taken
+    model.save_pretrained(tmp_path / "first-word")
+    AutoTokenizer.from_pretrained(labse).save_pretrained(tmp_path / "first-word")
+    finetuned = {"one": [str(tmp_path / "first-word")], "two": [str(tmp_path / "first-word")] * 2}
+    task = {"data": str(mlqa), "languages": ["en", "de", "zh"], "finetuned": finetuned}
+    found = run_main(tmp_path, questions={"mlqa": task})["mlqa"]
+    # "The", an article, for "The cat": nothing; "Did": right. "Der", an article, for "Hund": nothing; "Sie": right.
+    # "猫" for four characters: precision 1, recall 1/4, F1 2/5; "狗": right.
+    assert accuracies(found["one"], "f1") == {
+        "en": 0.5, "de": 0.5, "zh": 0.7, "average": pytest.approx(1.7 / 3), "average without en": 0.6,
+        "transfer gap": pytest.approx(-0.1),
+    }  # fmt: skip
+    assert accuracies(found["one"], "exact_match") == {
+        "en": 0.5, "de": 0.5, "zh": 0.5, "average": 0.5, "average without en": 0.5, "transfer gap": 0.0
+    }  # fmt: skip
+    assert found["one"]["protocol"] == "fine-tuned on English questions, 1 run"
+    assert found["two"]["rows"]["zh"] == found["one"]["rows"]["zh"] | {"f1_sd": 0.0, "exact_match_sd": 0.0}
+    report = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    assert "| zh | 0.700 | 0.700 |" in report
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "expected"),
+    [
+        ("The “cat’s” mat, a dog!", "en", "cats mat dog"),
+        ("Die Katze des Hundes", "de", "katze hundes"),
+        ("¿Los gatos?", "es", "gatos"),
+        ("cái mũ của tôi", "vi", "mũ tôi"),
+        ("البيت الكبير", "ar", "بيت كبير"),
+        ("बिल्ली है।", "hi", "बिल्ली है"),
+        ("猫，2019年 the cat", "zh", "猫 2019 年 the cat"),
+        ("a+b", "de", "ab"),
+    ],
+)
+def test_answers_are_normalised_as_by_mlqas_program(text: str, language: str, expected: str) -> None:
+    assert normalized(text, language) == expected
+
+
+def test_an_answer_counts_as_the_best_of_those_that_people_gave() -> None:
+    asked = [Question("q", "?", "", [("warm mat", 0), ("a soft warm mat", 0)])]
+    assert measure(asked, ["the soft mat"], "en") == {"f1": [pytest.approx(0.8)], "exact_match": [0.0]}
+    assert f1("", "the", "en") == 0.0
+
+
+def test_the_best_part_of_all_windows_equals_a_search_through_every_part(
+    labse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(questions, "WINDOW", 20)
+    monkeypatch.setattr(questions, "SHARED", 5)
+    monkeypatch.setattr(questions, "LONGEST_ANSWER", 3)
+    tokenizer = AutoTokenizer.from_pretrained(labse, model_input_names=BERTS_INPUTS)
+    torch.manual_seed(0)
+    model = BertForQuestionAnswering.from_pretrained(labse).eval()
+    asked = [Question("a", "Did it?", f"{CAT} {DOG} {MAT} " * 3, []), Question("b", "What sat?", CAT, [])]
+    expected = []
+    for question in asked:
+        row = tokenizer(question.text, question.context, return_offsets_mapping=True)
+        first = row.sequence_ids().index(1)
+        tokens, offsets = row["input_ids"][first:-1], row["offset_mapping"][first:-1]
+        room = 20 - first - 1
+        candidates = []
+        for begin in range(0, len(tokens), room - 5):
+            part = tokens[begin : begin + room]
+            ids = [*row["input_ids"][:first], *part, row["input_ids"][-1]]
+            kinds = [0] * first + [1] * (len(part) + 1)
+            with torch.no_grad():
+                output = model(torch.tensor([ids]), token_type_ids=torch.tensor([kinds]))
+            for start in range(len(part)):
+                for end in range(start, min(start + 3, len(part))):
+                    score = float(output.start_logits[0, first + start] + output.end_logits[0, first + end])
+                    candidates.append((score, offsets[begin + start][0], offsets[begin + end][1]))
+            if begin + room >= len(tokens):
+                break
+        _, begin, end = max(candidates)
+        expected.append(question.context[begin:end])
+    assert answer(model, tokenizer, asked) == expected
+
+
+def test_a_model_learns_where_answers_stand(tmp_path: Path, labse: Path) -> None:
+    asked = [(f"{CAT} {DOG} {MAT}", "Did it?", "dog"), (f"{MAT} {CAT}", "What sat?", "cat")]
+    for part in ("train", "dev"):
+        written(tmp_path / "squad" / f"{part}-v1.1.json", squad(*asked * (8 if part == "train" else 1)))
+    options = {
+        "model": labse, "data": tmp_path / "squad", "output": tmp_path / "model", "num_train_epochs": 8,
+        "learning_rate": 5e-3, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 1,
+    }  # fmt: skip
+    finetune_questions.main([part for name, value in options.items() for part in (f"--{name}", str(value))])
+    results = json.loads((tmp_path / "model" / "results.json").read_text(encoding="utf-8"))
+    assert results["scores"] == {"f1": 1.0, "exact_match": 1.0}
+    assert "F1 of 1.000" in (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+
+
+def test_windows_without_the_whole_answer_point_at_the_first_token(
+    labse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(questions, "WINDOW", 14)
+    monkeypatch.setattr(questions, "SHARED", 2)
+    tokenizer = AutoTokenizer.from_pretrained(labse)
+    context = f"{CAT} {DOG}"
+    begin = context.index("dog see")
+    table = finetune_questions.encode([Question("a", "it?", context, [("dog see", begin)])], tokenizer)
+    pointed = [tokenizer.decode(row["input_ids"][row["start_positions"] : row["end_positions"] + 1]) for row in table]
+    assert "dog see" in pointed
+    assert {*pointed} == {"dog see", "[CLS]"}
+
+
+def test_bad_questions_are_refused_with_their_file(tmp_path: Path, mlqa: Path) -> None:
+    broken = json.loads(squad((CAT, "What sat?", "cat")))
+    broken["data"][0]["paragraphs"][0]["qas"][0]["answers"][0]["answer_start"] = 5
+    for content, message in (
+        (json.dumps(broken), "an answer of question q0 does not stand in its text"),
+        ('{"data": [{}]}', r"is not in the format of SQuAD 1.1: KeyError\('paragraphs'\)"),
+        ('{"data": []}', "has no question"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            read_questions(written(tmp_path / "x.json", content))
+    with pytest.raises(ValueError, match=r"test-context-vi-question-vi.json is missing"):
+        run_main(tmp_path, questions={"mlqa": {"data": str(mlqa), "languages": ["vi"], "finetuned": {"x": []}}})

@@ -1,0 +1,375 @@
+"""The systems: each equals a slow and obvious computation by plain transformers, one piece of a text at a time."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers import models as modules
+from transformers import AutoModel, AutoTokenizer, LongformerForMaskedLM
+
+from evaluation.recipes import SystemRecipe
+from evaluation.systems import BM25, HMDESystem, WindowTokenizer, check_systems, load_system
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from modeling_hmde.configuration_hmde import SentencePooling
+from modeling_hmde.segmentation_hmde import sentence_spans
+from replications.longformer.pretrain import convert
+
+WORDS = ["the", "cat", "sat", "on", "mat", "it", "was", "warm", "there", "dog", "see"]
+PROMPTS = {"query_prompt": "query: ", "document_prompt": "passage: "}
+
+
+def mean_vector(folder: Path, pieces: list[list[int]], pooling: str = "mean") -> np.ndarray:
+    """The mean over the sentence encoder's vectors of some pieces, to unit length: one forward pass a piece."""
+    encoder = AutoModel.from_pretrained(folder)
+    vectors = []
+    for piece in pieces:
+        with torch.no_grad():
+            output = encoder(input_ids=torch.tensor([piece]))
+        states = output.last_hidden_state[0]
+        vectors.append({"mean": states.mean(dim=0), "cls": states[0], "pooler": output.pooler_output[0]}[pooling])
+    mean = torch.stack(vectors).mean(dim=0).numpy()
+    return mean / math.sqrt(float((mean**2).sum()))
+
+
+def ids_of(folder: Path, text: str, **options: object) -> list[int]:
+    return AutoTokenizer.from_pretrained(folder)(text, **options)["input_ids"]
+
+
+def overflowing_windows(folder: Path, text: str, length: int) -> list[list[int]]:
+    """LaBSE-Seg's windows as its authors made them, with the overflow of the tokenizers library."""
+    stride = (length - 2) // 3
+    return ids_of(folder, text, truncation=True, max_length=length, stride=stride, return_overflowing_tokens=True)
+
+
+def pieces_of(row: list[int], start_token_id: int) -> list[list[int]]:
+    starts = [place for place, token in enumerate(row) if token == start_token_id] + [len(row)]
+    return [row[begin:end] for begin, end in itertools.pairwise(starts)]
+
+
+@pytest.mark.parametrize("max_length", [8, 9, 10, 14])
+def test_windows_overlap_by_a_third_whatever_the_length_of_the_document(labse: Path, max_length: int) -> None:
+    tokenizer = WindowTokenizer.from_sentence_encoder(str(labse), max_sentence_length=max_length, segmentation="chunks")
+    for length in range(4 * max_length):
+        text = " ".join(itertools.islice(itertools.cycle(WORDS), length))
+        row = tokenizer(text)["input_ids"]
+        assert pieces_of(row, tokenizer.start_token_id) == overflowing_windows(labse, text, max_length), length
+
+
+@pytest.mark.parametrize("length", [0, 1, 126, 127, 210, 211, 126 + 84 * 31, 126 + 84 * 31 + 1, 5000])
+def test_windows_are_of_128_tokens_and_at_most_32(labse: Path, length: int) -> None:
+    system = load_system(SystemRecipe("windows", str(labse), pooling="mean"))
+    text = "cat dog " * (length // 2) + "hund" * (length % 2)
+    windows = pieces_of(system.tokenizer(text)["input_ids"], system.tokenizer.start_token_id)
+    assert windows == overflowing_windows(labse, text, 128)[:32]
+    assert len(windows) == min(max(math.ceil((length - 42) / 84), 1), 32)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "pooler"])
+def test_windows_equal_the_mean_of_one_window_at_a_time(labse: Path, pooling: str) -> None:
+    system = load_system(SystemRecipe("windows", str(labse), pooling=pooling, max_length=12))
+    texts = ["", "the cat", "the dog sat on the warm mat " * 5, "der hund sah die katze " * 2]
+    expected = [mean_vector(labse, overflowing_windows(labse, text, 12), pooling) for text in texts]
+    assert system.encode_documents(texts, "en") == pytest.approx(np.stack(expected), abs=1e-5)
+
+
+def test_a_system_reads_the_layer_that_is_named(labse: Path) -> None:
+    recipe = SystemRecipe("first", str(labse), pooling="mean", sentence_layer=1)
+    check_systems({"middle": recipe})
+    encoder, ids = AutoModel.from_pretrained(labse), torch.tensor([ids_of(labse, "the cat sat")])
+    with torch.no_grad():
+        expected = encoder(ids, output_hidden_states=True).hidden_states[1][0].mean(dim=0)
+    assert load_system(recipe).encode_queries(["the cat sat"])[0] == pytest.approx(
+        (expected / expected.norm()).numpy(), abs=1e-5
+    )
+    with pytest.raises(ValueError, match="system x: sentence_layer is 3, but the sentence encoder has 2 layers"):
+        check_systems({"x": replace(recipe, sentence_layer=3)})
+    with pytest.raises(ValueError, match="system x is of kind hmde; a sentence_layer is chosen for first, windows"):
+        check_systems({"x": SystemRecipe("hmde", str(labse), sentence_layer=1)})
+
+
+def test_each_window_has_the_prompt(labse: Path) -> None:
+    system = load_system(
+        SystemRecipe("windows", str(labse), pooling="mean", max_length=40, document_prompt="passage: ")
+    )
+    prompt = ids_of(labse, "passage:", add_special_tokens=False)
+    room = 40 - 2 - len(prompt)
+    windows = pieces_of(system.tokenizer("cat dog " * 30)["input_ids"], system.tokenizer.start_token_id)
+    text_ids = ids_of(labse, "cat dog " * 30, add_special_tokens=False)
+    assert [window[1 : 1 + len(prompt)] for window in windows] == [prompt] * len(windows)
+    assert [window[1 + len(prompt) : -1] for window in windows[:2]] == [
+        text_ids[:room],
+        text_ids[room - room // 3 : 2 * room - room // 3],
+    ]
+
+
+@pytest.mark.parametrize("encoder", ["labse", "xlmr"])
+def test_first_equals_the_encoder_on_the_first_tokens(
+    encoder: str, request: pytest.FixtureRequest, documents: list[str]
+) -> None:
+    folder = request.getfixturevalue(encoder)
+    texts = [*documents, "", "the cat sat " * 300]
+    for limit in (None, 16):
+        system = load_system(SystemRecipe("first", str(folder), pooling="mean", max_length=limit, **PROMPTS))
+        expected = [
+            mean_vector(folder, [ids_of(folder, f"passage: {text}".strip(), truncation=True, max_length=limit or 512)])
+            for text in texts
+        ]
+        assert system.encode_documents(texts, "en") == pytest.approx(np.stack(expected), abs=1e-5)
+
+
+@pytest.mark.parametrize("encoder", ["labse", "xlmr"])
+def test_sentences_equal_the_mean_of_one_sentence_at_a_time(
+    encoder: str, request: pytest.FixtureRequest, documents: list[str]
+) -> None:
+    folder = request.getfixturevalue(encoder)
+    system = load_system(SystemRecipe("sentences", str(folder), pooling="mean", **PROMPTS))
+    texts = [*documents, " ".join(f"The cat saw {number} dogs." for number in range(150))]
+    expected = []
+    for text in texts:
+        sentences = [text[begin:end] for begin, end in sentence_spans(text, "en")][:128]
+        expected.append(mean_vector(folder, [ids_of(folder, f"passage: {sentence}") for sentence in sentences]))
+    assert system.encode_documents(texts, "en") == pytest.approx(np.stack(expected), abs=1e-5)
+
+
+def test_sentences_are_an_hmde_before_its_training(labse: Path, documents: list[str]) -> None:
+    untrained = HMDEForDocumentEmbedding.from_sentence_encoder(
+        str(labse), sentence_pooling="mean", document_norm="pre", document_positions=True
+    )
+    tokenizer = HMDETokenizer.from_sentence_encoder(str(labse), sentence_prompt="passage: ", query_prompt="query: ")
+    before = HMDESystem(untrained, tokenizer)
+    system = load_system(SystemRecipe("sentences", str(labse), pooling="mean", **PROMPTS))
+    assert system.encode_documents(documents, "de") == pytest.approx(before.encode_documents(documents, "de"), abs=1e-6)
+    assert system.encode_queries(documents) == pytest.approx(before.encode_queries(documents), abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["first", "windows", "sentences"])
+def test_queries_are_one_sentence_with_their_own_prompt(labse: Path, kind: str) -> None:
+    system = load_system(SystemRecipe(kind, str(labse), pooling="mean", **PROMPTS))
+    queries = ["The cat. The dog?", "katze", "cat " * 600]
+    limit = 512 if kind == "first" else 128
+    ids = [ids_of(labse, f"query: {query}", truncation=True, max_length=limit) for query in queries]
+    expected = [mean_vector(labse, [query]) for query in ids]
+    assert system.encode_queries(queries) == pytest.approx(np.stack(expected), abs=1e-5)
+
+
+def test_the_language_reaches_the_sentence_splitter(labse: Path) -> None:
+    system = load_system(SystemRecipe("sentences", str(labse), pooling="mean"))
+    text = "Am 3. Oktober sah der Hund die Katze."  # only German rules read a day and its month
+    assert len(list(sentence_spans(text, "de"))) != len(list(sentence_spans(text, "en")))
+    assert not np.allclose(system.encode_documents([text], "de"), system.encode_documents([text], "en"), atol=1e-3)
+
+
+def test_an_hmde_from_a_folder_equals_the_one_in_memory(
+    tmp_path: Path, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, documents: list[str]
+) -> None:
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    recipe = SystemRecipe("hmde", str(tmp_path))
+    check_systems({"saved": recipe})
+    saved, in_memory = load_system(recipe), HMDESystem(model, tokenizer)
+    assert saved.encode_queries(documents) == pytest.approx(in_memory.encode_queries(documents), abs=1e-6)
+    vectors = saved.encode_documents(documents, "en")
+    assert vectors == pytest.approx(in_memory.encode_documents(documents, "en"), abs=1e-6)
+    assert vectors == pytest.approx(model.encode_documents(documents, tokenizer, language="en"), abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["first", "windows", "sentences"])
+def test_bfloat16_is_near_float32_and_its_vectors_have_unit_length(
+    labse: Path, kind: str, documents: list[str]
+) -> None:
+    recipe = SystemRecipe(kind, str(labse), pooling="mean")
+    half, full = load_system(recipe, "bfloat16"), load_system(recipe)
+    assert half.model.dtype == torch.bfloat16
+    vectors = half.encode_documents(documents, "en")
+    assert vectors.dtype == np.float32
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-6)
+    assert (vectors * full.encode_documents(documents, "en")).sum(axis=1) == pytest.approx(1, abs=1e-2)
+
+
+def test_a_vector_that_is_not_finite_is_refused(
+    labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding], tokenizer: HMDETokenizer
+) -> None:
+    broken = make_model(labse, sentence_pooling="mean")
+    embeddings = broken.get_input_embeddings().weight
+    with torch.no_grad():
+        embeddings[tokenizer.convert_tokens_to_ids("cat")] = torch.inf
+    with pytest.raises(ValueError, match="text 1 is not finite"):
+        HMDESystem(broken, tokenizer).encode_documents(["dog", "cat"], "en")
+
+
+def test_what_is_wrong_with_a_system_is_found_before_any_is_loaded(
+    tmp_path: Path, labse: Path, model: HMDEForDocumentEmbedding
+) -> None:
+    hmde = tmp_path / "hmde"
+    model.save_pretrained(hmde)
+    good = SystemRecipe("first", str(labse), pooling="mean")
+    wrong = {
+        "a/b": (good, "system 'a/b' names files"),
+        "no-pooling": (SystemRecipe("windows", str(labse)), "system no-pooling has no pooling"),
+        "pooling": (SystemRecipe("hmde", str(hmde), pooling="cls"), "system pooling is an HMDE"),
+        "prompt": (SystemRecipe("hmde", str(hmde), query_prompt="q: "), "system prompt is an HMDE"),
+        "no-hmde": (SystemRecipe("hmde", str(labse)), "no-hmde is of kind hmde, but .* a model of type bert"),
+        "an-hmde": (SystemRecipe("first", str(hmde), pooling="cls"), "an-hmde is of kind first, but .* of type hmde"),
+        "no-longformer": (
+            SystemRecipe("longformer", str(labse)),
+            "the kind is longformer for a model of type",
+        ),
+        "untrained": (SystemRecipe("longformer", str(labse), pooling="pooler"), "whose pooler was never trained"),
+        "no-model": (SystemRecipe("longformer"), "no-model is of kind longformer; only bm25 has no model"),
+        "words": (SystemRecipe("bm25", str(labse)), "words is of kind bm25; only bm25 has no model"),
+        "absent": (SystemRecipe("hmde", str(tmp_path / "absent")), "absent is no model folder"),
+    }
+    check_systems({"good": good, "hmde": SystemRecipe("hmde", str(hmde))})
+    for name, (recipe, message) in wrong.items():
+        with pytest.raises(ValueError, match=message):
+            check_systems({"good": good, name: recipe})
+    with pytest.raises(ValueError, match="systems is empty"):
+        check_systems({})
+
+
+def test_weighted_sentences_equal_the_mean_by_tokens_of_one_sentence_at_a_time(
+    labse: Path, documents: list[str]
+) -> None:
+    system = load_system(SystemRecipe("weighted_sentences", str(labse), pooling="mean", **PROMPTS))
+    encoder = AutoModel.from_pretrained(labse)
+    expected = []
+    for text in documents:
+        total = torch.zeros(32)
+        for begin, end in sentence_spans(text, "en"):
+            ids = ids_of(labse, f"passage: {text[begin:end]}")
+            with torch.no_grad():
+                total += len(ids) * encoder(torch.tensor([ids])).last_hidden_state[0].mean(dim=0)
+        expected.append((total / total.norm()).numpy())
+    assert system.encode_documents(documents, "en") == pytest.approx(np.stack(expected), abs=1e-5)
+
+
+def test_passages_equal_the_mean_over_the_tokens_of_a_document_read_at_once(labse: Path) -> None:
+    """Of documents of at most 512 tokens, each sentence behind the prompt, all between one start and one end token."""
+    documents = ["The cat sat on the mat. It was warm there!", "Le chat dort."]
+    system = load_system(SystemRecipe("passages", str(labse), pooling="mean", **PROMPTS))
+    encoder = AutoModel.from_pretrained(labse)
+    expected = []
+    for text in documents:
+        ids = ids_of(labse, " ".join(f"passage: {text[begin:end]}" for begin, end in sentence_spans(text, "en")))
+        with torch.no_grad():
+            mean = encoder(torch.tensor([ids])).last_hidden_state[0].mean(dim=0)
+        expected.append((mean / mean.norm()).numpy())
+    assert system.encode_documents(documents, "en") == pytest.approx(np.stack(expected), abs=1e-5)
+
+
+@pytest.mark.parametrize(("max_length", "longest_sentence"), [(40, 40), (256, 128), (None, 128)])
+def test_the_length_of_passages_bounds_their_sentences_too(labse: Path, max_length, longest_sentence) -> None:
+    system = load_system(SystemRecipe("passages", str(labse), pooling="mean", max_length=max_length))
+    assert system.model.config.passage_length == (max_length or 512)
+    assert system.model.config.max_sentence_length == system.tokenizer.max_sentence_length == longest_sentence
+
+
+@pytest.fixture(scope="module")
+def sentence_transformer(labse: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """LaBSE as it is meant to be used: [CLS], a dense layer with tanh, unit length."""
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("sentence-transformer")
+    transformer = modules.Transformer(str(labse))
+    dense = modules.Dense(32, 32, activation_function=torch.nn.Tanh())
+    parts = [transformer, modules.Pooling(32, pooling_mode="cls"), dense, modules.Normalize()]
+    SentenceTransformer(modules=parts, prompts={"query": "see ", "document": ""}).save(str(folder))
+    return folder
+
+
+def test_a_model_of_sentence_transformers_keeps_its_dense_layer_and_prompts(
+    sentence_transformer: Path, labse: Path, documents: list[str]
+) -> None:
+    recipe = SystemRecipe("sentence_transformers", str(sentence_transformer))
+    check_systems({"labse": recipe})
+    system = load_system(recipe)
+    dense = SentenceTransformer(str(sentence_transformer))[2].linear
+    encoder = AutoModel.from_pretrained(labse)
+
+    def vector(text: str) -> np.ndarray:
+        with torch.no_grad():
+            ids = torch.tensor([ids_of(labse, text, truncation=True, max_length=512)])
+            found = torch.tanh(dense(encoder(ids).last_hidden_state[0, 0]))
+        return (found / found.norm()).numpy()
+
+    texts = [*documents, "cat " * 600]
+    assert system.encode_documents(texts, "en") == pytest.approx(np.stack([vector(t) for t in texts]), abs=1e-5)
+    expected = np.stack([vector(f"see {text}") for text in texts])
+    assert system.encode_queries(texts) == pytest.approx(expected, abs=1e-5)
+    own = load_system(
+        SystemRecipe("sentence_transformers", str(sentence_transformer), query_prompt="the ", max_length=5)
+    )
+    assert own.encode_queries(["cat sat on the mat"]) == pytest.approx(own.encode_queries(["cat sat dog"]), abs=1e-6)
+
+
+@pytest.mark.parametrize("windows", [(16, 16), (8, 16)])
+@pytest.mark.parametrize("global_attention", [True, False])
+@pytest.mark.parametrize("pooling", [None, "cls", "mean"])
+def test_a_longformer_reads_one_document_at_a_time(
+    tmp_path: Path,
+    xlmr: Path,
+    documents: list[str],
+    global_attention: bool,
+    windows: tuple[int, int],
+    pooling: SentencePooling | None,
+) -> None:
+    model, tokenizer = convert(str(xlmr), max_length=1000, attention_window=16)
+    model.config.attention_window = list(windows)
+    model.save_pretrained(tmp_path)
+    model = LongformerForMaskedLM.from_pretrained(tmp_path).eval()
+    tokenizer.save_pretrained(tmp_path)
+    recipe = SystemRecipe(
+        "longformer",
+        str(tmp_path),
+        pooling=pooling,
+        query_prompt="cat ",
+        document_prompt="dog sat ",
+        global_attention=global_attention,
+    )
+    check_systems({"flat": recipe})
+    system = load_system(recipe)
+    texts = [*documents, "", "the cat sat " * 500]
+
+    def expected(text: str) -> np.ndarray:
+        inputs = tokenizer(text, truncation=True, return_tensors="pt")
+        mask = torch.zeros_like(inputs["input_ids"])
+        mask[0, 0] = int(global_attention)
+        with torch.no_grad():
+            (states,) = model.longformer(**inputs, global_attention_mask=mask).last_hidden_state
+        pooled = states.mean(dim=0) if pooling == "mean" else states[0]
+        return (pooled / pooled.norm()).numpy()
+
+    of_documents = np.stack([expected("dog sat " + text) for text in texts])
+    assert system.encode_documents(texts, "en") == pytest.approx(of_documents, abs=1e-5)
+    alone = [system.encode_queries([text]) for text in texts]  # short ones through narrower windows
+    assert np.concatenate(alone) == pytest.approx(np.stack([expected("cat " + text) for text in texts]), abs=1e-5)
+
+
+def test_bm25_scores_are_those_of_its_formula() -> None:
+    documents = {"d1": "cats and dogs", "d2": "a cat, a cat and a mat", "d3": "der hund"}
+    run = BM25().rank({"q1": "Cats", "q2": "cat hund", "q3": "bird"}, documents, "en", depth=10)
+
+    def weight(count: int, length: int) -> float:
+        mean_length = (3 + 7 + 2) / 3
+        return count / (count + 1.5 * (1 - 0.75 + 0.75 * length / mean_length))
+
+    def idf(documents_with: int) -> float:
+        return math.log(1 + (3 - documents_with + 0.5) / (documents_with + 0.5))
+
+    cats = {"d2": idf(2) * weight(2, 7), "d1": idf(2) * weight(1, 3)}
+    assert run["q1"] == pytest.approx(cats, abs=1e-5)
+    assert run["q2"] == pytest.approx(cats | {"d3": idf(1) * weight(1, 2)}, abs=1e-5)
+    assert run["q3"] == {}
+    assert list(BM25().rank({"q": "cat"}, documents, "en", depth=1)["q"]) == [max(cats, key=cats.__getitem__)]
+
+
+def test_bm25_reads_scripts_without_spaces_by_pairs_of_characters() -> None:
+    documents = {"cat": "猫在垫子上睡觉", "dog": "狗看着它"}
+    assert list(BM25().rank({"q": "睡觉的猫"}, documents, "zh", depth=2)["q"]) == ["cat"]

@@ -1,0 +1,216 @@
+"""Vectors and indexes on disk: made once, in a stream, and never taken for those of something else."""
+
+from __future__ import annotations
+
+import errno
+import json
+import multiprocessing
+import os
+import signal
+import time
+from multiprocessing.context import ForkProcess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from common.fingerprints import fingerprint, fingerprint_of_folder, fingerprint_of_model
+from evaluation import vectors as module
+from evaluation.readers import DocumentFile
+from evaluation.vectors import cached_vectors, search
+
+CONTEXT = multiprocessing.get_context("fork")
+
+
+def written(path: Path, count: int) -> Path:
+    lines = (json.dumps({"doc_id": f"d{index}", "text": f"text {index}"}) + "\n" for index in range(count))
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+class Encoder:
+    """The number in a text as a vector, and how many texts it was given at once."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def __call__(self, texts: list[str]) -> np.ndarray:
+        self.sizes.append(len(texts))
+        return np.array([[float(text.split()[1]), 1.0] for text in texts], dtype=np.float32)
+
+
+def test_texts_pass_in_a_stream_and_are_encoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "DOCUMENTS_AT_ONCE", 4)
+    documents = DocumentFile(written(tmp_path / "en.jsonl", 10))
+    encoder = Encoder()
+    for _ in range(2):
+        found = cached_vectors(encoder, documents, tmp_path / "cache", "one")
+        assert found[:, 0].tolist() == list(range(10))
+        assert isinstance(found, np.memmap)
+    assert encoder.sizes == [4, 4, 2]
+    assert cached_vectors(encoder, documents).tolist() == found.tolist()
+
+
+def test_another_maker_or_another_text_is_encoded_anew(tmp_path: Path) -> None:
+    encoder = Encoder()
+    for maker, count in (("one", 3), ("two", 3), ("one", 4)):
+        documents = DocumentFile(written(tmp_path / "en.jsonl", count))
+        assert len(cached_vectors(encoder, documents, tmp_path / "cache", maker)) == count
+        cached_vectors(encoder, {"a": "text 7"}, tmp_path / "cache", maker)
+    assert encoder.sizes == [3, 1, 3, 1, 4]
+
+
+def test_a_run_that_breaks_off_leaves_no_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "DOCUMENTS_AT_ONCE", 2)
+
+    def broken(texts: list[str]) -> np.ndarray:
+        if "text 2" in texts:
+            raise RuntimeError("out of memory")
+        return Encoder()(texts)
+
+    documents = DocumentFile(written(tmp_path / "en.jsonl", 4))
+    with pytest.raises(RuntimeError):
+        cached_vectors(broken, documents, tmp_path / "cache", "one")
+    assert cached_vectors(Encoder(), documents, tmp_path / "cache", "one")[:, 0].tolist() == [0, 1, 2, 3]
+
+
+class SlowEncoder(Encoder):
+    """Takes its time, keeps a line of what it encodes in a file, and may die before it is done."""
+
+    def __init__(self, log: Path, dies_at: str = "") -> None:
+        super().__init__()
+        self.log, self.dies_at = log, dies_at
+
+    def __call__(self, texts: list[str]) -> np.ndarray:
+        if self.dies_at in texts:
+            os.kill(os.getpid(), signal.SIGKILL)
+        with self.log.open("a") as log:
+            log.writelines(f"{text}\n" for text in texts)
+        time.sleep(0.01)
+        return super().__call__(texts)
+
+
+def started(encoder: Encoder, documents: DocumentFile, cache: Path) -> ForkProcess:
+    """A process that needs the vectors of the documents."""
+    process = CONTEXT.Process(target=cached_vectors, args=(encoder, documents, cache, "one"))
+    process.start()
+    return process
+
+
+def visible(folder: Path) -> list[str]:
+    """What a listing shows; locks are hidden files."""
+    return [path.name for path in folder.iterdir() if not path.name.startswith(".")]
+
+
+def test_of_two_processes_that_need_the_same_vectors_one_encodes_and_the_other_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "DOCUMENTS_AT_ONCE", 2)
+    documents, log = DocumentFile(written(tmp_path / "en.jsonl", 60)), tmp_path / "log"
+    processes = []
+    for _ in range(2):
+        processes.append(started(SlowEncoder(log), documents, tmp_path / "cache"))
+        time.sleep(0.1)
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert log.read_text().splitlines() == [f"text {index}" for index in range(60)]
+    assert cached_vectors(Encoder(), documents, tmp_path / "cache", "one")[:, 0].tolist() == list(range(60))
+    assert len(visible(tmp_path / "cache")) == 1
+
+
+def test_a_process_that_is_killed_leaves_the_work_to_the_one_that_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "DOCUMENTS_AT_ONCE", 2)
+    documents, log = DocumentFile(written(tmp_path / "en.jsonl", 60)), tmp_path / "log"
+    killed = started(SlowEncoder(log, dies_at="text 40"), documents, tmp_path / "cache")
+    time.sleep(0.05)
+    waiting = started(SlowEncoder(log), documents, tmp_path / "cache")
+    for process in (killed, waiting):
+        process.join()
+    assert (killed.exitcode, waiting.exitcode) == (-signal.SIGKILL, 0)
+    assert len(log.read_text().splitlines()) == 40 + 60
+    encoder = Encoder()
+    assert cached_vectors(encoder, documents, tmp_path / "cache", "one")[:, 0].tolist() == list(range(60))
+    assert encoder.sizes == []
+    assert len(visible(tmp_path / "cache")) == 1
+
+
+def test_a_full_disk_is_an_error_that_names_file_and_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    documents = DocumentFile(written(tmp_path / "en.jsonl", 3))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", full, raising=False)
+        with pytest.raises(
+            OSError, match=r"cache/\.one-.*\.npy\.partial needs 0 MiB on the disk \(No space left on device\)"
+        ):
+            cached_vectors(Encoder(), documents, tmp_path / "cache", "one")
+    assert visible(tmp_path / "cache") == []
+    assert len(cached_vectors(Encoder(), documents, tmp_path / "cache", "one")) == 3
+
+
+def test_documents_that_change_while_they_are_encoded_leave_no_vectors(tmp_path: Path) -> None:
+    documents = DocumentFile(written(tmp_path / "en.jsonl", 3))
+
+    def encode(texts: list[str]) -> np.ndarray:
+        written(tmp_path / "en.jsonl", 4)
+        return Encoder()(texts)
+
+    with pytest.raises(ValueError, match="changed while they were encoded"):
+        cached_vectors(encode, documents, tmp_path / "cache", "one")
+    assert visible(tmp_path / "cache") == []
+
+
+def test_fingerprints_tell_contents_and_names_apart(tmp_path: Path) -> None:
+    found = set()
+    for name, content in (("a", "x"), ("a", "y"), ("b", "x")):
+        folder = tmp_path / f"{name}{content}"
+        folder.mkdir()
+        (folder / name).write_text(content)
+        assert fingerprint_of_model(str(folder)) == fingerprint_of_folder(folder)
+        found.add(fingerprint_of_folder(folder))
+    assert len(found) == 3
+    assert fingerprint("ab", "c") != fingerprint("a", "bc")
+
+
+def unit_vectors(count: int, seed: int) -> np.ndarray:
+    drawn = np.random.default_rng(seed).normal(size=(count, 16)).astype(np.float32)
+    return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("kind", ["flat", "ivf", "hnsw"])
+def test_an_index_finds_what_comparing_all_finds(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "VECTORS_AT_ONCE", 300)
+    documents, queries = unit_vectors(1000, seed=0), unit_vectors(20, seed=1)
+    best = np.argsort(-(queries @ documents.T), axis=1)[:, :10]
+    cosines, ranked = search(documents, queries, 10, kind, tmp_path / f"x.{kind}")
+    overlap = np.mean([len(set(one) & set(other)) / 10 for one, other in zip(ranked, best)])
+    assert overlap == 1.0 if kind == "flat" else overlap > 0.5
+    rows = np.arange(20)[:, None]
+    assert cosines == pytest.approx((queries @ documents.T)[rows, ranked], abs=1e-5)
+    assert (tmp_path / f"x.{kind}").exists() == (kind != "flat")
+    again = search(documents, queries, 10, kind, tmp_path / f"x.{kind}")
+    assert np.array_equal(again[1], ranked)
+
+
+def test_of_two_processes_that_need_an_index_each_finds_a_whole_one(tmp_path: Path) -> None:
+    documents, queries = unit_vectors(1000, seed=0), unit_vectors(3, seed=1)
+    arguments = (documents, queries, 5, "hnsw", tmp_path / "x.hnsw")
+    processes = [CONTEXT.Process(target=search, args=arguments) for _ in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert visible(tmp_path) == ["x.hnsw"]
+
+
+def test_an_index_on_disk_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    documents, queries = unit_vectors(200, seed=0), unit_vectors(3, seed=1)
+    search(documents, queries, 5, "hnsw", tmp_path / "x.hnsw")
+    monkeypatch.setattr(module, "build_index", None)
+    search(documents, queries, 5, "hnsw", tmp_path / "x.hnsw")
+    assert search(documents[:4], queries, 10, "hnsw", tmp_path / "x.hnsw")[1].shape == (3, 4)

@@ -1,0 +1,158 @@
+"""What README.md, MODEL_CARD.md and docs/ tell people to run, runs; and what they point at is there.
+
+The Python blocks of a page are one program, run in a new process in an empty folder, in which tiny models and data
+stand under the names that the blocks use. A relative path and a name on the Hub look alike to transformers, which takes
+the folder where there is one: so `from_pretrained("intfloat/multilingual-e5-small")` runs too, because that name stands
+in MODELS. What a block pushes goes to a stand-in of the Hub.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from release_tools import export_onnx
+from tests.hub_stand_in import Hub, running_hub
+from tests.paths import REPOSITORY
+
+FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+PAGES = {
+    str(path.relative_to(REPOSITORY)): path.read_text(encoding="utf-8")
+    for pattern in ("README.md", "MODEL_CARD.md", "docs/*.md", "demo/README.md", "sample/README.md")
+    for path in sorted(REPOSITORY.glob(pattern))
+}
+
+# The names by which the blocks call a model, and what stands there.
+MODELS = {
+    "runs/hmde-small": "hmde",
+    "runs/e5-small": "sentence encoder",
+    "runs/student": "sentence encoder",
+    "intfloat/multilingual-e5-small": "sentence encoder",
+}
+
+
+def program_of(text: str) -> str:
+    """The Python blocks of a page, each at its own lines, so that a traceback names the line of the page.
+
+    >>> program_of("Say\\n```python\\nx = 1\\n```\\n")
+    '\\n\\nx = 1'
+    """
+    lines = [""] * text.count("\n")
+    for block in FENCE.finditer(text):
+        if block[1] == "python":
+            begin = text[: block.start(2)].count("\n")
+            lines[begin : begin + block[2].count("\n")] = block[2].splitlines()
+    return "\n".join(lines).rstrip()
+
+
+PROGRAMS = {page: program for page, text in PAGES.items() if (program := program_of(text))}
+
+
+@pytest.fixture(scope="module")
+def models(
+    xlmr: Path, make_model: Callable[..., HMDEForDocumentEmbedding], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
+    hmde = tmp_path_factory.mktemp("models") / "hmde"
+    make_model(xlmr).save_pretrained(hmde)
+    HMDETokenizer.from_sentence_encoder(str(xlmr)).save_pretrained(hmde)
+    return {"hmde": hmde, "sentence encoder": xlmr}
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[Hub]:
+    with running_hub() as hub:
+        yield hub
+
+
+def write_xquad_r(folder: Path) -> None:
+    """One paragraph and one question, in the format of XQuAD-R."""
+    folder.mkdir(parents=True)
+    for language, text, question in (("en", "It is round.", "What form?"), ("de", "Er ist rund.", "Welche Form?")):
+        questions = [{"id": "q", "question": question, "answers": [{"answer_start": 0, "text": text}]}]
+        content = {"data": [{"title": "Moon", "paragraphs": [{"context": text, "qas": questions}]}]}
+        (folder / f"{language}.json").write_text(json.dumps(content), encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PROGRAMS)
+def test_the_python_blocks_of_a_page_run_from_a_fresh_process(
+    page: str, tmp_path: Path, models: dict[str, Path], hub: Hub
+) -> None:
+    folder = tmp_path / "work"
+    for name, kind in MODELS.items():
+        shutil.copytree(models[kind], folder / name)
+    write_xquad_r(folder / "data" / "xquad-r")
+    if "onnx" in PROGRAMS[page]:
+        export_onnx.main(["--model", str(folder / "runs" / "hmde-small")])
+    program = tmp_path / Path(page).with_suffix(".py").name
+    program.write_text(PROGRAMS[page], encoding="utf-8")
+    offline = str(int("push_to_hub" not in PROGRAMS[page]))
+    environment = hub.environment(HF_HUB_OFFLINE=offline, HF_MODULES_CACHE=str(tmp_path / "modules"))
+    run = subprocess.run(
+        [sys.executable, program], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_command_names_files_modules_and_targets_that_are_there(page: str) -> None:
+    text = re.sub(r"\s*\n\s*", " ", PAGES[page])  # a command may be broken into lines
+    for file in re.findall(r"(?:--config |--config_file |launch |python )([\w./-]+\.(?:ya?ml|py))", text):
+        assert (REPOSITORY / file).is_file(), file
+    for module in re.findall(r"(?:python|launch[\w -]*) -m ([\w.]*\w)", text):
+        path = REPOSITORY / module.replace(".", "/")
+        assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file(), module
+    for target in re.findall(r"[\n`]make (\w+)", PAGES[page]):
+        assert re.search(rf"^{target}:", (REPOSITORY / "Makefile").read_text(), re.MULTILINE), target
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_block_says_what_it_is_and_python_is_spelt_so(page: str) -> None:
+    """A block marked otherwise ("py", "Python") would run nowhere, unnoticed."""
+    assert {block[1] for block in FENCE.finditer(PAGES[page])} <= {"python", "bash", "bibtex", "sql", "text"}
+
+
+def anchor(heading: str) -> str:
+    """The anchor that GitHub gives a heading.
+
+    >>> anchor("Why did it match?")
+    'why-did-it-match'
+    """
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_link_leads_to_a_file_and_to_a_heading_that_are_there(page: str) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", PAGES[page])):
+        if "://" in link:
+            continue
+        name, _, heading = link.partition("#")
+        target = (REPOSITORY / page).parent / name if name else REPOSITORY / page
+        assert target.exists(), link
+        if heading:
+            headings = re.findall(r"^#+ (.+)$", FENCE.sub("", target.read_text(encoding="utf-8")), re.MULTILINE)
+            assert heading in map(anchor, headings), link
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_path_of_the_repository_that_stands_in_backticks_is_there(page: str) -> None:
+    folders = "|".join(path.name for path in REPOSITORY.iterdir() if path.is_dir() and path.name.isidentifier())
+    base = Path(page).parent if page.startswith("sample") else Path()
+    for path in re.findall(rf"`((?:{folders})/[\w./-]*)`", PAGES[page]):
+        assert (REPOSITORY / base / path).exists(), path
+
+
+def test_every_page_is_on_the_map_of_the_readme() -> None:
+    for page in PAGES:
+        assert page == "README.md" or f"]({page})" in PAGES["README.md"] or page.startswith("demo"), page
+
+
+def test_the_readme_fits_on_a_page() -> None:
+    assert len(PAGES["README.md"].encode()) <= 9000

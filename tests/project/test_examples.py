@@ -1,0 +1,140 @@
+"""The examples, and every library that a saved folder drops into, find what the model itself finds.
+
+Each is a program that is given a folder, documents and a question and prints the three best documents. The examples run
+in a process of their own. All run a second time, as users have them: in a new virtual environment in which nothing is
+installed but what the program asks for, out of reach of this repository. That installs much and so waits for
+`make integrations`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from tests.paths import REPOSITORY
+
+EXAMPLES = REPOSITORY / "examples"
+INTEGRATIONS = REPOSITORY / "tests" / "integrations"
+NEEDS = {
+    "search": "transformers",
+    "sentence_transformers_search": "sentence_transformers",
+    "onnx_search": "onnxruntime",
+    "langchain_search": "langchain_huggingface",
+    "llama_index_search": "llama_index.embeddings.huggingface",
+    "chroma_search": "chromadb",
+    "haystack_search": "haystack_integrations.components.embedders.sentence_transformers",
+    "txtai_search": "txtai",
+    "setfit_topics": "setfit",
+    "bertopic_topics": "bertopic",
+    "mteb_search": "mteb",
+}
+QUESTION = "Der Hund sah die Katze?"
+
+
+def packages_of(example: str) -> str:
+    """What an example tells its reader to install."""
+    return re.findall(r"^ +pip install (.+)$", (EXAMPLES / f"{example}.py").read_text(), re.MULTILINE)[0]
+
+
+# What is installed for each program.
+FRESH_ENVIRONMENTS = {EXAMPLES / f"{example}.py": packages_of(example) for example in NEEDS} | {
+    INTEGRATIONS / "pipelines.py": packages_of("search"),
+    INTEGRATIONS / "lora.py": f"{packages_of('search')} peft",
+    INTEGRATIONS / "txtai_poolings.py": f"{packages_of('txtai_search')} pytest",
+    INTEGRATIONS / "terminal.py": f"{REPOSITORY}[search]",
+    INTEGRATIONS / "space.py": f"gradio --requirement {REPOSITORY / 'demo' / 'requirements.txt'}",
+}
+
+
+def is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def desk(
+    xlmr: Path,
+    make_model: Callable[..., HMDEForDocumentEmbedding],
+    documents: list[str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> SimpleNamespace:
+    """A folder with a model, documents and what some programs need beside them, and what is to be printed."""
+    folder = tmp_path_factory.mktemp("desk")
+    # With the residual of the recipes, as theirs, the cosines are above 0: txtai leaves out other documents.
+    model = make_model(xlmr, sentence_pooling="mean", document_residual=0.5)
+    tokenizer = HMDETokenizer.from_sentence_encoder(str(xlmr), sentence_prompt="der: ", query_prompt="die: ")
+    model.save_pretrained(folder / "model")
+    tokenizer.save_pretrained(folder / "model")
+    if is_installed("onnxscript"):
+        from release_tools import export_onnx
+
+        export_onnx.main(["--model", str(folder / "model")])
+    lines = [json.dumps({"title": f"document {place}", "text": text}) for place, text in enumerate(documents)]
+    (folder / "docs").mkdir()
+    (folder / "docs" / "en.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    for package in ("search", "common"):
+        shutil.copytree(REPOSITORY / package, folder / package)
+    shutil.copytree(REPOSITORY / "demo", folder / "space")
+    for package in ("search", "common", "modeling_hmde"):
+        shutil.copytree(REPOSITORY / package, folder / "space" / package)
+
+    cosines = model.encode_documents(documents, tokenizer) @ model.encode_queries([QUESTION], tokenizer)[0]
+    assert cosines.min() > 0
+    best = cosines.argsort()[::-1][:3]
+    expected = [QUESTION, *(f"  {cosines[place]:.3f}  document {place}" for place in best)]
+    return SimpleNamespace(folder=folder, expected=expected)
+
+
+def run(python: str | Path, *arguments: str | Path, folder: Path) -> str:
+    """What Python prints that sees neither this repository nor the user's packages."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    environment |= {"HF_HOME": str(folder / "cache"), "HF_HUB_OFFLINE": "1", "GRADIO_ANALYTICS_ENABLED": "False"}
+    done = subprocess.run(
+        [python, "-I", *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize("example", NEEDS)
+def test_an_example_ranks_as_the_model_does(example: str, desk: SimpleNamespace) -> None:
+    for module in (NEEDS[example], *(["onnxscript"] if example == "onnx_search" else [])):
+        if not is_installed(module):
+            pytest.skip(f"{module} is not installed; `make integrations` installs it")
+    printed = run(sys.executable, EXAMPLES / f"{example}.py", "model", "docs/en.jsonl", QUESTION, folder=desk.folder)
+    assert printed.splitlines()[-4:] == desk.expected
+
+
+@pytest.mark.fresh_environment
+@pytest.mark.timeout(3600)  # a gigabyte is installed
+@pytest.mark.parametrize("program", FRESH_ENVIRONMENTS, ids=lambda program: program.stem)
+def test_a_saved_folder_serves_where_nothing_else_is_installed(program: Path, desk: SimpleNamespace) -> None:
+    environment = desk.folder / "environment"
+    try:
+        venv.create(environment, with_pip=True, symlinks=True)
+        python = environment / "bin" / "python"
+        packages = ["--constraint", REPOSITORY / "constraints.txt", *FRESH_ENVIRONMENTS[program].split()]
+        subprocess.run(
+            [python, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--no-compile", *packages], check=True
+        )
+        find = "from importlib.util import find_spec; print(*map(bool, map(find_spec, ['modeling_hmde', 'torch'])))"
+        expected = {"terminal": "True True", "onnx_search": "False False"}.get(program.stem, "False True")
+        assert run(python, "-c", find, folder=desk.folder).split() == expected.split()
+        printed = run(python, program, "model", "docs/en.jsonl", QUESTION, folder=desk.folder)
+        assert printed.splitlines()[-4:] == desk.expected
+    finally:
+        shutil.rmtree(environment)  # a gigabyte

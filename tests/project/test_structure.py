@@ -1,0 +1,126 @@
+"""The files that a model folder ships stand alone, and commands need no more than their extra. That imports run down is
+checked by `lint-imports`."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from transformers.dynamic_module_utils import get_imports, get_relative_import_files
+
+from tests.paths import REPOSITORY
+
+SHIPPED = sorted((REPOSITORY / "modeling_hmde").glob("*_hmde.py"))
+ALONE = sorted((REPOSITORY / "modeling_sentences").glob("modeling_*.py"))  # each ships without the others
+LIBRARIES = {"torch", "transformers", "tokenizers", "huggingface_hub", "numpy", "sentencex"}
+
+
+def imports(file: Path) -> Iterator[ast.Import | ast.ImportFrom]:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield node
+
+
+def packages(file: Path) -> set[str]:
+    """The top-level packages that a file imports by name."""
+    names = set()
+    for node in imports(file):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif node.level == 0:
+            names.add(node.module or "")
+    return {name.split(".")[0] for name in names}
+
+
+def test_the_package_is_flat() -> None:
+    python_files = sorted((REPOSITORY / "modeling_hmde").rglob("*.py"))
+    assert python_files == sorted([REPOSITORY / "modeling_hmde" / "__init__.py", *SHIPPED])
+    assert SHIPPED
+
+
+@pytest.mark.parametrize("file", ALONE, ids=lambda file: file.stem)
+def test_an_encoder_that_transformers_lacks_is_one_file(file: Path) -> None:
+    assert packages(file) <= {"torch", "transformers", "huggingface_hub"} | sys.stdlib_module_names
+    assert not [node for node in imports(file) if isinstance(node, ast.ImportFrom) and node.level > 0]
+
+
+def test_there_are_no_files_beside_these_encoders() -> None:
+    package = REPOSITORY / "modeling_sentences"
+    assert sorted(package.rglob("*.py")) == sorted([package / "__init__.py", *ALONE])
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
+def test_shipped_files_import_the_libraries_of_a_model_and_flat_siblings_only(file: Path) -> None:
+    assert packages(file) <= LIBRARIES | sys.stdlib_module_names
+    for node in imports(file):
+        if isinstance(node, ast.ImportFrom) and node.level > 0:
+            assert node.level == 1
+            assert node.module is not None, "the Hub's loader does not see `from . import x`"
+            assert (file.parent / f"{node.module}.py") in SHIPPED
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
+def test_the_hubs_loader_asks_for_no_package_that_users_of_transformers_lack(file: Path) -> None:
+    """It refuses to load where a package imported outside `try` is missing, whatever we would have said of it."""
+    assert set(get_imports(file)) <= LIBRARIES - {"sentencex"} | sys.stdlib_module_names
+
+
+def test_the_hubs_loader_finds_every_file_from_the_model() -> None:
+    model = REPOSITORY / "modeling_hmde" / "modeling_hmde.py"
+    assert {Path(file) for file in get_relative_import_files(model)} == set(SHIPPED) - {model}
+
+
+def test_no_name_in_training_hides_a_package() -> None:
+    """`python training/pretrain.py` puts training/ itself first on the path, where `import datasets` looks first."""
+    names = {path.stem for path in (REPOSITORY / "training").iterdir() if not path.name.startswith("__")}
+    assert "loop" in names
+    assert not names & (sys.stdlib_module_names | set(packages_distributions()))
+
+
+def packages_in_all(file: Path, seen: set[Path]) -> set[str]:
+    """The packages that a file of the repository imports, and the files of the repository that it imports."""
+    found = set()
+    for node in imports(file):
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+        folder = file.parent if isinstance(node, ast.ImportFrom) and node.level else REPOSITORY
+        for module in modules:
+            path = folder.joinpath(*module.split("."))
+            own = next((path for path in (path.with_suffix(".py"), path / "__init__.py") if path.exists()), None)
+            if own is None:
+                found.add(module.split(".")[0])
+            elif own not in seen:
+                seen.add(own)
+                found |= packages_in_all(own, seen)
+    return found
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "training/pretrain.py",
+        "training/pretrain_sentences.py",
+        "training/corpus/__main__.py",
+        "training/corpus/parallel.py",
+    ],
+)
+def test_training_needs_the_packages_of_its_extra_and_no_others(command: str) -> None:
+    """Those, and what they bring themselves."""
+    extra = {
+        "accelerate",
+        "datasets",
+        "duckdb",
+        "filelock",
+        "isal",
+        "jsonargparse",
+        "py3langid",
+        "pyarrow",
+        "safetensors",
+        "tqdm",
+        "yaml",
+    }
+    optional = {"pyspark"}
+    assert packages_in_all(REPOSITORY / command, set()) <= LIBRARIES | extra | optional | sys.stdlib_module_names

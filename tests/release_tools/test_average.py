@@ -1,0 +1,126 @@
+"""One model of several trainings: the mean of their weights, its card, and its way to the Hub."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from huggingface_hub import ModelCard
+from safetensors.torch import load_file
+
+from common.command_line import options_from
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from release_tools import average
+from tests.hub_stand_in import running_hub
+from tests.paths import REPOSITORY
+from tests.pretraining import options
+from training import pretrain
+from training.recipes import PretrainRecipe
+
+
+@pytest.fixture
+def models(labse, make_model, tokenizer, tmp_path) -> list[str]:
+    """Two HMDEs of one kind."""
+    for seed, name in enumerate(("one", "other")):
+        model = make_model(labse)
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight += 1e-2 * torch.randn_like(weight)
+        model.save_pretrained(tmp_path / name)
+        tokenizer.save_pretrained(tmp_path / name)
+    return [str(tmp_path / "one"), str(tmp_path / "other")]
+
+
+def test_an_average_has_the_mean_of_all_weights(models, documents, tokenizer, tmp_path):
+    one, other = models
+    average.main(["--models", f"[{one}, {one}, {other}]", "--output", str(tmp_path / "mean")])
+    of_one, of_other = (load_file(Path(folder) / "model.safetensors") for folder in models)
+    mean = load_file(tmp_path / "mean" / "model.safetensors")
+    assert mean.keys() == of_one.keys()
+    for name, weight in mean.items():
+        torch.testing.assert_close(weight, (2 * of_one[name] + of_other[name]) / 3, rtol=0, atol=1e-6)
+    assert HMDETokenizer.from_pretrained(tmp_path / "mean")(documents) == tokenizer(documents)
+    card = (tmp_path / "mean" / "README.md").read_text()
+    assert "the mean of those of 3 models" in card
+    assert "## Results" not in card  # nothing was measured
+
+
+def test_what_has_no_average_is_refused_before_anything_is_written(models, labse, make_model, tokenizer, tmp_path):
+    shorter, output = tmp_path / "shorter", ["--output", str(tmp_path / "mean")]
+    make_model(labse, max_sentences=5).save_pretrained(shorter)
+    tokenizer.save_pretrained(shorter)
+    with pytest.raises(ValueError, match="differ in more than their weights"):
+        average.main(["--models", f"[{models[0]}, {shorter}]", *output])
+    with pytest.raises(ValueError, match="two folders at least"):
+        average.main(["--models", f"[{models[0]}]", *output])
+    with pytest.raises(ValueError, match=r"other exists; remove it"):
+        average.main(["--models", f"[{models[0]}, {models[1]}]", "--output", models[1]])
+    no_corpus = r"shorter has no articles/\*\.parquet with an article; make a corpus with python -m training\.corpus"
+    with pytest.raises(ValueError, match=no_corpus):
+        average.main(["--models", f"[{models[0]}, {models[1]}]", *output, "--corpus", str(shorter)])
+    assert not (tmp_path / "mean").exists()
+
+
+PULL = """
+import sys
+sys.modules["modeling_hmde"] = None  # as if it were not installed
+import numpy as np
+from transformers import AutoModel, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("someone/hmde", trust_remote_code=True)
+model = AutoModel.from_pretrained("someone/hmde", trust_remote_code=True)
+np.save(sys.argv[1], model.encode_documents(sys.argv[2:], tokenizer))
+"""
+
+
+def test_two_trainings_their_mean_on_the_hub_and_loaded_from_there(corpus_folder, labse, documents, tmp_path):
+    """What `make release` does, in small."""
+    encoder = tmp_path / "labse"
+    shutil.copytree(labse, encoder)
+    (encoder / "README.md").write_text("---\nlicense: apache-2.0\nbase_model: someone/labse\n---\n# LaBSE\n")
+    for seed in ("1", "2"):
+        pretrain.main(options(corpus_folder, encoder, tmp_path / f"seed-{seed}", max_steps=2, keep="last", seed=seed))
+    models = f"[{tmp_path / 'seed-1'}, {tmp_path / 'seed-2'}]"
+    mean = ["--models", models, "--output", str(tmp_path / "mean"), "--corpus", str(corpus_folder)]
+    with running_hub() as hub:
+        environment = hub.environment(HF_HOME=str(tmp_path / "cache"))
+        for command in (
+            ["-m", "release_tools.average", *mean, "--push_to_hub", "someone/hmde"],
+            ["-c", PULL, str(tmp_path / "vectors.npy"), *documents],
+        ):
+            subprocess.run([sys.executable, *command], env=environment, cwd=tmp_path, check=True)
+        card = ModelCard(hub.files("someone/hmde")["README.md"].decode())
+    assert card.data.license == "apache-2.0"
+    assert card.data.base_model == "someone/labse"
+    assert card.data.language == ["de", "en", "fr"]
+    assert 'AutoModel.from_pretrained("someone/hmde"' in card.text
+    assert card.text.count("On the corpus *corpus*: ") == 2, card.text
+    for name in ("seed-1", "seed-2", "their mean"):
+        assert re.search(rf"{name} \| [01]\.\d{{3}} \| [01]\.\d{{3}} \|", card.text), name
+    model = HMDEForDocumentEmbedding.from_pretrained(tmp_path / "mean")
+    expected = model.encode_documents(documents, HMDETokenizer.from_pretrained(tmp_path / "mean"))
+    np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), expected, atol=1e-6)
+
+
+def test_the_trainings_of_make_release_are_recipes():
+    """Each says what the next one reads, with options that exist."""
+    command = ["make", "--dry-run", "release", "HUB=someone/hmde", "ARTICLES=articles", "LANGUAGES=[en, fr]"]
+    printed = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    lines = [line for line in printed.replace("\\\n", " ").splitlines() if "training/pretrain.py" in line]
+    recipes = []
+    for line in lines:
+        arguments = shlex.split(line.partition("training/pretrain.py")[2])
+        begin, end = arguments.index("$(ls"), arguments.index("true)")  # goes on from a checkpoint
+        recipes.append(options_from(PretrainRecipe, arguments[:begin] + arguments[end + 1 :]))
+    assert [recipe.seed for recipe in recipes] == [42, 43, 42, 43]
+    assert [recipe.sentence_encoder for recipe in recipes[2:]] == [recipe.output for recipe in recipes[:2]]
+    assert [recipe.freeze for recipe in recipes] == 2 * ["sentence_encoder"] + 2 * ["word_embeddings"]
+    assert f"[{recipes[2].output}, {recipes[3].output}]" in printed

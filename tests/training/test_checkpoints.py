@@ -1,0 +1,242 @@
+"""Runs that are killed, stopped, starved of disk or fed with nonsense, and go on where they were."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from safetensors.torch import load_file
+
+from common.files import locked
+from tests.pretraining import in_processes, options, write_corpus
+from training import pretrain
+from training.loop import loop
+from training.loop.checkpoints import checkpoints
+from training.models import TwoPathEncoder
+
+pytestmark = pytest.mark.usefixtures("fresh_accelerator")
+
+FSDP2 = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_AUTO_WRAP_POLICY": "NO_WRAP"}
+
+
+def run(
+    arguments: list[str],
+    losses: Path,
+    *,
+    processes: int = 1,
+    at: int = 0,
+    signal_number: int = 0,
+    environment: dict[str, str] | None = None,
+) -> list[int | None]:
+    """Pretrain, and append each step's losses to a file to the last bit; send oneself a signal at step `at`."""
+    log = Accelerator.log
+
+    def note(accelerator: Accelerator, values: dict[str, float], step: int) -> None:
+        if accelerator.is_main_process and "document_loss" in values:
+            kept = sorted(
+                (name, value.hex()) for name, value in values.items() if "loss" in name or name == "grad_norm"
+            )
+            with losses.open("a") as file:
+                file.write(f"{step} {kept}\n")
+        if signal_number and step == at:
+            os.kill(os.getpid(), signal_number)
+        log(accelerator, values, step=step)
+
+    def work(rank: int) -> None:
+        Accelerator.log = note
+        pretrain.main(arguments)
+
+    return in_processes(processes, work, **environment or {})
+
+
+CHANGES = {
+    "query_weight": 1.0,
+    "save_steps": 2,
+    "max_steps": 8,
+    "queue_size": 6,
+    "queue_momentum": 0.9,
+}
+
+
+@pytest.mark.parametrize(
+    ("processes", "changes"), [(1, {}), (1, {"max_tokens_per_chunk": 150}), (2, {"batch_size": 2})]
+)
+def test_a_killed_run_goes_on_bit_for_bit(corpus_folder, labse, tmp_path, processes, changes):
+    """With dropout, drawn queries, a queue and a momentum encoder, killed somewhere in an epoch."""
+    changes = CHANGES | changes
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert run(options(corpus_folder, labse, whole, **changes), tmp_path / "a", processes=processes) == [0] * processes
+    step = random.Random(str(changes)).randint(3, 5)
+    arguments = options(corpus_folder, labse, killed, **changes)
+    codes = run(arguments, tmp_path / "b", processes=processes, at=step, signal_number=signal.SIGKILL)
+    assert codes[0] == -signal.SIGKILL
+    assert not killed.exists()
+    (tmp_path / "b").unlink()
+    assert run([*arguments, "--resume", "true"], tmp_path / "b", processes=processes) == [0] * processes
+
+    expected, found = (tmp_path / "a").read_text().splitlines(), (tmp_path / "b").read_text().splitlines()
+    assert found == expected[(step - 1) // 2 * 2 :]
+    for file in ("checkpoints/step-00000006/model.safetensors", "kept/model.safetensors"):
+        before, after = (load_file(tmp_path / f"{name}-training" / file) for name in ("whole", "killed"))
+        assert all(torch.equal(after[name], value) for name, value in before.items())
+
+
+def test_a_sharded_run_goes_on_bit_for_bit(corpus_folder, labse, tmp_path):
+    arguments = options(corpus_folder, labse, tmp_path / "model", batch_size=2, max_steps=4, save_steps=2)
+    codes = run(arguments, tmp_path / "a", processes=2, at=4, signal_number=signal.SIGKILL, environment=FSDP2)
+    assert codes[0] == -signal.SIGKILL
+    resumed = [*arguments, "--resume", "true"]
+    assert run(resumed, tmp_path / "b", processes=2, environment=FSDP2) == [0, 0]
+    assert (tmp_path / "b").read_text().splitlines() == (tmp_path / "a").read_text().splitlines()[2:]
+
+
+def test_sigterm_saves_and_exits_with_143(corpus_folder, labse, tmp_path):
+    arguments = options(corpus_folder, labse, tmp_path / "model", max_steps=6)
+    codes = run(arguments, tmp_path / "losses", processes=1, at=3, signal_number=signal.SIGTERM)
+    assert codes == [143]
+    assert [path.name for path in checkpoints(tmp_path / "model-training" / "checkpoints")] == ["step-00000003"]
+    assert run([*arguments, "--resume", "true"], tmp_path / "losses") == [0]
+    assert [line.split()[0] for line in (tmp_path / "losses").read_text().splitlines()] == list("123456")
+
+
+@pytest.fixture
+def finished(corpus_folder, labse, tmp_path) -> list[str]:
+    """The arguments of a run that has made its four steps, with checkpoints of the third and fourth."""
+    arguments = options(corpus_folder, labse, tmp_path / "model", max_steps=4, save_steps=1)
+    assert run(arguments, tmp_path / "losses") == [0]
+    assert [path.name for path in checkpoints(tmp_path / "model-training" / "checkpoints")] == [
+        "step-00000003",
+        "step-00000004",
+    ]
+    return [*arguments, "--resume", "true"]
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "missing"])
+def test_a_broken_newest_checkpoint_falls_back_to_the_one_before_it(finished, tmp_path, caplog, damage):
+    weights = tmp_path / "model-training" / "checkpoints" / "step-00000004" / "model.safetensors"
+    expected = load_file(weights)
+    content = bytearray(weights.read_bytes())
+    weights.unlink()
+    if damage == "cut":
+        weights.write_bytes(content[: len(content) // 2])
+    elif damage == "flipped":
+        content[len(content) // 2] ^= 1
+        weights.write_bytes(content)
+    pretrain.main(finished)
+    assert "step-00000004 is broken (model.safetensors is" in caplog.text
+    assert all(torch.equal(value, expected[name]) for name, value in load_file(weights).items())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"architecture": '{"num_document_attention_heads": 2}'}, "architecture was .*heads': 4.* and is .*heads': 2"),
+        ({"batch_size": 2}, "batch_size was 4 and is 2"),
+        ({"seed": 1}, "seed was 42 and is 1"),
+    ],
+)
+def test_another_recipe_is_refused(finished, changes, message):
+    changed = [*finished, *(part for name, value in changes.items() for part in (f"--{name}", str(value)))]
+    with pytest.raises(ValueError, match=message):
+        pretrain.main(changed)
+
+
+def test_another_corpus_and_another_number_of_processes_are_refused(finished, corpus_folder, tmp_path, capfd):
+    other = write_corpus(tmp_path, number_of_concepts=11)
+    with pytest.raises(ValueError, match=r"corpus was '[0-9a-f]+' and is '[0-9a-f]+'"):
+        pretrain.main([*finished, "--corpus", str(other)])
+    assert run(finished, tmp_path / "losses", processes=2) == [1, 1]
+    assert "number of processes was 1 and is 2" in capfd.readouterr().err
+
+
+def test_a_full_disk_leaves_the_checkpoint_before(corpus_folder, labse, tmp_path, monkeypatch):
+    save = Accelerator.save_state
+
+    def fill(accelerator: Accelerator, folder: str) -> None:
+        save(accelerator, folder)
+        if "step-00000002" in folder:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    arguments = options(corpus_folder, labse, tmp_path / "model", max_steps=3, save_steps=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(Accelerator, "save_state", fill)
+        with pytest.raises(RuntimeError, match=r"step 2 could not be written .*No space left.*step-00000001 is whole"):
+            pretrain.main(arguments)
+    folder = tmp_path / "model-training" / "checkpoints"
+    assert [path.name for path in folder.iterdir()] == ["step-00000001"]
+    AcceleratorState._reset_state(reset_partial_state=True)
+    pretrain.main([*arguments, "--resume", "true"])
+
+
+def test_a_loss_that_is_not_a_number_stops_the_run_and_names_its_triples(corpus_folder, labse, tmp_path, monkeypatch):
+    steps = []
+    forward = TwoPathEncoder.forward
+
+    def spoil(encoder, chunk):
+        embeddings = forward(encoder, chunk)
+        steps.append(1)
+        if len(steps) == 3:
+            embeddings["documents"].data[1] = torch.nan  # the anchor of the second triple
+        return embeddings
+
+    monkeypatch.setattr(TwoPathEncoder, "forward", spoil)
+    arguments = options(corpus_folder, labse, tmp_path / "model", save_steps=1, gradient_accumulation_steps=1)
+    with pytest.raises(FloatingPointError, match=r"document_loss is nan in a batch in which the embeddings of Q\d+ \("):
+        pretrain.main(arguments)
+    assert [path.name for path in checkpoints(tmp_path / "model-training" / "checkpoints")] == [
+        "step-00000001",
+        "step-00000002",
+    ]
+
+
+def test_checkpoints_of_an_earlier_run_are_neither_mixed_up_with_those_of_a_new_one_nor_removed(finished, tmp_path):
+    """Whose numbers of steps may be higher, so that each new checkpoint would be removed as the oldest."""
+    shutil.rmtree(tmp_path / "model")
+    before = [path.name for path in checkpoints(tmp_path / "model-training" / "checkpoints")]
+    arguments = [*finished[: finished.index("--resume")], "--seed", "7"]
+    with pytest.raises(ValueError, match=r"model-training has checkpoints of an earlier run.* remove .*model-training"):
+        pretrain.main(arguments)
+    assert [path.name for path in checkpoints(tmp_path / "model-training" / "checkpoints")] == before
+    shutil.rmtree(tmp_path / "model-training")
+    pretrain.main(arguments)
+
+
+def test_of_two_runs_into_one_output_the_second_is_refused(corpus_folder, labse, tmp_path):
+    with locked(tmp_path / "model-training"):
+        codes = run(options(corpus_folder, labse, tmp_path / "model", max_steps=1), tmp_path / "losses")
+    assert codes == [1]
+    assert not (tmp_path / "model").exists()
+
+
+def test_checkpoints_that_another_run_leaves_until_this_one_has_the_lock_are_seen(
+    corpus_folder, labse, tmp_path, monkeypatch
+):
+    start = loop.accelerator_of
+
+    def start_late(recipe):
+        (tmp_path / "model-training" / "checkpoints" / "step-00000004").mkdir(parents=True)
+        return start(recipe)
+
+    monkeypatch.setattr(loop, "accelerator_of", start_late)
+    with pytest.raises(ValueError, match="has checkpoints of an earlier run"):
+        pretrain.main(options(corpus_folder, labse, tmp_path / "model", max_steps=1))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"\xff\xfe"])
+def test_a_checkpoint_whose_manifest_cannot_be_read_is_a_broken_one(finished, tmp_path, caplog, content):
+    (tmp_path / "model-training" / "checkpoints" / "step-00000004" / "manifest.json").write_bytes(content)
+    pretrain.main(finished)
+    assert "step-00000004 is broken (manifest.json: " in caplog.text
+
+
+def test_another_pool_of_dev_concepts_is_refused_because_scores_would_not_compare(finished):
+    with pytest.raises(ValueError, match="eval_concepts was 3 and is 2"):
+        pretrain.main([*finished, "--eval_concepts", "2"])

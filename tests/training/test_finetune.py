@@ -1,0 +1,313 @@
+"""Fine-tuning end to end, on a tiny model and texts of two kinds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from huggingface_hub import ModelCard
+from jsonargparse import auto_cli
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trainer, TrainerState
+
+from common.files import locked
+from evaluation.__main__ import main as evaluate
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from replications.longformer.pretrain import convert
+from tests.paths import REPOSITORY
+from tests.pretraining import in_processes
+from training import finetune
+
+ANIMALS, WEATHER = "The cat sat on the mat. The dog did see it {}.", "It was warm there. It was {} degrees!"
+CONFIGURATIONS = REPOSITORY / "configuration" / "finetune"
+
+pytestmark = pytest.mark.usefixtures("fresh_accelerator")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, labse: Path, tokenizer: HMDETokenizer) -> Path:
+    """A pretrained HMDE in `hmde`, and files of labelled texts beside it."""
+    model = HMDEForDocumentEmbedding.from_sentence_encoder(
+        str(labse), sentence_pooling="mean", document_norm="pre", num_document_layers=1
+    )
+    model.save_pretrained(tmp_path / "hmde")
+    tokenizer.save_pretrained(tmp_path / "hmde")
+    write_texts(tmp_path / "en.train.tsv", 8, animals=ANIMALS, weather=WEATHER)
+    write_texts(tmp_path / "en.dev.tsv", 4, animals=ANIMALS, weather=WEATHER)
+    write_texts(tmp_path / "en.test.tsv", 2, animals=ANIMALS, weather=WEATHER)
+    write_texts(tmp_path / "de.test.tsv", 2, animals="Der Hund sah {} die Katze.", weather="Sie lag {} in der Sonne.")
+    return tmp_path
+
+
+def write_texts(path: Path, number: int, **texts: str) -> None:
+    lines = [f"{label}\t{text.format(place)}\n" for place in range(number) for label, text in texts.items()]
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+def mislabel(path: Path) -> None:
+    """Labels that contradict the others: the better the model, the higher its loss."""
+    write_texts(path, 4, animals=WEATHER, weather=ANIMALS)
+
+
+def fine_tune(folder: Path, output: str = "classifier", **changes: object) -> dict[str, Any]:
+    options: dict[str, object] = {
+        "model": folder / "hmde",
+        "data": folder,
+        "output": folder / output,
+        "test_languages": '["en", "de"]',
+        "num_train_epochs": 3,
+        "gradient_accumulation_steps": 2,
+        "learning_rate": 1e-2,
+        "warmup_steps": 1,
+    }
+    finetune.main([part for name, value in (options | changes).items() for part in (f"--{name}", str(value))])
+    return json.loads((folder / output / "results.json").read_text(encoding="utf-8"))
+
+
+def losses(results: dict[str, Any]) -> list[float]:
+    return [epoch["eval_loss"] for epoch in results["epochs"]]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"bf16": "true", "activation_checkpointing": "true", "report_to": "tensorboard"}],
+    ids=["plain", "bf16-checkpointed-tracked"],
+)
+def test_the_folder_holds_a_classifier_that_learnt_and_the_scores_it_has(folder: Path, changes: dict[str, str]) -> None:
+    results = fine_tune(folder, num_train_epochs=8, **changes)
+    assert losses(results)[-1] < losses(results)[0] / 2
+
+    model = AutoModelForSequenceClassification.from_pretrained(folder / "classifier").eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder / "classifier")
+    assert model.config.id2label == {0: "animals", 1: "weather"}
+    for name in ("en.dev", "en.test", "de.test"):
+        lines = [line.split("\t") for line in (folder / f"{name}.tsv").read_text(encoding="utf-8").splitlines()]
+        with torch.no_grad():
+            best = [int(model(**tokenizer(text, return_tensors="pt")).logits.argmax()) for _, text in lines]
+        right = [model.config.id2label[label] == expected for label, (expected, _) in zip(best, lines)]
+        assert results["scores"][name]["accuracy"] == sum(right) / len(right)
+    assert results["scores"]["en.test"]["accuracy"] == 1.0
+    assert results["scores"]["average without en"] == results["scores"]["de.test"]
+
+    card = ModelCard.load(folder / "classifier" / "README.md")
+    assert card.data.pipeline_tag == "text-classification"
+    assert f"| de.test | {results['scores']['de.test']['accuracy']:.3f} |" in card.text
+    files = {path.name for path in (folder / "classifier").iterdir()}
+    assert {"modeling_hmde.py", "tokenizer.json", "model.safetensors"} <= files
+    assert not any("optimizer" in name or "checkpoint" in name or "training" in name for name in files)
+    assert any((folder / "classifier-training").rglob("events.out.tfevents.*")) == ("report_to" in changes)
+
+
+def test_without_test_languages_only_dev_is_scored(folder: Path) -> None:
+    assert list(fine_tune(folder, test_languages="[]", num_train_epochs=1)["scores"]) == ["en.dev"]
+
+
+def test_training_stops_when_patience_is_at_its_end_and_the_best_model_is_kept(folder: Path) -> None:
+    mislabel(folder / "en.dev.tsv")
+    results = fine_tune(folder, num_train_epochs=9, early_stopping_patience=2)
+    assert len(losses(results)) == 3
+    assert losses(results) == sorted(losses(results))
+
+    model = AutoModelForSequenceClassification.from_pretrained(folder / "classifier").eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder / "classifier")
+    labels, texts = zip(*(line.split("\t") for line in (folder / "en.dev.tsv").read_text().splitlines()))
+    inputs = tokenizer(list(texts), padding=True, return_tensors="pt")
+    with torch.no_grad():
+        loss = model(**inputs, labels=torch.tensor([model.config.label2id[label] for label in labels])).loss
+    assert loss.item() == pytest.approx(losses(results)[0], rel=1e-4)
+
+
+@pytest.mark.parametrize("dev_is_mislabelled", [False, True])
+def test_a_resumed_run_ends_as_an_uninterrupted_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, dev_is_mislabelled: bool
+) -> None:
+    if dev_is_mislabelled:
+        mislabel(folder / "en.dev.tsv")
+    changes = {"num_train_epochs": 5, "early_stopping_patience": 2}
+    whole = fine_tune(folder, "whole", **changes)
+
+    evaluated = []
+    evaluate_once = Trainer.evaluate
+
+    def interrupted_once(trainer: Trainer, *args: Any, **kwargs: Any) -> dict[str, float]:
+        evaluated.append(trainer.state.epoch)
+        if evaluated == [1, 2, 3]:
+            raise KeyboardInterrupt
+        return evaluate_once(trainer, *args, **kwargs)
+
+    monkeypatch.setattr(Trainer, "evaluate", interrupted_once)
+    with pytest.raises(KeyboardInterrupt):
+        fine_tune(folder, "halved", **changes)
+    assert not (folder / "halved").exists()
+    (folder / "halved-training" / "checkpoint-999").mkdir()  # as a kill leaves it
+    halved = fine_tune(folder, "halved", resume_from_checkpoint="true", **changes)
+
+    assert evaluated[3:] == ([3] if dev_is_mislabelled else [3, 4, 5])
+    assert losses(halved) == losses(whole)
+    assert halved["scores"] == whole["scores"]
+    for name, weight in weights_of(folder / "whole").items():
+        assert torch.equal(weights_of(folder / "halved")[name], weight), name
+
+
+def weights_of(classifier: Path) -> dict[str, torch.Tensor]:
+    return AutoModelForSequenceClassification.from_pretrained(classifier).state_dict()
+
+
+@pytest.mark.parametrize("kind", ["hmde", "encoder"])
+def test_accumulated_batches_have_the_loss_of_one(folder: Path, labse: Path, kind: str) -> None:
+    first_losses = []
+    for steps in (1, 4):
+        fine_tune(
+            folder,
+            f"steps-{steps}",
+            model=labse if kind == "encoder" else folder / "hmde",
+            num_train_epochs=1,
+            learning_rate=1e-12,
+            gradient_accumulation_steps=steps,
+            per_device_train_batch_size=8 // steps,
+        )
+        (state,) = (folder / f"steps-{steps}-training").glob("checkpoint-*/trainer_state.json")
+        first_losses.append(json.loads(state.read_text())["log_history"][0]["loss"])
+    assert first_losses[1] == pytest.approx(first_losses[0], rel=0.3)  # dropout differs
+
+
+def append(path: Path, line: str) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "message"),
+    [
+        ("en.train.tsv", "no label", r"en\.train\.tsv, line 17: is no labelled text"),
+        ("en.dev.tsv", "birds\tA bird.", r"en\.dev\.tsv has the label 'birds', which .*en\.train\.tsv does not know"),
+        (
+            "de.test.tsv",
+            "birds\tEin Vogel.",
+            r"de\.test\.tsv has the label 'birds', which .*en\.train\.tsv does not know",
+        ),
+    ],
+)
+def test_a_bad_file_is_refused_before_training(folder: Path, file: str, line: str, message: str) -> None:
+    append(folder / file, line)
+    with pytest.raises(ValueError, match=message):
+        fine_tune(folder)
+    assert not (folder / "classifier-training").exists()
+
+
+def test_one_label_alone_is_refused(folder: Path) -> None:
+    write_texts(folder / "en.train.tsv", 4, animals=ANIMALS)
+    with pytest.raises(ValueError, match=r"en\.train\.tsv has no label but 'animals'"):
+        fine_tune(folder)
+
+
+def test_an_unknown_key_is_an_error(folder: Path) -> None:
+    with pytest.raises(ValueError, match="epochs"):
+        fine_tune(folder, epochs=3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_train_epochs": 0}, "num_train_epochs is 0; it must be above 0"),
+        ({"resume_from_checkpoint": "true"}, "classifier-training has no checkpoint"),
+        ({"output": "."}, "exists; remove it and .*-training, name another output"),
+    ],
+)
+def test_an_impossible_recipe_is_refused(folder: Path, changes: dict[str, object], message: str) -> None:
+    with pytest.raises((ValueError, SystemExit), match=message):
+        fine_tune(folder, **changes)
+
+
+def test_an_unfinished_run_is_neither_continued_nor_replaced_unasked(folder: Path) -> None:
+    checkpoint = folder / "classifier-training" / "checkpoint-1"
+    checkpoint.mkdir(parents=True)
+    TrainerState(global_step=1).save_to_json(str(checkpoint / "trainer_state.json"))
+    with pytest.raises(
+        ValueError, match=r"has checkpoints of an earlier run.* go on with --resume_from_checkpoint true"
+    ):
+        fine_tune(folder)
+
+
+def test_of_two_runs_into_one_output_the_second_is_refused(folder: Path) -> None:
+    def second(_rank: int) -> None:
+        with pytest.raises(ValueError, match=r"another process is writing .*classifier-training; wait for it, or name"):
+            fine_tune(folder)
+
+    with locked(folder / "classifier-training"):
+        assert in_processes(1, second) == [0]
+    assert not (folder / "classifier").exists()
+
+
+def test_a_missing_model_is_refused(folder: Path) -> None:
+    with pytest.raises(ValueError, match="nowhere is no model folder"):
+        fine_tune(folder, model=folder / "nowhere")
+
+
+@pytest.mark.parametrize("baseline", ["encoder", "longformer"])
+def test_a_baseline_is_fine_tuned_and_stands_beside_the_hmde_in_the_report(
+    folder: Path, labse: Path, baseline: str
+) -> None:
+    model = labse
+    if baseline == "longformer":
+        model = folder / "longformer"
+        for part in convert(str(labse), max_length=600, attention_window=16):
+            part.save_pretrained(model)
+    with (folder / "en.train.tsv").open("a", encoding="utf-8") as file:
+        file.write(f"animals\t{'The cat sat on the mat. ' * 200}\n")  # more than either can read
+    results = fine_tune(folder, "baseline", model=model, num_train_epochs=8)
+    assert losses(results)[-1] < losses(results)[0] / 2
+    card = (folder / "baseline" / "README.md").read_text(encoding="utf-8")
+    assert "hmde" not in card.lower().replace(str(folder).lower(), "").replace("format: hmde", "")
+    assert "trust_remote_code" not in card
+
+    fine_tune(folder, "hmde-classifier", num_train_epochs=1)
+    recipe = {
+        "output": str(folder / "report"),
+        "systems": {"bm25": {"kind": "bm25"}},
+        "classification": {
+            "topics": {
+                "data": str(folder),
+                "test_languages": ["en", "de"],
+                "finetuned": {baseline: [str(folder / "baseline")], "hmde": [str(folder / "hmde-classifier")]},
+            }
+        },
+    }
+    (folder / "report.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    evaluate(["--config", str(folder / "report.yaml")])
+    found = json.loads((folder / "report" / "results.json").read_text(encoding="utf-8"))["tasks"]["topics-finetuned"]
+    assert found.keys() == {baseline, "hmde"}
+    for language in ("en", "de"):
+        measured = found[baseline]["rows"][f"en-{language}"]
+        assert {name: measured[name] for name in ("accuracy", "macro_f1")} == results["scores"][f"{language}.test"]
+
+
+def test_the_recipe_for_mldoc_is_the_papers() -> None:
+    file = CONFIGURATIONS / "mldoc.yaml"
+    recipe = auto_cli(finetune.FinetuneRecipe, args=["--config", str(file)], as_positional=False)
+    assert (recipe.learning_rate, recipe.weight_decay, recipe.warmup_steps) == (2e-5, 0.0, 200)
+    assert (recipe.per_device_train_batch_size, recipe.gradient_accumulation_steps) == (4, 8)
+    assert (recipe.num_train_epochs, recipe.early_stopping_patience) == (50, 7)
+    assert recipe == finetune.FinetuneRecipe(
+        recipe.model, recipe.data, recipe.output, ["en"], recipe.test_languages, format="mldoc"
+    )
+
+
+@pytest.mark.parametrize("name", ["paper", "licensed"])
+def test_mldoc_is_read_alike_by_fine_tuning_and_by_evaluation(name: str) -> None:
+    recipe = yaml.safe_load((CONFIGURATIONS / "mldoc.yaml").read_text(encoding="utf-8"))
+    file = CONFIGURATIONS.parent / "evaluate" / f"{name}.yaml"
+    task = yaml.safe_load(file.read_text(encoding="utf-8"))["classification"]["mldoc"]
+    assert (recipe["data"], recipe["format"]) == (task["data"], task["format"])
+    assert {*recipe["test_languages"]} == {*task["test_languages"]}
+
+
+def test_the_sample_has_every_file_that_its_recipe_reads() -> None:
+    file = CONFIGURATIONS / "sample.yaml"
+    recipe = auto_cli(finetune.FinetuneRecipe, args=["--config", str(file)], as_positional=False)
+    recipe.data = str(CONFIGURATIONS.parent.parent / recipe.data)
+    train, dev, tests = finetune.read(recipe)
+    assert (len(train), len(dev), len(tests)) == (1, 1, len(recipe.test_languages))

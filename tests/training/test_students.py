@@ -1,0 +1,179 @@
+"""A light HMDE, some layers of its teacher, learns the teacher's vectors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from transformers import AutoModel, AutoTokenizer
+
+from common.fingerprints import fingerprint_of_folder
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from tests.pretraining import gradients, options
+from training import models, pretrain
+from training.data.batches import collate
+from training.data.triples import Triples
+from training.loop.cached_gradients import cut_into_chunks, embed_chunks
+from training.models import TwoPathEncoder, build, teacher_of
+from training.objectives.documents import distillation, document_losses
+from training.recipes import PretrainRecipe
+
+pytestmark = pytest.mark.usefixtures("fresh_accelerator")
+
+
+@pytest.fixture
+def teacher(xlmr, tmp_path) -> str:
+    """Its vectors differ from document to document, which those of an untrained document encoder hardly do."""
+    torch.manual_seed(0)
+    model = HMDEForDocumentEmbedding.from_sentence_encoder(
+        xlmr,
+        num_document_attention_heads=4,
+        sentence_pooling="mean",
+        document_norm="pre",
+        document_dropout=0.0,
+        max_sentences=4,
+        query_path="document_encoder",
+    )
+    for weight in model.hmde.document_encoder.parameters():
+        torch.nn.init.normal_(weight, std=0.2)
+    model.save_pretrained(tmp_path / "teacher")
+    HMDETokenizer.from_sentence_encoder(xlmr, max_sentences=4).save_pretrained(tmp_path / "teacher")
+    return str(tmp_path / "teacher")
+
+
+@pytest.fixture
+def in_float32(monkeypatch):
+    """A teacher in bfloat16 gives other last digits in other packs of sentences."""
+    monkeypatch.setattr(models, "dtype_of", lambda _: torch.float32)
+
+
+def student(teacher: str, **changes: object) -> dict[str, object]:
+    start = {"layers": "[0]", "teacher": teacher, "document_weight": 0.0, "sentence_dropout": 0.0}
+    return start | {"architecture": "{}"} | changes
+
+
+def test_the_loss_is_the_share_of_the_teachers_variance_that_is_not_known():
+    torch.manual_seed(0)
+    vectors, of_teacher = torch.randn(2, 5, 3, 8)
+    of_teacher[1, 2:] = 0  # a document of two sentences
+    real = [(row, column) for row in range(5) for column in range(3) if row != 1 or column < 2]
+    mean = sum(of_teacher[place] for place in real) / len(real)
+    distance = sum(float(((vectors[place] - of_teacher[place]) ** 2).sum()) for place in real)
+    spread = sum(float(((of_teacher[place] - mean) ** 2).sum()) for place in real)
+    assert distillation(vectors, of_teacher).item() == pytest.approx(distance / spread, rel=1e-5)
+    assert distillation(of_teacher, of_teacher).item() == 0
+    assert distillation(mean.expand(5, 3, 8), of_teacher).item() == pytest.approx(1, rel=1e-5)
+
+
+@pytest.mark.parametrize("path", ["document_encoder", "both"])
+def test_documents_sentences_and_queries_of_the_teacher_are_learned(corpus_folder, teacher, in_float32, path):
+    recipe = PretrainRecipe(
+        corpus="",
+        output="",
+        sentence_encoder=teacher,
+        teacher=teacher,
+        layers=[1],
+        document_weight=0.0,
+        distillation_weight=2.0,
+        query_path=path,
+    )
+    model, tokenizer = build(recipe)
+    model.eval()
+    triples = Triples(corpus_folder, "train", symmetric=False)
+    batch = collate([triples[index] for index in range(3)], triples.roles, tokenizer, query_path=path)
+    embeddings = TwoPathEncoder(model, model.config.max_sentences)(batch.rows)
+    of_teacher = embed_chunks(teacher_of(model, tokenizer, teacher), cut_into_chunks(batch.rows, 60))
+    losses = document_losses(embeddings, batch, recipe, temperature=0.05, of_teacher=of_teacher)
+    original = HMDEForDocumentEmbedding.from_pretrained(teacher).eval()
+    expected = []
+    for name, rows in batch.rows.items():
+        if name == "queries":
+            one = torch.stack([model.hmde.encode_sentences(**rows)[1]])
+            other = torch.stack([original.hmde.encode_sentences(**rows)[1]])
+            expected.append(distillation(one, other))
+        else:
+            one, other = model(**rows), original(**rows)
+            expected.append(distillation(one.pooler_output, other.pooler_output))
+            if name == "documents":
+                there = other.sentence_lengths > 0
+                expected.append(distillation(one.sentence_embeddings[there], other.sentence_embeddings[there]))
+    assert len(expected) == (4 if path == "both" else 3)
+    assert set(losses) == {"distillation_loss"}
+    torch.testing.assert_close(losses["distillation_loss"], 2 * torch.stack(expected).mean(), rtol=1e-4, atol=1e-4)
+
+
+def test_a_student_comes_near_its_teacher_which_stays_as_it_was(corpus_folder, teacher, tmp_path):
+    before = fingerprint_of_folder(tmp_path / "teacher")
+    changes = student(teacher, learning_rate=3e-3, epochs=6)
+    changes |= {"log_with": "tensorboard", "eval_steps": 1000, "save_steps": 1000}
+    pretrain.main(options(corpus_folder, teacher, tmp_path / "student", **changes))
+    (log,) = (tmp_path / "student-training" / "logs" / "pretrain").glob("events*")
+    events = EventAccumulator(str(log)).Reload()
+    losses = [event.value for event in events.Scalars("distillation_loss")]
+    assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
+    assert "document_loss" not in events.Tags()["scalars"]
+    assert fingerprint_of_folder(tmp_path / "teacher") == before
+    assert "It learned the vectors of *teacher*" in (tmp_path / "student" / "README.md").read_text(encoding="utf-8")
+    model = AutoModel.from_pretrained(tmp_path / "student", trust_remote_code=True)
+    assert len(model.hmde.sentence_encoder.encoder.layer) == 1
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "student", trust_remote_code=True)
+    assert np.isfinite(model.encode_documents(["The cat sat. It was warm."], tokenizer)).all()
+
+
+@pytest.mark.parametrize("max_tokens_per_chunk", [4096, 100])
+def test_two_processes_have_the_gradients_of_one(
+    corpus_folder, teacher, tmp_path, monkeypatch, in_float32, max_tokens_per_chunk
+):
+    """With the other losses beside, documents of different numbers of sentences, and accumulation."""
+    changes = student(
+        teacher, document_weight=0.5, query_weight=0.5, max_steps=2, max_tokens_per_chunk=max_tokens_per_chunk
+    )
+    one = options(corpus_folder, teacher, tmp_path / "one", **changes, batch_size=4)
+    two = options(corpus_folder, teacher, tmp_path / "two", **changes, batch_size=2)
+    expected = gradients(pretrain.main, monkeypatch, 1, one, tmp_path / "of-one")
+    found = gradients(pretrain.main, monkeypatch, 2, two, tmp_path / "of-two")
+    assert len(expected) == 2
+    for before, after in zip(expected, found):
+        for name, gradient in before.items():
+            torch.testing.assert_close(after[name], gradient, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"teacher": "nowhere"}, "teacher: nowhere is no model folder"),
+        ({"layers": "[0, 9]"}, r"layers is \[0, 9\], but the encoder has 2 layers"),
+        ({"layers": "[]"}, r"layers is \[\], but the encoder has 2 layers"),
+        ({"distillation_weight": 0.0}, "distillation_weight is 0.0; it must be above 0"),
+        ({"document_weight": -1.0}, "document_weight is -1.0; it must be at least 0"),
+        ({"freeze": "sentence_encoder"}, "a frozen sentence_encoder learns nothing of the teacher"),
+    ],
+)
+def test_a_bad_recipe_is_refused_before_anything_is_written(corpus_folder, teacher, tmp_path, changes, message):
+    with pytest.raises(ValueError, match=message):
+        pretrain.main(options(corpus_folder, teacher, tmp_path / "student", **(student(teacher) | changes)))
+    assert [path.name for path in tmp_path.iterdir()] == ["teacher"]
+
+
+def test_layers_and_a_middle_layer_are_refused_together(corpus_folder, xlmr, tmp_path):
+    architecture = {"architecture.sentence_pooling": "mean", "architecture.sentence_layer": 1}
+    with pytest.raises(ValueError, match=r"layers is \[0\], and sentence_layer is 1, which keeps"):
+        pretrain.main(options(corpus_folder, xlmr, tmp_path / "student", layers="[0]", **architecture))
+
+
+def test_without_any_loss_a_run_is_refused(corpus_folder, teacher, tmp_path):
+    with pytest.raises(ValueError, match="document_weight is 0 and there is no teacher"):
+        pretrain.main(options(corpus_folder, teacher, tmp_path / "student", document_weight=0.0))
+
+
+@pytest.mark.parametrize(
+    ("start", "name", "message"),
+    [("xlmr", "xlmr", "is no HMDE"), ("labse", "teacher", "has other tokens than the student")],
+)
+def test_a_teacher_that_is_no_hmde_or_reads_other_tokens_is_refused(
+    corpus_folder, tmp_path, request, start, name, message
+):
+    encoder, changes = request.getfixturevalue(start), {"teacher": request.getfixturevalue(name)}
+    with pytest.raises(ValueError, match=message):
+        pretrain.main(options(corpus_folder, encoder, tmp_path / "student", **changes))

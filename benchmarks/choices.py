@@ -24,12 +24,12 @@ from torch.nn.utils.rnn import pad_sequence
 
 from common.command_line import options_from
 from common.device import Dtype, dtype_of
-from evaluation.classification import fit
-from evaluation.readers import RetrievalSet, read_labelled_texts, read_retrieval_set
+from evaluation.datasets.files import RetrievalSet, read_labelled_texts, read_retrieval_set
 from evaluation.recipes import RetrievalTask, SystemRecipe
-from evaluation.report import Table, averages, write_report
-from evaluation.retrieval import evaluate_retrieval, groups_of
 from evaluation.systems import HMDESystem, System, load_hmde
+from evaluation.tables import Table, averages, write_report
+from evaluation.tasks.classification import fit
+from evaluation.tasks.retrieval import evaluate_retrieval, groups_of
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from training.data.sentence_vectors import encode_sentences, fingerprint_of_vectors
 

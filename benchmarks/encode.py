@@ -41,7 +41,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer, BatchEncoding
 
 from common.command_line import options_from
 from common.device import Dtype, device, dtype_of
-from evaluation.report import Table, environment, write_report
+from evaluation.tables import Table, environment, write_report
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.configuration_hmde import SentencePooling
 from modeling_hmde.packing_hmde import bucket_by_length

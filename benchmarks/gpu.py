@@ -33,7 +33,7 @@ from benchmarks.pretrain_step import SIZES
 from common.command_line import options_from
 from common.device import device, dtype_of
 from common.files import write_json, write_text
-from evaluation.report import environment
+from evaluation.tables import environment
 from release_tools import unpack_e5
 
 REPOSITORY = Path(__file__).resolve().parents[1]

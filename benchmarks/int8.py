@@ -40,11 +40,11 @@ from torch import nn
 from benchmarks.encode import EncodeBenchmarkRecipe, draw, read_documents
 from common.command_line import options_from
 from common.files import write_json, write_text
-from evaluation.readers import read_retrieval_set
+from evaluation.datasets.files import read_retrieval_set
 from evaluation.recipes import SystemRecipe
-from evaluation.report import environment
-from evaluation.retrieval import evaluate_retrieval
 from evaluation.systems import HMDESystem, load_hmde
+from evaluation.tables import environment
+from evaluation.tasks.retrieval import evaluate_retrieval
 
 TOKENS = 2048  # of the states that a layer multiplies
 WayName = Literal["float32", "bfloat16", "torch", "torchao"]
@@ -58,7 +58,7 @@ class Int8Benchmark:
     """Folder of article tables, whose documents are timed. Without it, layers are all."""
 
     data: str | None = None
-    """Retrieval set of `pair`, in the format that evaluation/readers.py describes; wherever documents are."""
+    """Retrieval set of `pair`, in the format that evaluation/datasets/files.py describes; wherever documents are."""
 
     encoder: str = "runs/e5-small"
     """Hub name or folder of the sentence encoder."""

@@ -28,7 +28,7 @@ from benchmarks.encode import matmul_peak
 from common.command_line import options_from
 from common.device import dtype_of
 from common.files import write_json, write_text
-from evaluation.report import environment
+from evaluation.tables import environment
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, packing_hmde
 from training.data.batches import Batch
 from training.loop.cached_gradients import backward_through_chunks, cut_into_chunks

@@ -24,10 +24,10 @@ import torch
 
 from common.command_line import options_from
 from common.device import Dtype, dtype_of
-from evaluation.readers import languages_of
+from evaluation.datasets.files import languages_of
 from evaluation.recipes import SystemRecipe
-from evaluation.report import Scores, Table, write_report
 from evaluation.systems import HMDESystem, check_systems, load_hmde
+from evaluation.tables import Scores, Table, write_report
 from modeling_hmde import DocumentSentences, Explanation, score_sentences
 from modeling_hmde.attribution_hmde import Scoring
 

@@ -29,8 +29,18 @@ from common.fingerprints import (
 )
 from common.progress import progress_bar
 from common.saved_models import model_type_of
-from evaluation import formats, systems, vectors
-from evaluation.classification import (
+from evaluation import systems, vectors
+from evaluation.datasets import conversion
+from evaluation.datasets.files import read_retrieval_sets
+from evaluation.model_index import model_card_of, write_model_index
+from evaluation.plots import plot_vectors
+from evaluation.published import read_published
+from evaluation.questions import evaluate_answers, read_question_set
+from evaluation.recipes import RANKING_KINDS, ClassificationTask, EvaluationRecipe, QuestionTask, RetrievalTask
+from evaluation.report import SEED, Result, Results, write_comparison
+from evaluation.systems import check_systems, load_system
+from evaluation.tables import environment
+from evaluation.tasks.classification import (
     check_labels,
     encode,
     evaluate_finetuned,
@@ -38,16 +48,7 @@ from evaluation.classification import (
     labels_of,
     read_labelled_set,
 )
-from evaluation.comparison_report import SEED, Result, Results, write_comparison
-from evaluation.model_index import model_card_of, write_model_index
-from evaluation.plots import plot_vectors
-from evaluation.published import read_published
-from evaluation.questions import evaluate_answers, read_question_set
-from evaluation.readers import read_retrieval_sets
-from evaluation.recipes import RANKING_KINDS, ClassificationTask, EvaluationRecipe, QuestionTask, RetrievalTask
-from evaluation.report import environment
-from evaluation.retrieval import evaluate_task, given_runs, to_trec
-from evaluation.systems import check_systems, load_system
+from evaluation.tasks.retrieval import evaluate_task, given_runs, to_trec
 
 
 @dataclass
@@ -169,11 +170,11 @@ def prepared(recipe: EvaluationRecipe, name: str, task: Any) -> Any:
     source = Path(task.data)
     content = fingerprint_of_folder(source) if source.is_dir() else ""
     folder = Path(recipe.output) / "data" / name
-    done = f"{fingerprint(task, content, digest(Path(formats.__file__)))}.done"
+    done = f"{fingerprint(task, content, digest(Path(conversion.__file__)))}.done"
     with locked(folder):
         if not (folder / done).exists():
             with folder_written_whole(folder) as new:
-                formats.prepare(task, new)
+                conversion.prepare(task, new)
                 (new / done).touch()
     return replace(task, data=str(folder), format="hmde")
 

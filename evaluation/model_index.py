@@ -7,8 +7,8 @@ from pathlib import Path
 from huggingface_hub import EvalResult, ModelCard
 
 from common.files import file_written_whole
-from evaluation.comparison_report import Results
 from evaluation.recipes import SystemRecipe
+from evaluation.report import Results
 
 
 def model_card_of(system: SystemRecipe) -> Path:

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from common.files import file_written_whole
-from evaluation.classification import LabelledTexts
+from evaluation.tasks.classification import LabelledTexts
 
 # Documents of a language in a plot of vectors.
 POINTS_PER_LANGUAGE = 200

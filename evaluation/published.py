@@ -22,7 +22,7 @@ from typing import Any
 
 import yaml
 
-from evaluation.report import Table
+from evaluation.tables import Table
 
 
 @dataclass

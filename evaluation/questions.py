@@ -30,7 +30,7 @@ from transformers import (
 from common.device import device
 from common.progress import progress_bar
 from evaluation.recipes import ANSWER_MEASURES, QuestionTask
-from evaluation.report import Scores, averages
+from evaluation.tables import Scores, averages
 from modeling_hmde.modeling_hmde import MAX_TOKENS_PER_BUCKET
 from modeling_hmde.packing_hmde import bucket_by_length
 

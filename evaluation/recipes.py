@@ -86,7 +86,7 @@ class RetrievalTask:
         data: folder of the data set, or whatever its format reads.
         pairs: `<query language>-<document language>`, such as en-de. `en-all` searches the pool of the document
             languages of all other pairs, and reports how many of the first ten are in the query's own language.
-        format: of `data`; evaluation/readers.py describes hmde, evaluation/formats.py the others.
+        format: of `data`; evaluation/datasets/files.py describes hmde, evaluation/datasets/conversion.py the others.
         split: of the qrels: qrels.<split>.tsv selects the queries or, if documents give the queries, the documents.
             Without a split: qrels.tsv and all documents.
         sought_by: what the queries are: `queries`; `sentences`, and then the documents are sentences too; whole
@@ -134,7 +134,7 @@ class ClassificationTask:
         test_languages: languages to test on.
         train_languages: languages that have labels to learn from; if none, only `finetuned` classifiers are tested.
         text_pairs: whether a text is two with a tab between, such as a premise and a hypothesis.
-        format: of `data`; evaluation/readers.py describes hmde, evaluation/formats.py the others.
+        format: of `data`; evaluation/datasets/files.py describes hmde, evaluation/datasets/conversion.py the others.
         classifier: above frozen vectors: a `logistic_regression`, or the small network that LASER, the lightweight
             encoder and T-MDE report (`mlp`), whose scores are means over five runs.
         resamples: draw so many training sets of the same size from each training set, with replacement, and train on

@@ -1,131 +1,169 @@
-"""Numbers to files and to the terminal. Knows no tasks and no systems."""
+"""The report of a comparison: tables, plots, report.md and results.json. Knows no models and no data."""
 
 from __future__ import annotations
 
-import platform
+import shlex
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from importlib.metadata import distributions
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import rich
-import rich.table
-import torch
+import yaml
 
 from common.files import write_json, write_text
+from common.progress import progress_bar
+from evaluation.plots import colours, plot_averages, plot_rows
+from evaluation.published import Published, beside_ours
+from evaluation.recipes import EvaluationRecipe
+from evaluation.significance import bootstrap_interval, paired_p_values
+from evaluation.tables import Table, environment, show
 
-Scores = dict[str, dict[str, float]]  # by pair or language, then by measure
+# A difference is marked where chance explains it with a lower probability.
+SIGNIFICANCE_LEVEL = 0.05
 
-PACKAGES = (
-    "torch", "transformers", "tokenizers", "sentencex", "sentence-transformers", "faiss-cpu", "ir_measures", "bm25s",
-    "lancedb", "scikit-learn", "scipy",
-)  # fmt: skip
+# Of everything that is drawn: bootstrap samples, the layout of t-SNE.
+SEED = 0
+
+# What is known of a system on a task: `task_type`, `models` (that made it), `measure` (the one in the tables),
+# `protocol`, and by row and measure `rows`, `averages` and `per_item` (values by query or document).
+Result = dict[str, Any]
+Results = dict[str, dict[str, Result]]  # by task and system
+Intervals = dict[str, tuple[float, float]]  # by row
 
 
-@dataclass
-class Table:
-    """One row a pair or language, one column a system.
+def write_comparison(recipe: EvaluationRecipe, results: Results, published: list[Published]) -> None:
+    """Write report.md, results.json and the plots, and show the tables."""
+    output = Path(recipe.output)
+    reference = recipe.reference or list(recipe.systems)[-1]
+    tables = []
+    intervals: dict[str, dict[str, Intervals]] = {}
+    p_values: dict[str, dict[str, dict[str, float]]] = {}
+    with progress_bar("differences and intervals", sum(map(len, results.values())), "result", delay=1) as progress:
+        for task, of_task in results.items():
+            p_values[task] = p_values_of(of_task, reference)
+            tables.append(table_of(task, of_task, reference, p_values[task]))
+            intervals[task] = {}
+            for system, result in of_task.items():
+                intervals[task][system] = intervals_of(result)
+                progress.update()
+    beside = [beside_ours(table, results[table.task]) for table in published if table.task in results]
+    beside = [table for table in beside if table.scores]
+    widths = [table_of_intervals(task, results[task], of_task) for task, of_task in intervals.items()]
+    plots = plot(results, output / "plots")
+    made = {
+        "command": shlex.join(["python", "-m", "evaluation", *sys.argv[1:]]),
+        "seed": SEED,
+        "environment": environment(),
+        "recipe": asdict(recipe),
+    }
+    kept = {
+        task: {
+            system: {key: value for key, value in result.items() if key != "per_item"}
+            | {"intervals": intervals[task][system], "p_values": p_values[task].get(system, {})}
+            for system, result in of_task.items()
+        }
+        for task, of_task in results.items()
+    }
+    write_json(output / "results.json", made | {"published": [asdict(table) for table in published], "tasks": kept})
+    sections = {
+        "Scores": [table.to_markdown() for table in tables],
+        "Beside published numbers": [table.to_markdown() for table in beside],
+        "How sure": [table.to_markdown() for table in widths if any(table.scores.values())],
+        "Plots": [f"![{path.stem}](plots/{path.name})\n" for path in plots],
+        "How it was made": [f"```yaml\n{yaml.safe_dump(made, sort_keys=False, allow_unicode=True)}```\n"],
+    }
+    lines = ["# Evaluation\n"]
+    for title, parts in sections.items():
+        lines += [f"## {title}\n", *parts] if parts else []
+    write_text(output / "report.md", "\n".join(lines))
+    show([*tables, *beside])
+
+
+def table_of(task: str, results: dict[str, Result], reference: str, p_values: dict[str, dict[str, float]]) -> Table:
+    """The scores of all systems on a task, marked where they differ from the reference's.
 
     Args:
-        title: what is measured, and how.
-        row_name: what a row is.
-        scores: by system, then by row; what a system has no score for is left empty.
-        marks: put behind a score, by system and row, such as a sign of significance.
-        note: what the marks mean.
+        p_values: by system and row; none without the reference.
     """
-
-    title: str
-    row_name: str
-    scores: dict[str, dict[str, float]]
-    marks: dict[str, dict[str, str]] = field(default_factory=dict)
-    note: str = ""
-
-    @property
-    def header(self) -> list[str]:
-        return [self.row_name, *self.scores]
-
-    @property
-    def rows(self) -> list[list[str]]:
-        names = dict.fromkeys(name for rows in self.scores.values() for name in rows)
-        return [[name, *(self._cell(system, name) for system in self.scores)] for name in names]
-
-    def _cell(self, system: str, name: str) -> str:
-        if name not in self.scores[system]:
-            return ""
-        return f"{self.scores[system][name]:.3f}{self.marks.get(system, {}).get(name, '')}"
-
-    def to_markdown(self) -> str:
-        """
-        >>> print(Table("MAP", "pair", {"first": {"en-de": 0.5}}).to_markdown())
-        MAP
-        <BLANKLINE>
-        | pair | first |
-        |:---|---:|
-        | en-de | 0.500 |
-        <BLANKLINE>
-        """
-        lines = [self.header, [":---", *("---:" for _ in self.scores)], *self.rows]
-        written = ["| " + " | ".join(line) + " |" for line in lines]
-        written[1] = written[1].replace(" ", "")
-        note = [self.note, ""] if self.note else []
-        return "\n".join([self.title, "", *written, "", *note])
-
-    def to_rich(self) -> rich.table.Table:
-        table = rich.table.Table(self.row_name, title=self.title, title_justify="left")
-        for system in self.scores:
-            table.add_column(system, justify="right")
-        for row in self.rows:
-            table.add_row(*row)
-        return table
-
-
-def averages(scores: Scores, groups: dict[str, list[str]], measures: Sequence[str]) -> Scores:
-    """The mean of each measure over the rows of each group. A group without rows, or with one that has no scores, is
-    left out.
-
-    >>> averages({"de": {"MAP": 0.25}, "fr": {"MAP": 0.75}}, {"average": ["de", "fr"], "held out": []}, ["MAP"])
-    {'average': {'MAP': 0.5}}
-    """
-    return {
-        group: {measure: float(np.mean([scores[row][measure] for row in rows])) for measure in measures}
-        for group, rows in groups.items()
-        if rows and all(row in scores for row in rows)
+    marks = {
+        system: {row: "*" for row, p_value in of_system.items() if p_value < SIGNIFICANCE_LEVEL}
+        for system, of_system in p_values.items()
     }
+    note = ""
+    if p_values:
+        note = f"\\* differs from {reference}: paired t-test, corrected over the rows, p < {SIGNIFICANCE_LEVEL}."
+    protocols = dict.fromkeys(result["protocol"] for result in results.values())
+    scores = {system: column(result) for system, result in results.items()}
+    return Table(f"{measure_of(results)} on {task}, {'; '.join(protocols)}", "", scores, marks, note)
 
 
-def show(tables: Sequence[Table]) -> None:
-    """Prints tables, in colours where there is a terminal."""
-    if sys.stdout.isatty():
-        rich.print(*(table.to_rich() for table in tables))
-    else:
-        print("\n".join(table.to_markdown() for table in tables))
+def p_values_of(results: dict[str, Result], reference: str) -> dict[str, dict[str, float]]:
+    """By system and row, see `paired_p_values`; nothing without the reference."""
+    if reference not in results:
+        return {}
+    values_of_reference = values_of(results[reference])
+    return {system: paired_p_values(values_of(result), values_of_reference) for system, result in results.items()}
 
 
-def write_report(output: Path, recipe: dict[str, Any], results: dict[str, Any], tables: Sequence[Table]) -> None:
-    """Writes results.json (recipe, environment and `results`) and results.md (the tables), and shows the tables."""
-    write_json(output / "results.json", {"recipe": recipe, "environment": environment(), **results})
-    write_text(output / "results.md", "\n".join(table.to_markdown() for table in tables))
-    show(tables)
-
-
-def environment() -> dict[str, Any]:
-    """What numbers and speeds may depend on beside the recipe."""
-    versions = {package.name: package.version for package in distributions()}
-    return {
-        "python": platform.python_version(),
-        "packages": {name: versions.get(name) for name in PACKAGES},
-        "cpu": _cpu(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "threads": torch.get_num_threads(),
+def table_of_intervals(task: str, results: dict[str, Result], intervals: dict[str, Intervals]) -> Table:
+    """Half the width of the bootstrap interval of each row."""
+    scores = {
+        system: {row: (high - low) / 2 for row, (low, high) in of_system.items()}
+        for system, of_system in intervals.items()
     }
+    return Table(f"{measure_of(results)} on {task}, half the 95 % bootstrap interval", "", scores)
 
 
-def _cpu() -> str:
-    """The processor's name, which Python itself does not tell on Linux."""
-    information = Path("/proc/cpuinfo")
-    lines = information.read_text().splitlines() if information.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
+def measure_of(results: dict[str, Result]) -> str:
+    """The measure in the tables of a task, which is that of each of its results."""
+    return next(iter(results.values()))["measure"]
+
+
+def intervals_of(result: Result) -> Intervals:
+    return {row: bootstrap_interval(values, SEED) for row, values in values_of(result).items() if row in result["rows"]}
+
+
+def values_of(result: Result) -> dict[str, dict[str, float]]:
+    """Values by row and by query or document, and of averages by draw of the training documents; none of a measure,
+    such as F1, that is no mean over documents."""
+    measure = result["measure"]
+    return {row: values[measure] for row, values in result["per_item"].items() if measure in values}
+
+
+def column(result: Result) -> dict[str, float]:
+    """The scores by row, averages behind them, and how much of the pool's first ten is in the query's language."""
+    own_language = {
+        f"{row}, share of own language in the first ten": scores["own_language@10"]
+        for row, scores in result["rows"].items()
+        if "own_language@10" in scores
+    }
+    return {
+        row: scores[result["measure"]] for row, scores in (result["rows"] | result["averages"]).items()
+    } | own_language
+
+
+def plot(results: Results, folder: Path) -> list[Path]:
+    """All plots that the results allow. Those of vectors were made with the results."""
+    colour_of = colours(system for of_task in results.values() for system in of_task)  # the same in all plots
+    paths = []
+    averages = {
+        f"{task}, {measure_of(of_task)}": {
+            system: result["averages"]["average"][result["measure"]]
+            for system, result in of_task.items()
+            if "average" in result["averages"]
+        }
+        for task, of_task in results.items()
+    }
+    if any(averages.values()):
+        shown = {task: of_task for task, of_task in averages.items() if of_task}
+        paths.append(plot_averages(shown, colour_of, folder / "averages.png"))
+    for task, of_task in results.items():
+        rows = {
+            system: {row: scores[result["measure"]] for row, scores in result["rows"].items()}
+            for system, result in of_task.items()
+        }
+        paths.append(plot_rows(f"{measure_of(of_task)} on {task}", rows, colour_of, folder / f"{task}.png"))
+    of_vectors = [
+        folder / result["plot"] for of_task in results.values() for result in of_task.values() if "plot" in result
+    ]
+    return paths + [path for path in of_vectors if path.exists()]

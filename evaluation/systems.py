@@ -21,7 +21,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, 
 from common.device import device
 from common.progress import progress_bar
 from common.saved_models import model_type_of
-from evaluation.readers import Run
+from evaluation.datasets.files import Run
 from evaluation.recipes import SystemRecipe
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.configuration_hmde import SentencePooling, check_sentence_layer

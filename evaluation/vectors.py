@@ -12,7 +12,7 @@ import numpy as np
 from common.files import file_written_whole, locked, new_array
 from common.fingerprints import digest, fingerprint
 from common.progress import Advance, no_bar, progress_bar
-from evaluation.readers import DocumentFile
+from evaluation.datasets.files import DocumentFile
 from evaluation.recipes import IndexKind
 
 Encode = Callable[[list[str]], np.ndarray]

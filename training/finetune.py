@@ -37,11 +37,11 @@ from common.command_line import options_from, run
 from common.files import folder_written_whole, write_json
 from common.fingerprints import fingerprint
 from common.saved_models import model_type_of
-from evaluation.classification import MEASURES, LabelledTexts, accuracy_and_f1, check_labels, tokenized
-from evaluation.formats import prepare
-from evaluation.readers import read_labelled_texts
+from evaluation.datasets.conversion import prepare
+from evaluation.datasets.files import read_labelled_texts
 from evaluation.recipes import ClassificationTask
-from evaluation.report import Scores, averages, environment
+from evaluation.tables import Scores, averages, environment
+from evaluation.tasks.classification import MEASURES, LabelledTexts, accuracy_and_f1, check_labels, tokenized
 from training.loop.trainer_runs import trainer_run, training_arguments
 from training.model_card import origin_of
 
@@ -94,7 +94,7 @@ class FinetuneRecipe:
         output: folder of the finished model, ready for the Hub. Checkpoints and logs go to `<output>-training`.
         train_languages: of training and dev documents.
         test_languages: languages to test in.
-        format: of `data`: hmde, or one of classification in evaluation/formats.py.
+        format: of `data`: hmde, or one of classification in evaluation/datasets/conversion.py.
         text_pairs: whether a text is two with a tab between, such as a premise and a hypothesis.
         num_train_epochs: passes over the training documents, at most.
         early_stopping_patience: evaluations on dev without a better one after which training stops.

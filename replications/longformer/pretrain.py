@@ -32,7 +32,7 @@ from transformers.models.longformer.modeling_longformer import LongformerMaskedL
 
 from common.command_line import options_from
 from common.files import folder_written_whole, write_json
-from evaluation.report import environment
+from evaluation.tables import environment
 from training.data.articles import load_articles
 from training.loop.trainer_runs import trainer_run, training_arguments
 

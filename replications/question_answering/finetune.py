@@ -30,7 +30,7 @@ from common.command_line import options_from
 from common.files import folder_written_whole, write_json
 from common.saved_models import model_type_of
 from evaluation.questions import Question, answer, measure, read_questions, windows_of
-from evaluation.report import environment
+from evaluation.tables import environment
 from training.loop.trainer_runs import trainer_run, training_arguments
 from training.model_card import origin_of
 

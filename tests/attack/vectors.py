@@ -12,7 +12,7 @@ from random import Random
 import numpy as np
 
 from evaluation import vectors
-from evaluation.readers import DocumentFile
+from evaluation.datasets.files import DocumentFile
 from tests.attack.runs import arguments, finish, interrupt, run, start, undisturbed, weights, workshop
 from tests.pretraining import start_processes
 

@@ -21,11 +21,11 @@ from huggingface_hub import ModelCard
 
 from evaluation import compare as module
 from evaluation.__main__ import main
+from evaluation.datasets.files import RetrievalSet
 from evaluation.published import read_published
-from evaluation.readers import RetrievalSet
 from evaluation.recipes import RetrievalTask
-from evaluation.retrieval import evaluate_task, in_order, to_trec
 from evaluation.systems import BM25
+from evaluation.tasks.retrieval import evaluate_task, in_order, to_trec
 from tests.paths import REPOSITORY
 
 NEEDED_BY_FEW = {REPOSITORY / "evaluation" / name for name in ("metrics.py", "mteb_models.py")}
@@ -192,7 +192,7 @@ def test_what_a_result_depends_on_is_its_content_and_not_its_name(
     monkeypatch.setattr(module, "__file__", str(tmp_path / "evaluation" / "compare.py"))
     run_main(recipe)
     assert len(loaded) == 2
-    with (tmp_path / "evaluation" / "retrieval.py").open("a") as code:
+    with (tmp_path / "evaluation" / "tasks" / "retrieval.py").open("a") as code:
         code.write("# another way to count\n")
     run_main(recipe)
     assert len(loaded) == 3
@@ -250,7 +250,7 @@ print(sorted({"torch", "transformers", "numpy"} & set(sys.modules)))
 
 
 @pytest.mark.parametrize(
-    "file", sorted({*(REPOSITORY / "evaluation").glob("*.py")} - NEEDED_BY_FEW), ids=lambda path: path.stem
+    "file", sorted({*(REPOSITORY / "evaluation").rglob("*.py")} - NEEDED_BY_FEW), ids=lambda path: path.stem
 )
 def test_a_library_that_few_tasks_need_is_imported_where_it_is_used(file: Path) -> None:
     heavy = {"bm25s", "Stemmer", "sentence_transformers", "sklearn", "evaluate", "ir_datasets", "datasets", "faiss"}

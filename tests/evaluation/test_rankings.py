@@ -15,10 +15,10 @@ import yaml
 
 import search.index
 from evaluation.__main__ import main
-from evaluation.readers import RetrievalSet
+from evaluation.datasets.files import RetrievalSet
 from evaluation.recipes import RetrievalTask, SystemRecipe
-from evaluation.retrieval import evaluate_task, in_order
 from evaluation.systems import check_systems, load_system
+from evaluation.tasks.retrieval import evaluate_task, in_order
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from search.words import terms
 

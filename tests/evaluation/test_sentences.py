@@ -12,10 +12,11 @@ import torch
 import yaml
 from transformers import AutoTokenizer, BertForQuestionAnswering, BertForSequenceClassification
 
-from evaluation import formats, questions
+from evaluation import questions
 from evaluation.__main__ import main
-from evaluation.classification import tokenized
+from evaluation.datasets import conversion
 from evaluation.questions import Question, answer, f1, measure, normalized, read_questions
+from evaluation.tasks.classification import tokenized
 from replications.question_answering import finetune as finetune_questions
 from training import finetune
 
@@ -53,8 +54,8 @@ def test_translations_are_found_as_often_as_counted_by_hand(
         written(tmp_path / "tatoeba" / f"tatoeba.deu-eng.{language}", "".join(f"{text}\n" for text in texts))
     for language in ("fra", "eng"):
         written(tmp_path / "tatoeba" / f"tatoeba.fra-eng.{language}", f"{CAT}\n{DOG}\n")
-    monkeypatch.setattr(formats, "EUROPARL_QUERIES", 3)
-    monkeypatch.setattr(formats, "EUROPARL_SENTENCES", 3)
+    monkeypatch.setattr(conversion, "EUROPARL_QUERIES", 3)
+    monkeypatch.setattr(conversion, "EUROPARL_SENTENCES", 3)
     for language, texts in (("de", (CAT, DOG, MAT)), ("en", (CAT, MAT, DOG))):
         written(tmp_path / "europarl" / f"europarl-v7.de-en.{language}", "".join(f"{text}\n" for text in texts))
     task = {"sought_by": "sentences", "measure": "P@1"}

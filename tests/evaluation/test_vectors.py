@@ -16,7 +16,7 @@ import pytest
 
 from common.fingerprints import fingerprint, fingerprint_of_folder, fingerprint_of_model
 from evaluation import vectors as module
-from evaluation.readers import DocumentFile
+from evaluation.datasets.files import DocumentFile
 from evaluation.vectors import cached_vectors, search
 
 CONTEXT = multiprocessing.get_context("fork")

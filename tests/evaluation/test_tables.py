@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from common.files import write_json, write_text
-from evaluation.report import Table, averages, environment, show
+from evaluation.tables import Table, averages, environment, show
 
 TABLE = Table("MAP", "pair", {"first": {"en-de": 0.12345, "en-fr": 1.0}, "hmde": {"en-de": 0.5, "en-fr": 0.0}})
 

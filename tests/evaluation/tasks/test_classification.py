@@ -18,12 +18,12 @@ from scipy import stats
 from sklearn.linear_model import LogisticRegression
 from transformers import AutoTokenizer, BatchEncoding, BertForSequenceClassification
 
-from evaluation import mlp
 from evaluation.__main__ import main
-from evaluation.classification import accuracy_and_f1, evaluate_frozen, fit, predict, read_labelled_set
-from evaluation.comparison_report import p_values_of
 from evaluation.recipes import ClassificationTask
+from evaluation.report import p_values_of
 from evaluation.significance import paired_p_values
+from evaluation.tasks import mlp
+from evaluation.tasks.classification import accuracy_and_f1, evaluate_frozen, fit, predict, read_labelled_set
 from modeling_hmde import HMDEForSequenceClassification, HMDETokenizer
 
 CATS, DOGS = "the cat sat on the mat", "der hund"

@@ -25,10 +25,10 @@ from ir_measures import AP, RR, P, R, nDCG
 
 from common.fingerprints import fingerprint
 from common.progress import Advance, no_bar, progress_bar
-from evaluation.readers import POOL, RetrievalSet, Run, languages_of, read_run
+from evaluation.datasets.files import POOL, RetrievalSet, Run, languages_of, read_run
 from evaluation.recipes import IndexKind, RetrievalTask
-from evaluation.report import averages
 from evaluation.systems import BM25, SearchSystem, System
+from evaluation.tables import averages
 from evaluation.vectors import Encode, cached_vectors, fingerprint_of_documents, search, texts_of
 
 if TYPE_CHECKING:

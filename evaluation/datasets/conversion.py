@@ -1,4 +1,4 @@
-"""Published data sets, from the files they are published in to the folders that evaluation/readers.py describes.
+"""Published data sets, from the files they are published in to the folders that evaluation/datasets/files.py describes.
 
 Where a data set is a folder, it lies there as published; else it is a name on the Hugging Face Hub, or one of
 ir_datasets. Languages are named by ISO 639-1 codes whatever the data set calls them.
@@ -49,7 +49,7 @@ import numpy as np
 from huggingface_hub import hf_hub_download
 
 from common.files import file_written_whole, write_text
-from evaluation.readers import LABEL_SEPARATOR, POOL, languages_of, lines, malformed, parsed_lines
+from evaluation.datasets.files import LABEL_SEPARATOR, POOL, languages_of, lines, malformed, parsed_lines
 from evaluation.recipes import ClassificationTask, RetrievalTask
 from modeling_hmde.segmentation_hmde import replace_surrogates
 
@@ -79,7 +79,7 @@ _MARKUP = re.compile(r"<[^>]*>")
 
 
 def prepare(task: RetrievalTask | ClassificationTask, output: Path) -> None:
-    """Write a task's data, of whatever format, to a folder as evaluation/readers.py describes it.
+    """Write a task's data, of whatever format, to a folder as evaluation/datasets/files.py describes it.
 
     Args:
         task: whose `data` and `format` say what to read, and whose languages what to write.

@@ -30,11 +30,11 @@ from common.device import device
 from common.fingerprints import fingerprint
 from common.progress import Advance, no_bar, progress_bar
 from common.saved_models import model_type_of
-from evaluation.mlp import fit_mlp
-from evaluation.readers import LABEL_SEPARATOR, check_language, read_labelled_texts
+from evaluation.datasets.files import LABEL_SEPARATOR, check_language, read_labelled_texts
 from evaluation.recipes import MEASURES, ClassificationTask
-from evaluation.report import Scores, averages
 from evaluation.systems import System
+from evaluation.tables import Scores, averages
+from evaluation.tasks.mlp import fit_mlp
 from evaluation.vectors import cached_vectors
 from modeling_hmde import HMDETokenizer
 from modeling_hmde.modeling_hmde import MAX_TOKENS_PER_BUCKET

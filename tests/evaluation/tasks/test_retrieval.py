@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from evaluation.__main__ import main
-from evaluation.readers import RetrievalSet
-from evaluation.retrieval import encode, evaluate_retrieval, groups_of, rank, to_trec
+from evaluation.datasets.files import RetrievalSet
 from evaluation.systems import HMDESystem
+from evaluation.tasks.retrieval import encode, evaluate_retrieval, groups_of, rank, to_trec
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.readers import (
+from evaluation.datasets.files import (
     DocumentFile,
     check_language,
     languages_of,

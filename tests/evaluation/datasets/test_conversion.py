@@ -11,9 +11,9 @@ import ir_datasets
 import numpy as np
 import pytest
 
-from evaluation import formats
-from evaluation.formats import clef_documents, clef_topics, long_code, prepare
-from evaluation.readers import read_labelled_texts, read_retrieval_set, read_retrieval_sets
+from evaluation.datasets import conversion
+from evaluation.datasets.conversion import clef_documents, clef_topics, long_code, prepare
+from evaluation.datasets.files import read_labelled_texts, read_retrieval_set, read_retrieval_sets
 from evaluation.recipes import ClassificationTask, RetrievalTask
 
 
@@ -240,8 +240,8 @@ def muse_draw(first: list[str], second: list[str]) -> tuple[np.ndarray, np.ndarr
 
 
 def test_europarl_gives_the_sentences_that_muse_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "EUROPARL_QUERIES", 5)
-    monkeypatch.setattr(formats, "EUROPARL_SENTENCES", 30)
+    monkeypatch.setattr(conversion, "EUROPARL_QUERIES", 5)
+    monkeypatch.setattr(conversion, "EUROPARL_SENTENCES", 30)
     german = [f"Satz {index % 45} {'Ende' * (index % 3)}" for index in range(50)] + ["satz 1 ende", "b", "b c"]
     english = [f"Sentence {index % 48}" for index in range(50)] + ["Other", "B", "b C"]
     written(tmp_path / "europarl" / "europarl-v7.de-en.de", "".join(line + "\n" for line in german))
@@ -257,7 +257,7 @@ def test_europarl_gives_the_sentences_that_muse_draws(tmp_path: Path, monkeypatc
         for row, text in found[pair].queries[query_language].items():
             assert text.lower().split() == keys[int(row)]
         assert [*found[pair].qrels] == [str(row) for row in np.random.RandomState(1234).choice(30, 5, replace=False)]
-    monkeypatch.setattr(formats, "EUROPARL_SENTENCES", 60)
+    monkeypatch.setattr(conversion, "EUROPARL_SENTENCES", 60)
     with pytest.raises(ValueError, match=r"europarl-v7.de-en.\* have \d\d sentences that are all different"):
         prepare(task, tmp_path / "out")
 

@@ -1,5 +1,5 @@
 """Files of evaluation data, read and checked. Knows no systems and no measures. Other formats become this one in
-evaluation/formats.py.
+evaluation/datasets/conversion.py.
 
 A retrieval set is a folder. Its ids are shared by all languages, so any query language goes with any document language:
 
@@ -400,7 +400,7 @@ def malformed(path: Path, line_number: int, rule: str) -> ValueError:
 def _lines_and_sizes(path: Path) -> Iterator[tuple[int, str, int]]:
     """The lines of a file with their numbers, from 1, and their bytes."""
     if not path.is_file():
-        raise ValueError(f"{path} is missing; evaluation/readers.py and formats.py say which files a set consists of")
+        raise ValueError(f"{path} is missing; evaluation/datasets says which files a set consists of")
     line_number = 0
     try:
         with (

@@ -1,0 +1,131 @@
+"""Numbers to files and to the terminal. Knows no tasks and no systems."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import rich
+import rich.table
+import torch
+
+from common.files import write_json, write_text
+
+Scores = dict[str, dict[str, float]]  # by pair or language, then by measure
+
+PACKAGES = (
+    "torch", "transformers", "tokenizers", "sentencex", "sentence-transformers", "faiss-cpu", "ir_measures", "bm25s",
+    "lancedb", "scikit-learn", "scipy",
+)  # fmt: skip
+
+
+@dataclass
+class Table:
+    """One row a pair or language, one column a system.
+
+    Args:
+        title: what is measured, and how.
+        row_name: what a row is.
+        scores: by system, then by row; what a system has no score for is left empty.
+        marks: put behind a score, by system and row, such as a sign of significance.
+        note: what the marks mean.
+    """
+
+    title: str
+    row_name: str
+    scores: dict[str, dict[str, float]]
+    marks: dict[str, dict[str, str]] = field(default_factory=dict)
+    note: str = ""
+
+    @property
+    def header(self) -> list[str]:
+        return [self.row_name, *self.scores]
+
+    @property
+    def rows(self) -> list[list[str]]:
+        names = dict.fromkeys(name for rows in self.scores.values() for name in rows)
+        return [[name, *(self._cell(system, name) for system in self.scores)] for name in names]
+
+    def _cell(self, system: str, name: str) -> str:
+        if name not in self.scores[system]:
+            return ""
+        return f"{self.scores[system][name]:.3f}{self.marks.get(system, {}).get(name, '')}"
+
+    def to_markdown(self) -> str:
+        """
+        >>> print(Table("MAP", "pair", {"first": {"en-de": 0.5}}).to_markdown())
+        MAP
+        <BLANKLINE>
+        | pair | first |
+        |:---|---:|
+        | en-de | 0.500 |
+        <BLANKLINE>
+        """
+        lines = [self.header, [":---", *("---:" for _ in self.scores)], *self.rows]
+        written = ["| " + " | ".join(line) + " |" for line in lines]
+        written[1] = written[1].replace(" ", "")
+        note = [self.note, ""] if self.note else []
+        return "\n".join([self.title, "", *written, "", *note])
+
+    def to_rich(self) -> rich.table.Table:
+        table = rich.table.Table(self.row_name, title=self.title, title_justify="left")
+        for system in self.scores:
+            table.add_column(system, justify="right")
+        for row in self.rows:
+            table.add_row(*row)
+        return table
+
+
+def averages(scores: Scores, groups: dict[str, list[str]], measures: Sequence[str]) -> Scores:
+    """The mean of each measure over the rows of each group. A group without rows, or with one that has no scores, is
+    left out.
+
+    >>> averages({"de": {"MAP": 0.25}, "fr": {"MAP": 0.75}}, {"average": ["de", "fr"], "held out": []}, ["MAP"])
+    {'average': {'MAP': 0.5}}
+    """
+    return {
+        group: {measure: float(np.mean([scores[row][measure] for row in rows])) for measure in measures}
+        for group, rows in groups.items()
+        if rows and all(row in scores for row in rows)
+    }
+
+
+def show(tables: Sequence[Table]) -> None:
+    """Prints tables, in colours where there is a terminal."""
+    if sys.stdout.isatty():
+        rich.print(*(table.to_rich() for table in tables))
+    else:
+        print("\n".join(table.to_markdown() for table in tables))
+
+
+def write_report(output: Path, recipe: dict[str, Any], results: dict[str, Any], tables: Sequence[Table]) -> None:
+    """Writes results.json (recipe, environment and `results`) and results.md (the tables), and shows the tables."""
+    write_json(output / "results.json", {"recipe": recipe, "environment": environment(), **results})
+    write_text(output / "results.md", "\n".join(table.to_markdown() for table in tables))
+    show(tables)
+
+
+def environment() -> dict[str, Any]:
+    """What numbers and speeds may depend on beside the recipe."""
+    versions = {package.name: package.version for package in distributions()}
+    return {
+        "python": platform.python_version(),
+        "packages": {name: versions.get(name) for name in PACKAGES},
+        "cpu": _cpu(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _cpu() -> str:
+    """The processor's name, which Python itself does not tell on Linux."""
+    information = Path("/proc/cpuinfo")
+    lines = information.read_text().splitlines() if information.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()

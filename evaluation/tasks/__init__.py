@@ -1,0 +1,1 @@
+"""Tasks: retrieval and classification of documents, from vectors to scores."""

@@ -1,0 +1,150 @@
+"""What all benchmarks measure with: time, peak memory, alternating trials, and the peak rate of matrix multiplication.
+
+Memory is that of the GPU where there is one, and else that of this process, as Linux counts it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from common.device import device
+from common.files import write_json, write_text
+from evaluation.tables import environment
+
+Result = TypeVar("Result")
+
+
+@dataclass
+class Time:
+    """What a block took, once it has ended."""
+
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0  # of all threads; less disturbed by other programs
+
+
+@contextmanager
+def timed() -> Iterator[Time]:
+    """Times a block, its work on the GPU included."""
+    time_taken = Time()
+    synchronize()
+    began, cpu_began = time.perf_counter(), time.process_time()
+    yield time_taken
+    synchronize()
+    time_taken.seconds, time_taken.cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
+
+
+def synchronize() -> None:
+    """Waits for the GPU."""
+    if device() == "cuda":
+        torch.cuda.synchronize()
+
+
+@dataclass
+class Memory:
+    """MiB held when a block began and, once it has ended, the most held within it."""
+
+    before: float
+    peak: float = 0.0
+
+
+@contextmanager
+def peak_memory() -> Iterator[Memory]:
+    """Measures the peak memory of a block."""
+    if device() == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        memory = Memory(torch.cuda.memory_allocated() / 2**20)
+        yield memory
+        memory.peak = torch.cuda.max_memory_allocated() / 2**20
+    else:
+        ctypes.CDLL(None).malloc_trim(0)  # memory that was freed before the block is not counted
+        Path("/proc/self/clear_refs").write_text("5")  # sets the peak back
+        memory = Memory(_mebibytes("VmRSS"))
+        yield memory
+        memory.peak = _mebibytes("VmHWM")
+
+
+def _mebibytes(name: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{name}:"))
+
+
+def alternate(trials: Mapping[str, Callable[[], Result]], rounds: int) -> dict[str, list[Result]]:
+    """Runs every trial once a round. Ratios within a round hold also on a machine whose speed varies."""
+    results: dict[str, list[Result]] = {name: [] for name in trials}
+    for _ in range(rounds):
+        for name, trial in trials.items():
+            results[name].append(trial())
+    return results
+
+
+def median_ratio(values: Sequence[float], others: Sequence[float]) -> float:
+    """The median over the rounds of the ratio within a round.
+
+    >>> median_ratio([1, 2, 9], [1, 1, 3])
+    2.0
+    """
+    return statistics.median(value / other for value, other in zip(values, others))
+
+
+def matmul_peak(dtype: torch.dtype) -> float:
+    """Floating point operations a second of the fastest of a few matrix products: of large square matrices, and of the
+    hidden states of many tokens with the weights of small and base-sized encoders.
+
+    On a GPU several products are timed together, because one alone is shorter than the time to start it.
+    """
+    if device() == "cuda":
+        at_once, rounds = 10, 5
+        sizes = [(4096, 4096, 4096), (8192, 8192, 8192), (65_536, 384, 1536), (65_536, 768, 3072)]
+    else:
+        at_once, rounds = 1, 2
+        sizes = [(1024, 1024, 1024), (2048, 2048, 2048), (4096, 384, 1536), (4096, 768, 3072)]
+    best = 0.0
+    for rows, inner, columns in sizes:
+        states = torch.randn(rows, inner, device=device()).to(dtype)
+        weights = torch.randn(columns, inner, device=device()).to(dtype)
+        for _ in range(rounds):
+            with timed() as taken:
+                for _ in range(at_once):
+                    states @ weights.T
+            best = max(best, at_once * 2 * rows * inner * columns / taken.seconds)
+    return best
+
+
+def markdown_table(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as a table in Markdown.
+
+    Args:
+        columns: the format of each column by its name, empty for text.
+
+    >>> print(markdown_table({"variant": "", "seconds": ".1f"}, [{"variant": "padded", "seconds": 2.55}]))
+    | variant | seconds |
+    |:---|---:|
+    | padded | 2.5 |
+    <BLANKLINE>
+    """
+    lines = [list(columns), *([format(row[name], columns[name]) for name in columns] for row in rows)]
+    written = ["| " + " | ".join(line) + " |" for line in lines]
+    written.insert(1, "|" + "".join("---:|" if columns[name] else ":---|" for name in columns))
+    return "\n".join(written) + "\n"
+
+
+def write_results(benchmark: Any, markdown: str, **results: Any) -> None:
+    """Shows the tables, and writes them to results.md and all numbers, with the options and the machine, to
+    results.json.
+
+    Args:
+        benchmark: the options, a dataclass with a folder `output`.
+    """
+    print(markdown)
+    write_text(Path(benchmark.output) / "results.md", markdown)
+    content = {"recipe": asdict(benchmark), "environment": environment(), **results}
+    write_json(Path(benchmark.output) / "results.json", content)

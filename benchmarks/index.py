@@ -1,34 +1,29 @@
-"""How long an index of many short documents takes to make and to query, in what memory, and what a question misses.
+"""How long an index of many short documents takes to make and to query, its peak memory, and its recall.
 
     python -m benchmarks.index --documents 1000000 --output runs/index-benchmark
 
-The vectors are random, so what is measured is the index without the model. A document has twelve words and a question
-five, of a vocabulary of 50,000, drawn so that the word of rank n comes about 1 / n times as often as the first. One
-document in ten is German. The vectors lie as those of real texts do: around a direction common to all and, near to it,
-around 4,096 subjects, that of rank n with about 1 / n times as many documents as the first; the variance of dimension k
-is in proportion to k ** -0.75, and two fifths of it are the subject's, the rest the document's own. A question is drawn
-as a document is.
+The vectors are random, so the index is measured without the model. A document has twelve words and a question five,
+drawn from a vocabulary of 50,000 by Zipf's law: the word of rank n comes about 1 / n times as often as the first. One
+document in ten is German. The vectors are distributed as those of real texts are: all lie around one common direction,
+and near to it around 4,096 subjects, whose numbers of documents follow Zipf's law too. The variance of dimension k is
+proportional to k ** -0.75; two fifths of it belong to the subject, the rest to the document. Questions are drawn as
+documents are.
 
-Before documents are added, a question is compared with every vector, and afterwards as search/index.py does with many.
-Recall is the share of the ten documents nearest among all that are among the ten found. With `--sentences`, so many
-vectors of sentences are kept of each document, and the ranking by these is timed too. Making and querying run in
-processes of their own, and so have peaks of memory of their own. Processor time is less disturbed than the clock where
-other programs run beside this one. Linux only.
+The first search compares a question with every vector; the later ones use the approximate index. Recall is the share of
+the ten nearest documents that are among the ten found. With `--sentences`, so many sentence vectors of each document
+are stored, and the ranking by these is timed too. Making and querying run in processes of their own, so each has its
+own peak memory. CPU time is less disturbed by other programs than the clock. Linux only.
 """
 
 from __future__ import annotations
 
 import math
-import resource
 import shutil
 import statistics
-import time
 import zlib
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
-from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
@@ -37,9 +32,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 import torch
-from jsonargparse import auto_cli
 
 import search.index
+from benchmarks.measure import Time, peak_memory, run_apart, timed
+from common.command_line import options_from, run
 from modeling_hmde.attribution_hmde import DocumentSentences, Scoring
 from search.documents import Document
 from search.index import ROWS_PER_BATCH, Encoder, Index, Ranking, open_index, update_index
@@ -52,8 +48,8 @@ VARIANCES /= VARIANCES.sum()
 
 
 class RandomEncoder(Encoder):
-    """Vectors of unit length that depend on the id of the first document or on the question. `model.num_sentences` is
-    the number of sentences of each document."""
+    """L2-normalised vectors that depend on the id of the first document or on the question. Each document has
+    `model.num_sentences` sentences."""
 
     def encode(self, documents: Sequence[Document]) -> np.ndarray:
         return random_vectors(len(documents), seed=[0, int(documents[0].id)])
@@ -65,8 +61,8 @@ class RandomEncoder(Encoder):
         count: Any = self.model.num_sentences
         vectors = random_vectors(len(documents) * count, seed=[2, int(documents[0].id)]).reshape(-1, count, HIDDEN)
         return [
-            DocumentSentences([(0, len(document.text))] * count, torch.from_numpy(of_document), None)
-            for document, of_document in zip(documents, vectors)
+            DocumentSentences([(0, len(document.text))] * count, torch.from_numpy(sentence_vectors), None)
+            for document, sentence_vectors in zip(documents, vectors)
         ]
 
     def probe(self) -> np.ndarray:
@@ -74,8 +70,25 @@ class RandomEncoder(Encoder):
 
 
 @dataclass
+class IndexBenchmark:
+    """Make an index of random vectors and query it."""
+
+    documents: int = 100_000
+    """Documents in the index, 100 at least."""
+
+    queries: int = 20
+    """Queries of each ranking, after a first one; ten times as many for recall."""
+
+    sentences: int = 0
+    """Sentences of each document. If there are any, their vectors are stored and `late` is timed."""
+
+    output: str = "runs/index-benchmark"
+    """A folder to write, which must not exist; it is removed at the end."""
+
+
+@dataclass
 class RandomDocuments:
-    """A number of documents, made anew at each iteration."""
+    """Random documents, made anew at each iteration."""
 
     count: int
 
@@ -86,7 +99,7 @@ class RandomDocuments:
 
 
 def random_ranks(number: int, size: tuple[int, ...], generator: np.random.Generator) -> np.ndarray:
-    """Of `number`, from 1 on; n comes about 1 / n times as often as 1."""
+    """Ranks from 1 to `number` by Zipf's law: n comes about 1 / n times as often as 1."""
     # The inverse of the distribution function of 1 / n is an exponential function.
     return (number ** generator.random(size)).astype(int)
 
@@ -102,7 +115,7 @@ def subjects() -> np.ndarray:
 
 
 def random_vectors(count: int, seed: list[int]) -> np.ndarray:
-    """(count, HIDDEN), float32, of unit length."""
+    """(count, HIDDEN), float32, L2-normalised."""
     generator = np.random.default_rng(seed)
     own = generator.standard_normal((count, HIDDEN), np.float32)
     around = subjects()[random_ranks(SUBJECTS, (count,), generator) - 1]
@@ -118,45 +131,36 @@ def encoder(num_sentences: int = 0) -> Encoder:
     return RandomEncoder("random", model, tokenizer)
 
 
-def peak_memory() -> float:
-    """MiB of this process, at most, until now."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
 def make(folder: Path, documents: int, sentences: int) -> str:
     search.index.APPROXIMATE_FROM = documents + 1
-    before, began = peak_memory(), time.perf_counter()
-    update_index(folder, RandomDocuments(documents), encoder(sentences), sentences=sentences > 0)
-    seconds = time.perf_counter() - began
+    with peak_memory("cpu") as memory, timed() as taken:
+        update_index(folder, RandomDocuments(documents), encoder(sentences), sentences=sentences > 0)
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 2**20
-    return f"making    {seconds:8.0f} s     peak {peak_memory():.0f} MiB ({before:.0f} before), disk {size:.0f} MiB"
+    return f"making    {taken.seconds:8.0f} s     {memory}, disk {size:.0f} MiB"
 
 
 def update(folder: Path, documents: int, sentences: int) -> str:
-    before, began = peak_memory(), time.perf_counter()
-    changes = update_index(folder, RandomDocuments(documents + BLOCK), encoder(sentences))
-    seconds = time.perf_counter() - began
-    return f"adding {changes.added} {seconds:6.0f} s     peak {peak_memory():.0f} MiB ({before:.0f} before)"
+    with peak_memory("cpu") as memory, timed() as taken:
+        changes = update_index(folder, RandomDocuments(documents + BLOCK), encoder(sentences))
+    return f"adding {changes.added} {taken.seconds:6.0f} s     {memory}"
 
 
 def query(folder: Path, ranking: Ranking, languages: list[str] | None, queries: int) -> str:
-    before = peak_memory()
-    seconds: list[float] = []
-    busy: list[float] = []
-    for question in random_texts(queries + 1, QUESTION_WORDS, seed=1):
-        began, worked = time.perf_counter(), time.process_time()
-        if not seconds:
-            index = open_index(folder)
-        index.documents(list(index.rank(question, encoder(), ranking, HITS, languages)))
-        seconds.append(time.perf_counter() - began)
-        busy.append(time.process_time() - worked)
-    first, *others = (1000 * number for number in seconds)
-    times = (
-        f"{statistics.median(others):8.0f} ms    of the processor {1000 * statistics.median(busy[1:]):.0f} ms, "
-        f"slowest {max(others):.0f} ms, first, with opening, {first:.0f} ms"
+    times: list[Time] = []
+    with peak_memory("cpu") as memory:
+        for question in random_texts(queries + 1, QUESTION_WORDS, seed=1):
+            with timed() as taken:
+                if not times:
+                    index = open_index(folder)
+                index.documents(list(index.rank(question, encoder(), ranking, HITS, languages)))
+            times.append(taken)
+    first, *others = (1000 * taken.seconds for taken in times)
+    cpu = statistics.median(1000 * taken.cpu_seconds for taken in times[1:])
+    name = " ".join([ranking, *(languages or ())])
+    return (
+        f"{name:9} {statistics.median(others):8.0f} ms    CPU time {cpu:.0f} ms, slowest {max(others):.0f} ms, "
+        f"first, with opening, {first:.0f} ms, {memory}"
     )
-    asked = " ".join([ranking, *(languages or ())])
-    return f"{asked:9} {times}, peak {peak_memory():.0f} MiB ({before:.0f} before)"
 
 
 def recall(folder: Path, languages: list[str] | None, queries: int) -> str:
@@ -187,34 +191,25 @@ def nearest(index: Index, vectors: np.ndarray, languages: list[str] | None) -> n
     return ids
 
 
-def main(documents: int = 100_000, queries: int = 20, sentences: int = 0, output: str = "runs/index-benchmark") -> None:
-    """Make an index of random vectors and query it.
-
-    Args:
-        documents: in the index, 100 at least.
-        queries: of each ranking, after a first one; ten times as many for recall.
-        sentences: of each document; if there are any, their vectors are kept and `late` is timed.
-        output: a folder to write, which must not exist; it is removed at the end.
-    """
-    folder = Path(output)
+def main(argv: list[str] | None = None) -> None:
+    benchmark = options_from(IndexBenchmark, argv)
+    documents, queries, sentences = benchmark.documents, benchmark.queries, benchmark.sentences
+    folder = Path(benchmark.output)
     if folder.exists():
         raise ValueError(f"output {folder} exists; name a folder that does not, since it is removed at the end")
     print(f"{documents} documents, {HIDDEN} dimensions")
-    compared_with_all = partial(query, folder, "vector", None, queries)
-    in_german = partial(query, folder, "vector", ["de"], queries)
-    ranked = RANKINGS if sentences else [ranking for ranking in RANKINGS if ranking != "late"]  # which asks the model
-    rankings = [partial(query, folder, ranking, None, queries) for ranking in ranked]
-    recalls = [partial(recall, folder, languages, 10 * queries) for languages in (None, ["de"])]
-    make_and_add = [
+    ranked = RANKINGS if sentences else [ranking for ranking in RANKINGS if ranking != "late"]  # which needs them
+    steps = [
         partial(make, folder, documents, sentences),
-        compared_with_all,
+        partial(query, folder, "vector", None, queries),  # an exhaustive search: there is no approximate index yet
         partial(update, folder, documents, sentences),
+        *(partial(query, folder, ranking, None, queries) for ranking in ranked),
+        partial(query, folder, "vector", ["de"], queries),
+        *(partial(recall, folder, languages, 10 * queries) for languages in (None, ["de"])),
     ]
-    for step in (*make_and_add, *rankings, in_german, *recalls):
-        with ProcessPoolExecutor(1, get_context("spawn")) as process:
-            print(process.submit(step).result(), flush=True)
+    run_apart(steps)
     shutil.rmtree(folder)
 
 
 if __name__ == "__main__":
-    auto_cli(main, as_positional=False)
+    run(main)

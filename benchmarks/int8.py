@@ -1,18 +1,18 @@
-"""What int8 gives on this processor, on one thread: first a linear layer, then documents.
+"""What int8 gives on one CPU thread: first for a linear layer, then for documents.
 
     python -m benchmarks.int8
     python -m benchmarks.int8 --documents FOLDER --data data/eval/clir-xquad-r --encoder runs/e5-small
 
-The first table multiplies the states of 2,048 tokens by the weights of multilingual-e5-small's feed-forward layers: in
-float32 and bfloat16; in int8, weights and activations, by ONNX Runtime, as
-`python -m release_tools.export_onnx` writes it, and
-by PyTorch's dynamic quantization; and by PyTorch's int8 product, which torchao takes where it does not compile.
+The first table multiplies the hidden states of 2,048 tokens by the weights of multilingual-e5-small's feed-forward
+layers: in float32 and bfloat16; in int8, weights and activations, by ONNX Runtime, as
+`python -m release_tools.export_onnx` writes it, and by PyTorch's dynamic quantization; and by PyTorch's int8 product,
+which torchao takes where it does not compile.
 
-The second, of documents and a retrieval set, is of one HMDE before training, with passages of 512 tokens: speed,
-nearness to float32 and MAP, with the sentence encoder's linear layers in int8 and its attention in float32.
+The second table, on documents and a retrieval set, measures an HMDE before training with passages of 512 tokens: speed,
+cosine with float32 and MAP, with the sentence encoder's linear layers in int8 and its attention in float32.
 
-Times are the processor's, which other programs change little; those of documents are medians over rounds. Writes
-int8.md and int8.json.
+Times are CPU time, which other programs change little; those of documents are medians over rounds. Writes results.md
+and results.json.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ import copy
 import importlib.util
 import statistics
 import tempfile
-import time
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import onnx
@@ -37,49 +36,48 @@ import torch
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from torch import nn
 
-from benchmarks.encode import EncodeBenchmarkRecipe, draw, read_documents
-from common.command_line import options_from
-from common.files import write_json, write_text
+from benchmarks.encode import EncodeBenchmark, draw, read_documents
+from benchmarks.measure import alternate, markdown_table, median_ratio, timed, write_results
+from common.command_line import options_from, run
 from evaluation.datasets.files import read_retrieval_set
 from evaluation.recipes import SystemRecipe
 from evaluation.systems import HMDESystem, load_hmde
-from evaluation.tables import environment
 from evaluation.tasks.retrieval import evaluate_retrieval
 
-TOKENS = 2048  # of the states that a layer multiplies
-WayName = Literal["float32", "bfloat16", "torch", "torchao"]
+TOKENS = 2048  # whose hidden states a layer multiplies
+MethodName = Literal["float32", "bfloat16", "torch", "torchao"]
 
 
 @dataclass
 class Int8Benchmark:
-    """Compare int8 with float32 and bfloat16 on a processor."""
+    """Compare int8 with float32 and bfloat16 on a CPU."""
 
     documents: str | None = None
-    """Folder of article tables, whose documents are timed. Without it, layers are all."""
+    """Folder of article tables, whose documents are timed. Without it, only layers are timed."""
 
     data: str | None = None
-    """Retrieval set of `pair`, in the format that evaluation/datasets/files.py describes; wherever documents are."""
+    """Retrieval set of `pair`, in the format that evaluation/datasets/files.py describes; required with documents."""
 
     encoder: str = "runs/e5-small"
     """Hub name or folder of the sentence encoder."""
 
     output: str = "runs/benchmark-int8"
-    """Folder of int8.md and int8.json."""
+    """Folder of results.md and results.json."""
 
-    ways: list[WayName] = field(default_factory=lambda: ["float32", "bfloat16", "torch", "torchao"])
+    methods: list[MethodName] = field(default_factory=lambda: ["float32", "bfloat16", "torch", "torchao"])
     """float32 among them. torchao is left out where it is not installed."""
 
     pair: str = "en-de"
-    """Of queries and documents."""
+    """Languages of queries and documents."""
 
     num_documents: int = 24
     """Timed documents, drawn by a fixed seed and cut to 32 sentences."""
 
     max_queries: int = 0
-    """The first so many queries are asked; 0 for all."""
+    """Only the first so many queries; 0 for all."""
 
     rounds: int = 3
-    """How often each way has its turn."""
+    """Trials of each method."""
 
     def __post_init__(self) -> None:
         if (self.documents is None) != (self.data is None):
@@ -89,27 +87,28 @@ class Int8Benchmark:
 def main(argv: list[str] | None = None) -> None:
     benchmark = options_from(Int8Benchmark, argv)
     torch.set_num_threads(1)
-    layers = {f"{inner} x {columns}": layer_rates(inner, columns) for inner, columns in ((384, 1536), (1536, 384))}
-    tables = [layers_to_markdown(layers)]
-    content = {"recipe": asdict(benchmark), "environment": environment(), "layers": layers}
+    layers = [{"weights": f"{inner} x {columns}"} | layer_rates(inner, columns) for inner, columns in LAYERS]
+    markdown = markdown_table({name: "" if name == "weights" else ".0f" for name in layers[0]}, layers)
+    results: dict[str, Any] = {"layers": layers}
     if benchmark.documents is not None:
-        seconds, rows = of_documents(benchmark)
-        tables.append(documents_to_markdown(rows))
-        content |= {"seconds": seconds, "rows": rows}
-    print("\n".join(tables))
-    write_text(Path(benchmark.output) / "int8.md", "\n".join(tables))
-    write_json(Path(benchmark.output) / "int8.json", content)
+        seconds, rows = measure_documents(benchmark)
+        formats = {"documents/s": ".2f", "times float32": ".2f", "lowest cosine with float32": ".4f", "MAP": ".3f"}
+        markdown += "\n" + markdown_table({"method": ""} | formats, rows)
+        results |= {"seconds": seconds, "rows": rows}
+    write_results(benchmark, markdown, **results)
 
 
 # --- a linear layer --------------------------------------------------------------------------------------------------
 
+LAYERS = ((384, 1536), (1536, 384))  # multilingual-e5-small's feed-forward layers
 
-def layer_rates(inner: int, columns: int) -> dict[str, float]:
-    """Operations a second, by way, of the states of 2,048 tokens (tokens, inner) times weights (inner, columns)."""
+
+def layer_rates(inner: int, columns: int) -> dict[str, Any]:
+    """Billion operations a second, by method: hidden states (2,048 tokens, inner) times weights (inner, columns)."""
     states, layer = torch.randn(TOKENS, inner), nn.Linear(inner, columns)
     integers = (torch.randint(-127, 128, shape, dtype=torch.int8) for shape in ((TOKENS, inner), (inner, columns)))
     quantized, in_bfloat16 = in_int8(nn.Sequential(copy.deepcopy(layer))), copy.deepcopy(layer).bfloat16()
-    ways: dict[str, Callable[[], object]] = {
+    methods: dict[str, Callable[[], object]] = {
         "float32": partial(layer, states),
         "bfloat16": partial(in_bfloat16, states.bfloat16()),
         "int8, ONNX Runtime": onnx_product(states.numpy(), layer.weight.detach().T.numpy()),
@@ -117,17 +116,17 @@ def layer_rates(inner: int, columns: int) -> dict[str, float]:
         "int8, product of torchao": partial(torch._int_mm, *integers),
     }
     with torch.inference_mode():
-        return {name: 2 * TOKENS * inner * columns / least_seconds(way) for name, way in ways.items()}
+        return {name: 2e-9 * TOKENS * inner * columns / least_seconds(method) for name, method in methods.items()}
 
 
 def least_seconds(call: Callable[[], object]) -> float:
-    """Of the processor, in the fastest of a few calls."""
+    """CPU time of the fastest of a few calls."""
     call()
     seconds = []
     for _ in range(5):
-        began = time.process_time()
-        call()
-        seconds.append(time.process_time() - began)
+        with timed() as taken:
+            call()
+        seconds.append(taken.cpu_seconds)
     return min(seconds)
 
 
@@ -151,30 +150,18 @@ def onnx_product(states: np.ndarray, weights: np.ndarray) -> Callable[[], object
     return partial(session.run, None, {"states": states})
 
 
-def layers_to_markdown(layers: dict[str, dict[str, float]]) -> str:
-    """Gigaoperations a second."""
-    ways = list(next(iter(layers.values())))
-    lines = ["| weights | " + " | ".join(ways) + " |", "|:---|" + "---:|" * len(ways)]
-    for name, rates in layers.items():
-        lines.append(f"| {name} | " + " | ".join(f"{rates[way] / 1e9:.0f}" for way in ways) + " |")
-    return "\n".join(lines) + "\n"
-
-
 # --- documents -------------------------------------------------------------------------------------------------------
 
 
-def of_documents(benchmark: Int8Benchmark) -> tuple[dict[str, list[float]], dict[str, dict[str, float]]]:
-    """The seconds of all rounds, and what they and retrieval come to, by way."""
+def measure_documents(benchmark: Int8Benchmark) -> tuple[dict[str, list[float]], list[dict[str, Any]]]:
+    """The CPU seconds of all rounds by method, and a row of results for each method."""
     assert benchmark.documents is not None
     assert benchmark.data is not None
-    names: list[WayName] = [name for name in benchmark.ways if name != "torchao" or importlib.util.find_spec("torchao")]
-    timed = EncodeBenchmarkRecipe(
-        documents=benchmark.documents,
-        encoder=benchmark.encoder,
-        output=benchmark.output,
-        num_documents=benchmark.num_documents,
+    names = [name for name in benchmark.methods if name != "torchao" or importlib.util.find_spec("torchao")]
+    drawn = EncodeBenchmark(
+        benchmark.documents, benchmark.encoder, benchmark.output, num_documents=benchmark.num_documents
     )
-    documents = draw(read_documents(Path(benchmark.documents)), "mixed", timed)
+    documents = draw(read_documents(Path(benchmark.documents)), "mixed", drawn)
     texts, languages = [document.text for document in documents], [document.language for document in documents]
     retrieval_set = read_retrieval_set(benchmark.data, [benchmark.pair])
     if benchmark.max_queries:
@@ -183,28 +170,31 @@ def of_documents(benchmark: Int8Benchmark) -> tuple[dict[str, list[float]], dict
             for language, queries in retrieval_set.queries.items()
         }
         retrieval_set = replace(retrieval_set, queries=queries)
-    systems = {name: load(name, benchmark.encoder) for name in names}
-    seconds: dict[str, list[float]] = {str(name): [] for name in names}
+    systems: dict[str, HMDESystem] = {name: load(name, benchmark.encoder) for name in names}
     vectors: dict[str, np.ndarray] = {}
-    for _ in range(benchmark.rounds):
-        for name, system in systems.items():
-            began = time.process_time()
+
+    def encode(name: str) -> float:
+        with timed() as taken:
+            system = systems[name]
             vectors[name] = system.model.encode_documents(texts, system.tokenizer, language=languages)
-            seconds[name].append(time.process_time() - began)
-    rows = {
-        str(name): {
+        return taken.cpu_seconds
+
+    seconds = alternate({name: partial(encode, name) for name in systems}, benchmark.rounds)
+    rows = [
+        {
+            "method": name,
             "documents/s": len(texts) / statistics.median(seconds[name]),
-            "times float32": statistics.median(map(float.__truediv__, seconds["float32"], seconds[name])),
-            "lowest cosine": float((vectors[name] * vectors["float32"]).sum(axis=1).min()),
+            "times float32": median_ratio(seconds["float32"], seconds[name]),
+            "lowest cosine with float32": float((vectors[name] * vectors["float32"]).sum(axis=1).min()),
             "MAP": evaluate_retrieval(system, retrieval_set, [benchmark.pair])[benchmark.pair]["MAP"],
         }
         for name, system in systems.items()
-    }
+    ]
     return seconds, rows
 
 
-def load(name: WayName, encoder: str) -> HMDESystem:
-    """An HMDE before training, with passages of 512 tokens, whose sentence encoder computes in a number format."""
+def load(name: MethodName, encoder: str) -> HMDESystem:
+    """An HMDE before training, with passages of 512 tokens, whose sentence encoder computes in a dtype."""
     recipe = SystemRecipe(kind="passages", model=encoder, pooling="mean", query_prompt="query: ")
     system = load_hmde(recipe, torch.bfloat16 if name == "bfloat16" else torch.float32)
     sentence_encoder = system.model.hmde.sentence_encoder
@@ -224,15 +214,5 @@ def in_int8(module: nn.Module) -> nn.Module:
         return torch.ao.quantization.quantize_dynamic(module, {nn.Linear}, dtype=torch.qint8, inplace=True)
 
 
-def documents_to_markdown(rows: dict[str, dict[str, float]]) -> str:
-    lines = ["| | documents/s | times float32 | lowest cosine with float32 | MAP |", "|:---|---:|---:|---:|---:|"]
-    for name, row in rows.items():
-        lines.append(
-            f"| {name} | {row['documents/s']:.2f} | {row['times float32']:.2f} | {row['lowest cosine']:.4f} |"
-            f" {row['MAP']:.3f} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -1,6 +1,6 @@
 """What all benchmarks measure with: time, peak memory, alternating trials, and the peak rate of matrix multiplication.
 
-Memory is that of the GPU where there is one, and else that of this process, as Linux counts it.
+The memory of a process is read from Linux's /proc.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ import ctypes
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -55,11 +57,18 @@ class Memory:
     before: float
     peak: float = 0.0
 
+    def __str__(self) -> str:
+        return f"peak {self.peak:.0f} MiB ({self.before:.0f} before)"
+
 
 @contextmanager
-def peak_memory() -> Iterator[Memory]:
-    """Measures the peak memory of a block."""
-    if device() == "cuda":
+def peak_memory(where: str | None = None) -> Iterator[Memory]:
+    """Measures the peak memory of a block.
+
+    Args:
+        where: cuda or cpu; if not given, the device that models are on.
+    """
+    if (where or device()) == "cuda":
         torch.cuda.reset_peak_memory_stats()
         memory = Memory(torch.cuda.memory_allocated() / 2**20)
         yield memory
@@ -84,6 +93,13 @@ def alternate(trials: Mapping[str, Callable[[], Result]], rounds: int) -> dict[s
         for name, trial in trials.items():
             results[name].append(trial())
     return results
+
+
+def run_apart(steps: Sequence[Callable[[], str]]) -> None:
+    """Runs each step in a new process, so that none begins with the memory of another, and prints what it returns."""
+    for step in steps:
+        with ProcessPoolExecutor(1, get_context("spawn")) as process:
+            print(process.submit(step).result(), flush=True)
 
 
 def median_ratio(values: Sequence[float], others: Sequence[float]) -> float:

@@ -1,34 +1,29 @@
-"""Time, utilisation and peak memory of a pretraining step in which the sentence encoder learns too.
+"""Time, utilisation and peak memory of a pretraining step in which the sentence encoder is trained too.
 
     python -m benchmarks.pretrain_step --sentence_encoder runs/e5-small
     python -m benchmarks.pretrain_step --sentence_encoder runs/e5-small --batch_sizes '[8, 64, 512]' \\
         --variants '[recommended]' --max_tokens_per_chunk 4096
 
-Documents are made up: random tokens in sentences and documents of mixed lengths. Each row is measured in a process of
-its own, and the rows of a round follow each other, so that ratios hold on a machine whose speed varies. Prints a table
-in Markdown and writes it, with the numbers, to the output.
+Documents are random tokens in sentences and documents of mixed lengths. Each row is measured in a process of its own.
+The rows alternate over the rounds, so that ratios hold on a machine whose speed varies. Writes results.md and
+results.json.
 """
 
 from __future__ import annotations
 
 import functools
 import multiprocessing
-import resource
 import statistics
-import time
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import torch
 from accelerate import Accelerator
 from transformers import BertConfig
 
-from benchmarks.encode import matmul_peak
-from common.command_line import options_from
+from benchmarks.measure import alternate, markdown_table, matmul_peak, median_ratio, peak_memory, timed, write_results
+from common.command_line import options_from, run
 from common.device import dtype_of
-from common.files import write_json, write_text
-from evaluation.tables import environment
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, packing_hmde
 from training.data.batches import Batch
 from training.loop.cached_gradients import backward_through_chunks, cut_into_chunks
@@ -52,33 +47,33 @@ class StepBenchmark:
     """Hub name or folder. Without one, random weights of `size`."""
 
     size: Literal["small", "base"] = "small"
-    """Of random weights: multilingual-e5-small's, or LaBSE's."""
+    """Sizes of the random weights: multilingual-e5-small's, or LaBSE's."""
 
     variants: list[Variant] = field(default_factory=lambda: ["recommended", "pytorch_attention", "float32", "one_core"])
-    """recommended: bfloat16 where the hardware has it, all cores, packed. The others differ in one thing, but one_core,
-    which has PyTorch's attention too: what `accelerate launch` gives a program that does not ask for more. compiled is
-    the recipes' `compile`."""
+    """recommended: bfloat16 where the hardware has it, all cores, packed. The others differ in one thing. Only one_core
+    differs in two, for it has PyTorch's attention too: what `accelerate launch` gives a program that does not ask for
+    more. compiled is the recipes' `compile`."""
 
     batch_sizes: list[int] = field(default_factory=lambda: [16])
-    """Triples of a step."""
+    """Triples in a step."""
 
     max_tokens_per_chunk: int = 16_384
     """As in a pretraining recipe."""
 
     max_sentences: int = 64
-    """Of a document; half of that on average."""
+    """Most sentences of a document; half of that on average."""
 
     passage_length: int = 512
     """As in HMDEConfig."""
 
     rounds: int = 3
-    """Processes of each row; the median is reported."""
+    """Trials of each row, each in a process of its own; the median is reported."""
 
     steps: int = 1
-    """Steps that each of them times; their median counts."""
+    """Steps that each trial times; their median counts."""
 
     output: str = "runs/benchmark-pretrain-step"
-    """Folder of step.md and step.json."""
+    """Folder of results.md and results.json."""
 
 
 class Step(NamedTuple):
@@ -88,47 +83,52 @@ class Step(NamedTuple):
     chunks: int
     tokens: int
     utilisation: float  # model FLOPs a second, over the peak measured just before
-    mebibytes: float  # peak memory of the GPU, or of the process
+    memory: float  # MiB, peak of the GPU or of the process
 
 
 def main(argv: list[str] | None = None) -> None:
     benchmark = options_from(StepBenchmark, argv)
-    rows = [(variant, size) for size in benchmark.batch_sizes for variant in benchmark.variants]
-    steps: dict[tuple[Variant, int], list[Step]] = {row: [] for row in rows}
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload(["benchmarks.pretrain_step"])  # imports take seconds
-    for _ in range(benchmark.rounds):
-        for row in rows:
-            with server.Pool(1) as pool:
-                steps[row].append(pool.apply(measure, (benchmark, *row)))
-    table = to_markdown(steps)
-    print(table)
-    numbers = {
-        f"{variant}, {size} triples": [step._asdict() for step in steps[variant, size]] for variant, size in rows
-    }
-    write_text(Path(benchmark.output) / "step.md", table)
-    content = {"recipe": asdict(benchmark), "environment": environment(), "steps": numbers}
-    write_json(Path(benchmark.output) / "step.json", content)
+
+    def trial(variant: Variant, batch_size: int) -> Step:
+        with server.Pool(1) as pool:
+            return pool.apply(measure_step, (benchmark, variant, batch_size))
+
+    trials = alternate(
+        {
+            f"{variant}, {size} triples": functools.partial(trial, variant, size)
+            for size in benchmark.batch_sizes
+            for variant in benchmark.variants
+        },
+        benchmark.rounds,
+    )
+    numbers = {name: [step._asdict() for step in steps] for name, steps in trials.items()}
+    write_results(benchmark, to_markdown(trials), trials=numbers)
 
 
-def to_markdown(steps: dict[tuple[Variant, int], list[Step]]) -> str:
+def to_markdown(trials: dict[str, list[Step]]) -> str:
     """Medians; ratios are the median ratio within a round."""
-    lines = [
-        "| variant | triples | chunks | seconds | times as long as the first | tokens/s | share of the peak | MiB |",
-        "|:---|---:|---:|---:|---:|---:|---:|---:|",
-    ]
-    first = next(iter(steps.values()))
-    for (variant, size), measured in steps.items():
-        seconds, chunks, tokens, utilisation, mebibytes = (statistics.median(values) for values in zip(*measured))
-        ratio = statistics.median(step.seconds / base.seconds for step, base in zip(measured, first))
-        lines.append(
-            f"| {variant} | {size} | {chunks:.0f} | {seconds:.2f} | {ratio:.2f} | {tokens / seconds:.0f} |"
-            f" {utilisation:.0%} | {mebibytes:.0f} |"
+    first = [step.seconds for step in next(iter(trials.values()))]
+    rows = []
+    for name, steps in trials.items():
+        seconds, chunks, tokens, utilisation, memory = (statistics.median(values) for values in zip(*steps))
+        rows.append(
+            {
+                "variant": name,
+                "chunks": chunks,
+                "seconds": seconds,
+                "times as long as the first": median_ratio([step.seconds for step in steps], first),
+                "tokens/s": tokens / seconds,
+                "share of the peak": utilisation,
+                "MiB": memory,
+            }
         )
-    return "\n".join(lines) + "\n"
+    formats = {"chunks": ".0f", "seconds": ".2f", "times as long as the first": ".2f", "tokens/s": ".0f"}
+    return markdown_table({"variant": ""} | formats | {"share of the peak": ".0%", "MiB": ".0f"}, rows)
 
 
-def measure(benchmark: StepBenchmark, variant: Variant, batch_size: int) -> Step:
+def measure_step(benchmark: StepBenchmark, variant: Variant, batch_size: int) -> Step:
     """The median step of a new process; on a GPU, or compiled, after one that prepares."""
     if variant == "one_core":
         torch.set_num_threads(1)
@@ -143,7 +143,7 @@ def measure(benchmark: StepBenchmark, variant: Variant, batch_size: int) -> Step
     encoder = TwoPathEncoder(model)
     optimizer = torch.optim.AdamW(weight for weight in encoder.parameters() if weight.requires_grad)
     encoder, optimizer = accelerator.prepare(encoder.train(), optimizer)
-    batch = made_up_batch(model.config, batch_size, benchmark.max_sentences, accelerator.device)
+    batch = random_batch(model.config, batch_size, benchmark.max_sentences, accelerator.device)
     recipe = PretrainRecipe(corpus="", output="", query_weight=1.0, hard_negatives="all")
     losses = functools.partial(document_losses, batch=batch, recipe=recipe, temperature=model.config.temperature)
     chunks = cut_into_chunks(batch.rows, benchmark.max_tokens_per_chunk)
@@ -152,24 +152,17 @@ def measure(benchmark: StepBenchmark, variant: Variant, batch_size: int) -> Step
     peak = matmul_peak(dtype)
 
     def step() -> float:
-        began = time.perf_counter()
-        backward_through_chunks(accelerator, encoder, chunks, losses)
-        optimizer.step()
-        optimizer.zero_grad()
-        if accelerator.device.type == "cuda":
-            torch.cuda.synchronize()
-        return time.perf_counter() - began
+        with timed() as taken:
+            backward_through_chunks(accelerator, encoder, chunks, losses)
+            optimizer.step()
+            optimizer.zero_grad()
+        return taken.seconds
 
     if accelerator.device.type == "cuda" or variant == "compiled":
         step()
-    if accelerator.device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    seconds = statistics.median(step() for _ in range(benchmark.steps))
-    if accelerator.device.type == "cuda":
-        mebibytes = torch.cuda.max_memory_allocated() / 2**20
-    else:
-        mebibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-    return Step(seconds, len(chunks), tokens, flops / seconds / peak, mebibytes)
+    with peak_memory() as memory:
+        seconds = statistics.median(step() for _ in range(benchmark.steps))
+    return Step(seconds, len(chunks), tokens, flops / seconds / peak, memory.peak)
 
 
 def make_model(benchmark: StepBenchmark, attention: str | None) -> HMDEForDocumentEmbedding:
@@ -191,16 +184,16 @@ def make_model(benchmark: StepBenchmark, attention: str | None) -> HMDEForDocume
     return HMDEForDocumentEmbedding(HMDEConfig(sentence_config=sentence_config, **options))
 
 
-def made_up_batch(config: HMDEConfig, batch_size: int, max_sentences: int, device: torch.device) -> Batch:
+def random_batch(config: HMDEConfig, batch_size: int, max_sentences: int, device: torch.device) -> Batch:
     """Anchors, positives, negatives and queries of random tokens, the same at each call."""
     generator = torch.Generator().manual_seed(0)
 
     def draw(low: int, high: int, count: int) -> list[int]:
         return torch.randint(low, high, (count,), generator=generator).tolist()
 
-    def rows(sentences_of_rows: list[int]) -> dict[str, torch.Tensor]:
+    def rows(sentence_counts: list[int]) -> dict[str, torch.Tensor]:
         texts = []
-        for num_sentences in sentences_of_rows:
+        for num_sentences in sentence_counts:
             lengths = draw(6, 43, num_sentences)
             tokens = torch.randint(
                 config.start_token_id + 1, config.sentence_config.vocab_size, (sum(lengths),), generator=generator
@@ -220,4 +213,4 @@ def made_up_batch(config: HMDEConfig, batch_size: int, max_sentences: int, devic
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -1,4 +1,4 @@
-"""The kit for a GPU, as far as a processor can tell: all of its parts but the tests themselves, on tiny models."""
+"""The kit for a GPU, as far as a CPU can tell: all of its parts but the tests themselves, on tiny models."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from benchmarks.gpu import Part, main, what_is_missing
 def test_without_a_gpu_it_says_what_is_missing_and_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.version, "cuda", None)
     monkeypatch.setattr(torch.version, "hip", None, raising=False)
-    with pytest.raises(SystemExit, match="was built without CUDA; install one with it"):
+    with pytest.raises(ValueError, match="was built without CUDA; install one with it"):
         main(["--output", str(tmp_path / "gpu")])
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(SystemExit, match="PyTorch sees no GPU"):
+    with pytest.raises(ValueError, match="PyTorch sees no GPU"):
         main(["--output", str(tmp_path / "gpu")])
     assert not (tmp_path / "gpu").exists()
 
@@ -40,37 +40,37 @@ def test_its_benchmarks_run_and_stand_in_one_table(labse: Path, tmp_path: Path, 
     with pytest.raises(SystemExit) as ended:
         main(["--output", str(tmp_path), "--encoder", str(labse), "--small", "true"])
     assert ended.value.code == 1  # a part has failed
-    content = json.loads((tmp_path / "gpu.json").read_text())
+    content = json.loads((tmp_path / "results.json").read_text())
     outcomes = {part["name"]: part["outcome"] for part in content["parts"]}
     assert outcomes.pop("tests").startswith("failed with status 2")
     assert outcomes == {"encode-small": "done", "step-small": "done"}
-    ways = ["hmde", "hmde_tokens", "passages", "passages_tokens", "padded", "windows", "flat"]
+    methods = ["hmde", "hmde_tokens", "passages", "passages_tokens", "padded", "windows", "flat"]
     variants = [f"{name}, 2 triples" for name in ("recommended", "padded", "float32")]
-    measured = [(row["measured"], row["encoder"], row["way"]) for row in content["rows"]]
+    measured = [(row["measured"], row["encoder"], row["method"]) for row in content["rows"]]
     assert measured == [
-        *(("encoding", "small", way) for way in ways),
+        *(("encoding", "small", method) for method in methods),
         *(("a pretraining step", "small", variant) for variant in variants),
     ]
-    table = (tmp_path / "gpu.md").read_text()
+    table = (tmp_path / "results.md").read_text()
     assert "tests: failed with status 2" in table
     assert table.count("\n| ") == 1 + len(measured)
 
 
 def test_a_part_without_time_is_left_out(tmp_path):
     part = Part("tests", ["sh", "-c", "exit 2"])
-    gpu.run(part, tmp_path / "log", seconds_left=0)
+    gpu.run_part(part, tmp_path / "log", seconds_left=0)
     assert (part.outcome, list(tmp_path.iterdir())) == ("left out: no time", [])
 
 
 def test_a_part_that_takes_too_long_is_stopped(tmp_path):
     part = Part("tests", ["sleep", "60"])
-    gpu.run(part, tmp_path / "log", seconds_left=0.2)
+    gpu.run_part(part, tmp_path / "log", seconds_left=0.2)
     assert part.outcome.startswith("stopped: no time left")
     assert part.seconds < 30
 
 
 def test_counts_of_tests_are_read_from_their_report(tmp_path):
-    assert gpu.tests_of(tmp_path) == {}
+    assert gpu.test_counts(tmp_path) == {}
     report = '<testsuites><testsuite tests="9" failures="1" errors="1" skipped="3"/></testsuites>'
     (tmp_path / "tests.xml").write_text(report)
-    assert gpu.tests_of(tmp_path) == {"passed": 4, "failed": 2, "skipped": 3}
+    assert gpu.test_counts(tmp_path) == {"passed": 4, "failed": 2, "skipped": 3}

@@ -11,7 +11,6 @@ results.json.
 
 from __future__ import annotations
 
-import functools
 import multiprocessing
 import statistics
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from accelerate import Accelerator
+from torch import Tensor
 from transformers import BertConfig
 
 from benchmarks.measure import alternate, markdown_table, matmul_peak, median_ratio, peak_memory, timed, write_results
@@ -26,10 +26,10 @@ from common.command_line import options_from, run
 from common.device import dtype_of
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, packing_hmde
 from training.data.batches import Batch
-from training.loop.cached_gradients import backward_through_chunks, cut_into_chunks
+from training.loop.cached_gradients import Embeddings, backward_through_chunks, cut_into_chunks
+from training.losses import InfoNCE, Losses, Queries, weighted_losses
+from training.losses.batch import BatchVectors
 from training.models import TwoPathEncoder, model_flops
-from training.objectives.documents import document_losses
-from training.recipes import PretrainRecipe
 
 Variant = Literal["recommended", "pytorch_attention", "padded", "compiled", "float32", "one_core"]
 
@@ -144,8 +144,11 @@ def measure_step(benchmark: StepBenchmark, variant: Variant, batch_size: int) ->
     optimizer = torch.optim.AdamW(weight for weight in encoder.parameters() if weight.requires_grad)
     encoder, optimizer = accelerator.prepare(encoder.train(), optimizer)
     batch = random_batch(model.config, batch_size, benchmark.max_sentences, accelerator.device)
-    recipe = PretrainRecipe(corpus="", output="", query_weight=1.0, hard_negatives="all")
-    losses = functools.partial(document_losses, batch=batch, recipe=recipe, temperature=model.config.temperature)
+    terms = Losses(info_nce=InfoNCE(hard_negatives="all"), queries=Queries(hard_negatives="all"))
+
+    def losses(embeddings: Embeddings) -> dict[str, Tensor]:
+        return weighted_losses(BatchVectors(embeddings, batch, model.config.temperature), terms)
+
     chunks = cut_into_chunks(batch.rows, benchmark.max_tokens_per_chunk)
     tokens = int(sum(rows["attention_mask"].sum() for rows in batch.rows.values()))
     flops = sum(model_flops(model, rows, name == "documents") for name, rows in batch.rows.items())

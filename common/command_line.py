@@ -8,6 +8,7 @@ import re
 import sys
 from argparse import ArgumentError
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from jsonargparse import auto_cli, set_parsing_settings
@@ -31,9 +32,20 @@ def options_from(dataclass: Any, argv: list[str] | None = None, *, positional: b
         ValueError: an option is unknown, missing or of another type.
     """
     try:
-        return auto_cli(dataclass, args=argv, as_positional=positional, exit_on_error=False, **texts)
+        return plain(auto_cli(dataclass, args=argv, as_positional=positional, exit_on_error=False, **texts))
     except ArgumentError as error:
         raise ValueError(str(error)) from None
+
+
+def plain(options: Any) -> Any:
+    """The options with plain numbers in place of those of `common.numbers`, which YAML cannot write. In place."""
+    for field in fields(options):
+        value = getattr(options, field.name)
+        if is_dataclass(value):
+            plain(value)
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            object.__setattr__(options, field.name, int(value) if isinstance(value, int) else float(value))
+    return options
 
 
 def run(main: Callable[[], None]) -> None:

@@ -91,7 +91,8 @@ def write_model_card(
             for key, label in (("document_mrr", "document to document"), ("title_mrr", "title to document"))
         ],
     )
-    taught = f" It learned the vectors of *{Path(recipe['teacher']).name}*." if recipe["teacher"] else ""
+    distillation = recipe["losses"]["distillation"]
+    taught = f" It learned the vectors of *{Path(distillation['teacher']).name}*." if distillation else ""
     training = TRAINING.format(
         corpus=Path(recipe["corpus"]).name,
         taught=taught,

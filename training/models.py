@@ -13,7 +13,7 @@ from common.device import dtype_of
 from common.saved_models import model_type_of
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 from training.loop.cached_gradients import Chunk, Embeddings, Rows
-from training.recipes import PretrainRecipe
+from training.pretrain_recipe import PretrainRecipe
 
 
 class TwoPathEncoder(nn.Module):
@@ -47,8 +47,8 @@ class TwoPathEncoder(nn.Module):
         return embeddings
 
 
-def teacher_of(student: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, name: str) -> TwoPathEncoder:
-    """An HMDE whose vectors the student learns. It stays as it is, in the format that the hardware multiplies.
+def load_teacher(student: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, name: str) -> TwoPathEncoder:
+    """An HMDE whose vectors the student learns. It is not trained, and has the dtype that is fastest here.
 
     Args:
         tokenizer: the student's.
@@ -60,9 +60,9 @@ def teacher_of(student: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, name
     if model_type_of("teacher", name) != HMDEConfig.model_type:
         raise ValueError(f"the teacher {name} is no HMDE; make one of it with training/pretrain.py")
     model = HMDEForDocumentEmbedding.from_pretrained(name, dtype=dtype_of("auto"))
-    size, size_of_teacher = student.config.hidden_size, model.config.hidden_size
-    if size != size_of_teacher:
-        raise ValueError(f"vectors of the teacher {name} have {size_of_teacher} values and those of the student {size}")
+    size, teacher_size = student.config.hidden_size, model.config.hidden_size
+    if size != teacher_size:
+        raise ValueError(f"vectors of the teacher {name} have {teacher_size} values and those of the student {size}")
     if HMDETokenizer.from_pretrained(name).get_vocab() != tokenizer.get_vocab():
         raise ValueError(f"the teacher {name} has other tokens than the student; start the student from the teacher")
     return TwoPathEncoder(model, max_sentences=student.config.max_sentences).requires_grad_(False).eval()

@@ -19,7 +19,7 @@ from training.data.parallel import Pairs
 from training.data.sentence_batches import tokenized
 from training.decoders import GRUDecoder
 from training.loop.cached_gradients import Chunk, Embeddings
-from training.objectives.sentences import translation
+from training.losses.sentences import translation
 from training.recipes import PretrainSentencesRecipe
 from training.sentence_models import DECODER, SENTENCES_AT_ONCE, SentenceEncoder, next_tokens
 

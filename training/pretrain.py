@@ -3,8 +3,8 @@
     accelerate launch training/pretrain.py --config configuration/pretrain/sample.yaml [--key value ...]
 
 Reads a corpus of `python -m training.corpus`; writes a model folder ready for the Hub, and beside it a training folder
-with checkpoints and logs, from which `--resume true` goes on. On SIGTERM it finishes the step, saves a checkpoint and
-exits with code 143. All options: `python training/pretrain.py --help`, or training/recipes.py.
+with checkpoints and logs, from which `--resume true` resumes. On SIGTERM it finishes the step, saves a checkpoint and
+exits with code 143. All options: `python training/pretrain.py --help`, or training/pretrain_recipe.py.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ from torch import Tensor
 from common.command_line import options_from, run
 from modeling_hmde import HMDEConfig
 from training.data.articles import fingerprint_of_corpus
-from training.data.batches import Batch, batches, collate, steps_per_epoch
+from training.data.batches import Batch, Batches, collate
 from training.data.dev_set import DevSet
 from training.data.sentence_vectors import sentence_vectors
 from training.data.triples import Triples
 from training.loop.cached_gradients import Embeddings, cut_into_chunks, embed_chunks
 from training.loop.checkpoints import describe_run
-from training.loop.loop import Progress, Stage, train
+from training.loop.loop import Progress, Stage, total_steps, train
 from training.loop.meter import Work
 from training.loop.momentum import MomentumQueue
+from training.losses import weighted_losses
+from training.losses.batch import BatchVectors
 from training.model_card import write_model_card
-from training.models import TwoPathEncoder, build, model_flops, parameter_groups, teacher_of
-from training.objectives.documents import document_losses
-from training.recipes import PretrainRecipe
+from training.models import TwoPathEncoder, build, load_teacher, model_flops, parameter_groups
+from training.pretrain_recipe import PretrainRecipe
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -54,50 +55,53 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
     """
     set_seed(recipe.seed)
     triples = Triples(
-        recipe.corpus,
-        "train",
-        symmetric=recipe.symmetric,
-        query_source=recipe.query_source,
-        query_language=recipe.query_language,
-        seed=recipe.seed,
+        recipe.corpus, "train", symmetric=recipe.losses.symmetric, queries=recipe.queries, seed=recipe.seed
     )
     dev_set = DevSet(triples.articles, recipe.eval_concepts, recipe.seed)
     model, tokenizer = build(recipe)
-    with_queries = recipe.query_weight > 0 or recipe.teacher is not None
     set_seed(recipe.seed, device_specific=True)  # dropout of its own for each process, from here on
-    epoch_steps = steps_per_epoch(recipe, triples, accelerator.num_processes)
     corpus = fingerprint_of_corpus(Path(recipe.corpus))
-    kept = None
+    kept_vectors = None
     if recipe.freeze == "sentence_encoder":
         folder = Path(f"{recipe.corpus}-sentence-vectors")
         rows = triples.rows_of_articles()
-        kept = sentence_vectors(folder, accelerator, model, tokenizer, triples.articles, rows, corpus)
+        kept_vectors = sentence_vectors(folder, accelerator, model, tokenizer, triples.articles, rows, corpus)
     make_batch = functools.partial(
         collate,
         roles=triples.roles,
         tokenizer=tokenizer,
-        query_path=(recipe.query_path or model.config.query_path) if with_queries else None,
-        sentence_vectors=kept,
+        query_path=(recipe.queries.path or model.config.query_path) if recipe.losses.read_queries else None,
+        sentence_vectors=kept_vectors,
     )
-    teacher = teacher_of(model, tokenizer, recipe.teacher).to(accelerator.device) if recipe.teacher else None
-    encoder, queue = TwoPathEncoder(model, max_sentences=model.config.max_sentences if teacher else None), None
-    if recipe.queue_size:
-        size, momentum = recipe.queue_size, recipe.queue_momentum
-        queue = MomentumQueue(encoder, size, model.config.hidden_size, momentum, accelerator.device)
+    batches = Batches(
+        triples,
+        make_batch,
+        accelerator,
+        batch_size=recipe.batch_size,
+        accumulation=recipe.gradient_accumulation_steps,
+        language_exponent=recipe.language_exponent,
+        seed=recipe.seed,
+        num_workers=recipe.num_workers,
+    )
+    distillation, queue_options, teacher, queue = recipe.losses.distillation, recipe.losses.queue, None, None
+    if distillation is not None:
+        teacher = load_teacher(model, tokenizer, distillation.teacher).to(accelerator.device)
+    encoder = TwoPathEncoder(model, max_sentences=model.config.max_sentences if teacher else None)
+    if queue_options is not None:
+        hidden_size, device = model.config.hidden_size, accelerator.device
+        queue = MomentumQueue(encoder, queue_options.size, hidden_size, queue_options.momentum, device)
 
     def losses(embeddings: Embeddings, batch: Batch, keys: Embeddings | None) -> dict[str, Tensor]:
-        of_teacher = None
+        vectors = BatchVectors(embeddings, batch, model.config.temperature)
         if teacher is not None:
-            of_teacher = embed_chunks(teacher, cut_into_chunks(batch.rows, recipe.max_tokens_per_chunk))
-        losses_of = functools.partial(
-            document_losses, embeddings, batch, recipe, model.config.temperature, of_teacher=of_teacher
-        )
+            vectors.teacher = embed_chunks(teacher, cut_into_chunks(batch.rows, recipe.max_tokens_per_chunk))
         if queue is None or keys is None:
-            return losses_of()
-        of_batch = losses_of(keys=keys["documents"], queued=(queue.vectors, queue.concepts))
-        of_roles = dict(zip(batch.concepts, keys["documents"].unflatten(0, (len(batch.concepts), -1))))
-        queue.push(of_roles["positive"], batch.concepts["positive"])  # after the loss, in which they stand already
-        return of_batch
+            return weighted_losses(vectors, recipe.losses)
+        vectors.key_documents, vectors.queued = keys["documents"], (queue.vectors, queue.concepts)
+        batch_losses = weighted_losses(vectors, recipe.losses)
+        key_roles = dict(zip(batch.concepts, keys["documents"].unflatten(0, (len(batch.concepts), -1))))
+        queue.push(key_roles["positive"], batch.concepts["positive"])  # after the loss, in which they stand already
+        return batch_losses
 
     def work(batch: Batch) -> Work:
         documents = batch.rows["documents"]
@@ -115,8 +119,8 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
     return Stage(
         encoder=encoder,
         parameter_groups=parameter_groups(model, recipe),
-        total_steps=min(recipe.epochs * epoch_steps, recipe.max_steps or recipe.epochs * epoch_steps),
-        batches=functools.partial(batches, recipe, accelerator, triples, make_batch),
+        total_steps=total_steps(recipe, batches.steps_per_epoch),
+        batches=batches.from_step,
         losses=losses,
         work=work,
         evaluate=evaluate,

@@ -25,18 +25,18 @@ from common.command_line import options_from, run
 from common.files import folder_written_whole
 from common.fingerprints import fingerprint
 from common.saved_models import model_type_of
-from training.data.batches import batches, steps_per_epoch
+from training.data.batches import Batches
 from training.data.parallel import DevPairs, Pairs, Texts, fingerprint_of_pairs
 from training.data.sentence_batches import SentenceBatch, SentenceCollator
 from training.loop.cached_gradients import Embeddings, cut_into_chunks
 from training.loop.checkpoints import describe_run
-from training.loop.loop import Progress, Stage, train, training_folder
+from training.loop.loop import Progress, Stage, total_steps, train, training_folder
 from training.loop.meter import Work
 from training.loop.momentum import MomentumQueue
+from training.losses.sentences import sentence_losses
 from training.model_card import write_sentence_model_card
 from training.models import flops_per_position
 from training.ntdv import build_ntdv, check_two_languages, tokenizer_of_translators
-from training.objectives.sentences import sentence_losses
 from training.recipes import PretrainSentencesRecipe
 from training.sentence_models import (
     SentenceEncoder,
@@ -84,7 +84,6 @@ def sentence_stage(recipe: PretrainSentencesRecipe, accelerator: Accelerator) ->
     translates_one_way = recipe.decoder == "gru" and not recipe.translators
     if translates_one_way or recipe.translators:
         check_two_languages(recipe, pairs.languages)
-    epoch_steps = steps_per_epoch(recipe, pairs, accelerator.num_processes)
     corpus = fingerprint_of_pairs(Path(recipe.corpus), recipe.texts)
     tokenizer = tokenizer_of(recipe, pairs, corpus, accelerator)
     if recipe.translators:
@@ -97,6 +96,16 @@ def sentence_stage(recipe: PretrainSentencesRecipe, accelerator: Accelerator) ->
     hidden_size, device = encoder.model.config.hidden_size, accelerator.device
     teacher = Teacher(recipe.teacher, recipe.teacher_pooling, hidden_size, device) if recipe.teacher else None
     collate = SentenceCollator(recipe, tokenizer, teacher.tokenizer if teacher else None)
+    batches = Batches(
+        pairs,
+        collate,
+        accelerator,
+        batch_size=recipe.batch_size,
+        accumulation=recipe.gradient_accumulation_steps,
+        language_exponent=recipe.language_exponent,
+        seed=recipe.seed,
+        num_workers=recipe.num_workers,
+    )
     set_seed(recipe.seed, device_specific=True)  # dropout of its own for each process, from here on
     queue = None
     if "xlco" in recipe.objectives:
@@ -144,8 +153,8 @@ def sentence_stage(recipe: PretrainSentencesRecipe, accelerator: Accelerator) ->
     return Stage(
         encoder=encoder,
         parameter_groups=sentence_parameter_groups(encoder, recipe),
-        total_steps=min(recipe.epochs * epoch_steps, recipe.max_steps or recipe.epochs * epoch_steps),
-        batches=functools.partial(batches, recipe, accelerator, pairs, collate),
+        total_steps=total_steps(recipe, batches.steps_per_epoch),
+        batches=batches.from_step,
         losses=losses,
         work=work,
         evaluate=evaluate_translation if translates_one_way else evaluate,

@@ -1,15 +1,12 @@
-"""The options of training, by which every room above is told what to do. Imports nothing of training."""
+"""The options of the training of sentence encoders."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-DocumentObjective = Literal["info_nce", "distance_constraint"]
-HardNegatives = Literal["own", "all", "none"]
-QuerySource = Literal["title", "sentence", "both"]
-QueryLanguage = Literal["anchor", "positive", "both"]
-QueryPath = Literal["sentence_encoder", "document_encoder", "both"]
+from training.loop.options import LoopOptions
+
 SentencePooling = Literal["cls", "mean"]
 SentenceObjective = Literal[
     "mmlm",
@@ -33,207 +30,7 @@ PREDICTING = {"mmlm", "tlm", *WORD_OBJECTIVES}  # those that need a head over th
 
 
 @dataclass(kw_only=True)
-class LoopRecipe:
-    """How the loop trains, whatever it trains."""
-
-    output: str
-    """Folder of the finished model, ready for the Hub. Checkpoints and logs go to `<output>-training`."""
-
-    epochs: int = 1
-    """Passes over the training data."""
-
-    max_steps: int | None = None
-    """Stop after this many optimizer steps, within `epochs`."""
-
-    batch_size: int = 2
-    """Examples of one batch on one device. In-batch negatives come from the batches of all devices."""
-
-    gradient_accumulation_steps: int = 64
-    """Batches of one optimizer step. They add no negatives."""
-
-    max_tokens_per_chunk: int = 32_768
-    """Tokens that are encoded at once on one device (sentences, where sentence vectors are kept). Memory grows with it.
-    A larger batch is cut into chunks, and its gradients are cached: that costs a second forward pass and changes no
-    result."""
-
-    learning_rate: float = 1e-5
-    """Of the pretrained weights. It rises during the warm-up and then falls as `schedule` says."""
-
-    schedule: Literal["linear", "inverse_sqrt"] = "linear"
-    """How the learning rates fall after the warm-up: linearly to 0, or with the square root of the step (T-MDE)."""
-
-    warmup_steps: int = 1000
-    """Optimizer steps over which the learning rates rise from 0."""
-
-    weight_decay: float = 0.0
-    """Of AdamW, on matrices only."""
-
-    max_grad_norm: float = 1.0
-    """A longer gradient is shortened to this norm."""
-
-    queue_size: int = 0
-    """Number of vectors of earlier batches, embedded by a momentum encoder, that are negatives in a loss of their own
-    (cross-lingual contrast of InfoXLM, which takes 131072). 0 leaves it out."""
-
-    queue_momentum: float = 0.9999
-    """Of the momentum encoder's weights (InfoXLM: 0.9999, or 0.999 for a large model)."""
-
-    mixed_precision: Literal["auto", "no", "bf16", "fp16"] = "no"
-    """The format of activations. Weights are trained in float32. `auto` is bf16 where the GPU, or else the processor,
-    multiplies it in hardware, and no elsewhere: without the hardware, bf16 is many times slower than float32."""
-
-    gradient_checkpointing: bool = False
-    """Compute activations again in the backward pass, which saves memory."""
-
-    compile: bool = False
-    """Compile the sentence encoder with torch.compile. For GPUs: `make gpu` measures what it gives."""
-
-    num_workers: int = 0
-    """Processes that tokenize ahead."""
-
-    eval_steps: int = 500
-    """Optimizer steps between evaluations on the dev split."""
-
-    keep: Literal["best", "last"] = "best"
-    """The step whose model is kept: the best on the dev split, of which the untrained start is one; or the last, where
-    the dev split does not show what is learned, or steps of several runs are compared."""
-
-    save_steps: int = 500
-    """Optimizer steps between checkpoints."""
-
-    keep_checkpoints: int = 2
-    """Number of checkpoints that are kept, the newest."""
-
-    log_steps: int = 10
-    """Optimizer steps between log entries."""
-
-    device_tflops: float | None = None
-    """Peak of one device in teraflops a second. With it the utilisation is logged."""
-
-    log_with: str | None = None
-    """A tracker of Accelerate (tensorboard, wandb, mlflow ...), or none."""
-
-    resume: bool = False
-    """Go on from the last whole checkpoint of this output."""
-
-    push_to_hub: str | None = None
-    """Repository to upload the finished folder to."""
-
-    seed: int = 42
-    """Of initialisation, dropout, order and all draws."""
-
-    def __post_init__(self) -> None:
-        if self.mixed_precision == "auto":  # what it stands for here goes into checkpoints and the card
-            import torch  # takes seconds, which --help need not wait for
-
-            from common.device import dtype_of
-
-            self.mixed_precision = "bf16" if dtype_of("auto") == torch.bfloat16 else "no"
-        sizes = ("epochs", "batch_size", "gradient_accumulation_steps", "max_tokens_per_chunk")
-        steps = ("eval_steps", "save_steps", "keep_checkpoints", "log_steps")
-        for name in (*sizes, *steps, "learning_rate", "max_grad_norm"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
-        if self.max_steps is not None and self.max_steps < 1:
-            raise ValueError(f"max_steps is {self.max_steps}; it must be at least 1, or left out")
-        if self.queue_size < 0:
-            raise ValueError(f"queue_size is {self.queue_size}; it must be at least 0")
-        if not 0 <= self.queue_momentum < 1:
-            raise ValueError(f"queue_momentum is {self.queue_momentum}; it must be at least 0 and below 1")
-
-
-@dataclass(kw_only=True)
-class PretrainRecipe(LoopRecipe):
-    """A pretraining run on triples of documents. The defaults are the paper's."""
-
-    corpus: str
-    """Folder that `python -m training.corpus` wrote."""
-
-    sentence_encoder: str = "sentence-transformers/LaBSE"
-    """Hub name or folder of the encoder to start from; or of an HMDE, to train that one further."""
-
-    architecture: dict[str, Any] = field(default_factory=dict)
-    """Fields of HMDEConfig that differ from its defaults, which are the paper's, or from those of the HMDE."""
-
-    layers: list[int] | None = None
-    """Which layers of the sentence encoder are kept, counted from 0; all if not given. A light student starts with some
-    of its teacher's."""
-
-    tokenizer: dict[str, Any] = field(default_factory=dict)
-    """Options of HMDETokenizer that differ from its defaults."""
-
-    sentence_dropout: float | None = None
-    """Dropout inside the sentence encoder; its own if not given. On CPUs, 0 makes training about twice as fast."""
-
-    freeze: Literal["nothing", "word_embeddings", "sentence_encoder"] = "nothing"
-    """What is not trained. Frozen word_embeddings spare their large gradient, and languages outside the corpus stay
-    where they are. With a frozen sentence_encoder (paper, table 3), its sentence vectors are computed once, without
-    dropout, and kept in `<corpus>-sentence-vectors` for all runs."""
-
-    teacher: str | None = None
-    """Hub name or folder of an HMDE whose vectors of documents, their sentences and queries the model learns."""
-
-    distillation_weight: float = 1.0
-    """Weight of the loss that draws vectors to those of the teacher, if there is one."""
-
-    document_weight: float = 1.0
-    """Weight of the losses that draw documents of one concept together. 0 leaves them out, which needs a teacher."""
-
-    document_objective: DocumentObjective = "info_nce"
-    """What draws documents of one concept together: info_nce (paper, equation 1), or distance_constraint (T-MDE)."""
-
-    hard_negatives: HardNegatives = "own"
-    """Which hard negatives an anchor sees: its own (paper), all of the batch, or none."""
-
-    symmetric: bool = False
-    """Also seek the anchor among the anchors, from the positive, with a hard negative of the positive."""
-
-    query_weight: float = 0.0
-    """Weight of the loss that draws a query in one language to the document in the other language. 0 leaves it out, as
-    the paper does; a teacher's vectors of queries are learned all the same."""
-
-    query_source: QuerySource = "both"
-    """What serves as a query: a title, a sentence, or one of the two by chance."""
-
-    query_language: QueryLanguage = "anchor"
-    """Whose title or sentence: the anchor's, to train search across languages; the positive's own, for search within a
-    language, with its title cut from the text; or one of the two by chance."""
-
-    query_path: QueryPath | None = None
-    """What encodes a query in training: sentence_encoder or document_encoder, see HMDEConfig; or both, with the mean of
-    the two losses. The path that the model takes in use if not given."""
-
-    language_exponent: float = 1.0
-    """A pair of languages with n triples is drawn with a chance in proportion to n to this power. 1 takes every triple
-    once in an epoch; the authors' code has 0.3."""
-
-    document_learning_rate: float | None = None
-    """Of the new document encoder; `learning_rate` if not given."""
-
-    eval_concepts: int = 100
-    """Size of the pool in which dev concepts are sought. Training concepts fill it up."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.eval_concepts < 1:
-            raise ValueError(f"eval_concepts is {self.eval_concepts}; it must be above 0")
-        for name in ("query_weight", "document_weight", "language_exponent"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
-        if self.teacher is None and self.document_weight == 0:
-            raise ValueError(
-                "document_weight is 0 and there is no teacher, so that nothing is learned; give one of them"
-            )
-        if self.teacher is not None and self.distillation_weight <= 0:
-            raise ValueError(
-                f"distillation_weight is {self.distillation_weight}; it must be above 0, or leave the teacher out"
-            )
-        if self.teacher is not None and self.freeze == "sentence_encoder":
-            raise ValueError("a frozen sentence_encoder learns nothing of the teacher; leave freeze or the teacher out")
-
-
-@dataclass(kw_only=True)
-class PretrainSentencesRecipe(LoopRecipe):
+class PretrainSentencesRecipe(LoopOptions):
     """A pretraining run of a sentence encoder on pairs of sentences."""
 
     corpus: str
@@ -243,6 +40,13 @@ class PretrainSentencesRecipe(LoopRecipe):
     """What is trained towards, by name, each with its weight: mmlm, tlm, xlco (InfoXLM); ugt or one of its parts, smlm
     and xtr, align, similarity (the lightweight encoder); distillation; translation, distance (T-MDE, LASER),
     squared_distance (NTDV). See training/objectives/sentences.py."""
+
+    queue_size: int = 0
+    """Number of vectors of earlier batches, embedded by a momentum encoder, that are negatives in xlco (InfoXLM takes
+    131072)."""
+
+    queue_momentum: float = 0.9999
+    """Share of its weights that the momentum encoder keeps (InfoXLM: 0.9999, or 0.999 for a large model)."""
 
     texts: str | None = None
     """Folder of `python -m training.corpus`, whose articles are the text of mmlm; the sentences of the pairs, each by

@@ -26,8 +26,8 @@ from common.saved_models import model_type_of
 from training.data.sentence_batches import IGNORED, tokenized
 from training.decoders import GRUDecoder, LSTMDecoder, TransformerDecoder
 from training.loop.cached_gradients import Chunk, Embeddings, Rows, cut_into_chunks, embed_chunks
+from training.losses.sentences import masked_words, translation, words_from_vectors
 from training.models import keep_layers
-from training.objectives.sentences import masked_words, translation, words_from_vectors
 from training.recipes import COMPARING, PREDICTING, PretrainSentencesRecipe, SentencePooling
 
 Decoder = TransformerDecoder | LSTMDecoder | GRUDecoder

@@ -43,7 +43,7 @@ def saved_hmde() -> Path:
 
 def arguments(output: Path, corpus: Path | None = None, **changes: object) -> list[str]:
     """Of a run with dropout, drawn queries and a queue, that saves and evaluates often."""
-    defaults = {"query_weight": 1.0, "save_steps": 2, "eval_steps": 2, "max_steps": 6, "queue_size": 6}
+    defaults = {"losses.queries.weight": 1.0, "save_steps": 2, "eval_steps": 2, "max_steps": 6, "losses.queue.size": 6}
     return options(corpus or workshop() / "corpus", workshop() / "labse", output, **(defaults | changes))
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from common.device import dtype_of, use_all_cores
-from training.recipes import PretrainRecipe
+from training.pretrain_recipe import PretrainRecipe
 
 CORES = len(os.sched_getaffinity(0))
 

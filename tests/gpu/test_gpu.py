@@ -237,8 +237,7 @@ def updates(labse: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[.
             mixed_precision=mixed_precision,
             architecture='{"num_document_attention_heads": 4, "document_dropout": 0.0, "max_sentences": 4}',
             sentence_dropout=0.0,
-            hard_negatives="all",
-            query_weight=0.5,
+            losses='{"info_nce": {"hard_negatives": "all"}, "queries": {"weight": 0.5, "hard_negatives": "all"}}',
             max_steps=8,
             max_tokens_per_chunk=100,
             eval_concepts=1,  # which every model finds, so that the last one is kept

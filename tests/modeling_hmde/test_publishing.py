@@ -193,7 +193,13 @@ def trained(model: HMDEForDocumentEmbedding, tmp_path: Path) -> SimpleNamespace:
     write_model_card(
         tmp_path,
         "someone/hmde",
-        {"sentence_encoder": "someone/encoder", "corpus": "runs/wiki", "eval_concepts": 9, "seed": 3, "teacher": None},
+        {
+            "sentence_encoder": "someone/encoder",
+            "corpus": "runs/wiki",
+            "eval_concepts": 9,
+            "seed": 3,
+            "losses": {"distillation": None},
+        },
         model.config,
         {"articles": {"en": 70, "de": 60}, "triples": {"train": 50}},
         {

@@ -22,7 +22,7 @@ from tests.hub_stand_in import running_hub
 from tests.paths import REPOSITORY
 from tests.pretraining import options
 from training import pretrain
-from training.recipes import PretrainRecipe
+from training.pretrain_recipe import PretrainRecipe
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 
 import pytest
 import torch
@@ -14,8 +13,9 @@ from torch import nn
 
 from training.loop import cached_gradients
 from training.loop.cached_gradients import Chunk, Embeddings, backward_through_chunks, chunk_bounds, cut_into_chunks
+from training.losses.candidates import Candidates
+from training.losses.info_nce import info_nce
 from training.models import TwoPathEncoder
-from training.objectives.contrast import info_nce
 
 
 @pytest.fixture
@@ -33,15 +33,10 @@ def batch(tokenizer, documents) -> Chunk:
 
 def objective(embeddings: Embeddings) -> dict[str, torch.Tensor]:
     anchors, positives, negatives = embeddings["documents"].split(2)
-    contrast = functools.partial(
-        info_nce,
-        concepts=torch.tensor([0, 1]),
-        negative_concepts=torch.tensor([2, 3]),
-        temperature=0.05,
-    )
+    candidates = Candidates(positives, negatives, torch.tensor([0, 1]), torch.tensor([2, 3]))
     return {
-        "document_loss": contrast(anchors, positives, negatives).mean(),
-        "query_loss": contrast(embeddings["queries"], positives, negatives).mean(),
+        "document_loss": info_nce(anchors, candidates, 0.05).mean(),
+        "query_loss": info_nce(embeddings["queries"], candidates, 0.05).mean(),
     }
 
 

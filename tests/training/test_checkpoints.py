@@ -58,11 +58,11 @@ def run(
 
 
 CHANGES = {
-    "query_weight": 1.0,
+    "losses.queries.weight": 1.0,
     "save_steps": 2,
     "max_steps": 8,
-    "queue_size": 6,
-    "queue_momentum": 0.9,
+    "losses.queue.size": 6,
+    "losses.queue.momentum": 0.9,
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from accelerate import DistributedType, PartialState
@@ -21,15 +23,13 @@ DEEPSPEED = {
 EXACT = {
     "architecture": '{"num_document_attention_heads": 4, "document_dropout": 0.0, "max_sentences": 4}',
     "sentence_dropout": 0.0,  # each process draws its own
-    "hard_negatives": "all",
-    "symmetric": "true",
-    "query_weight": 0.5,
+    "losses": '{"info_nce": {"hard_negatives": "all", "symmetric": true}, "queries": {"weight": 0.5}}',
     "learning_rate": 1e-4,
 }
 
 
 @pytest.mark.parametrize(
-    ("environment", "max_tokens_per_chunk", "document_objective"),
+    ("environment", "max_tokens_per_chunk", "loss"),
     [
         pytest.param({}, 4096, "info_nce", id="ddp-whole"),
         pytest.param({}, 100, "distance_constraint", id="ddp-in-chunks"),
@@ -38,11 +38,18 @@ EXACT = {
     ],
 )
 def test_two_processes_have_the_gradients_of_one(
-    corpus_folder, labse, tmp_path, monkeypatch, environment, max_tokens_per_chunk, document_objective
+    corpus_folder, labse, tmp_path, monkeypatch, environment, max_tokens_per_chunk, loss
 ):
     """With accumulation, a queue, and more chunks on one process than on the other."""
-    changes = EXACT | {"max_steps": 3, "queue_size": 8, "queue_momentum": 0.9, "eval_steps": 3, "save_steps": 3}
-    changes |= {"max_tokens_per_chunk": max_tokens_per_chunk, "document_objective": document_objective}
+    contrast = {"hard_negatives": "all", "symmetric": True}
+    losses = {
+        "info_nce": None,
+        loss: contrast,
+        "queries": {"weight": 0.5, "hard_negatives": "all"},
+        "queue": {"size": 8, "momentum": 0.9, "hard_negatives": "all"},
+    }
+    changes = EXACT | {"losses": json.dumps(losses), "max_steps": 3, "eval_steps": 3, "save_steps": 3}
+    changes |= {"max_tokens_per_chunk": max_tokens_per_chunk}
     one = options(corpus_folder, labse, tmp_path / "one", **changes, batch_size=4)
     two = options(corpus_folder, labse, tmp_path / "two", **changes, batch_size=2)
     expected = gradients(pretrain.main, monkeypatch, 1, one, tmp_path / "of-one")

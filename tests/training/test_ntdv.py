@@ -28,9 +28,9 @@ from training import pretrain_sentences
 from training.data.parallel import Example, Pairs
 from training.data.sentence_batches import SentenceCollator
 from training.decoders import GRUDecoder
+from training.losses.sentences import drawn_by_lot, sentence_losses
 from training.models import flops_per_position
 from training.ntdv import NTDVEncoder, evidence_of_language
-from training.objectives.sentences import drawn_by_lot, sentence_losses
 from training.recipes import PretrainSentencesRecipe
 from training.sentence_models import build_sentence_encoder
 

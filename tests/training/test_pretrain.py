@@ -21,12 +21,14 @@ from training import pretrain
 from training.data.articles import load_articles, row_of
 from training.data.batches import collate, integer_of
 from training.data.dev_set import DevSet
+from training.data.queries import QueryDraw
 from training.data.triples import Triples
 from training.loop.loop import Progress
 from training.loop.meter import Meter
+from training.losses import InfoNCE, Losses, Queries, weighted_losses
+from training.losses.batch import BatchVectors
 from training.models import TwoPathEncoder, build, model_flops
-from training.objectives.documents import document_losses
-from training.recipes import PretrainRecipe
+from training.pretrain_recipe import PretrainRecipe
 
 pytestmark = pytest.mark.usefixtures("fresh_accelerator")
 
@@ -35,7 +37,11 @@ pytestmark = pytest.mark.usefixtures("fresh_accelerator")
     "changes",
     [
         {},
-        {"query_weight": 1.0, "hard_negatives": "all", "symmetric": "true"},
+        {
+            "losses.info_nce.symmetric": "true",
+            "losses.info_nce.hard_negatives": "all",
+            "losses.queries.hard_negatives": "all",
+        },
         {"freeze": "sentence_encoder", "gradient_checkpointing": "true", "mixed_precision": "bf16"},
     ],
     ids=["paper", "query-all-symmetric", "frozen-checkpointed-bf16"],
@@ -60,7 +66,7 @@ def test_the_loss_falls_and_the_best_model_is_kept(corpus_folder, xlmr, tmp_path
         "sentence_dropout": 0.0,  # in 32 dimensions it drowns what there is to learn
         "learning_rate": 3e-4,
         "epochs": 10,
-        "query_weight": 0.5,
+        "losses.queries.weight": 0.5,
         "log_with": "tensorboard",
     }
     pretrain.main(options(corpus_folder, xlmr, tmp_path / "model", **changes))
@@ -128,7 +134,7 @@ def test_an_hmde_keeps_its_architecture(corpus_folder, labse, tmp_path, architec
 def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(corpus_folder, labse, tmp_path, monkeypatch):
     """Interrupted in the middle of an epoch; with dropout, shuffling and drawn queries."""
     whole, halved = tmp_path / "whole", tmp_path / "halved"
-    changes = {"query_weight": 1.0, "save_steps": 3, "max_steps": 8}
+    changes = {"losses.queries.weight": 1.0, "save_steps": 3, "max_steps": 8}
     pretrain.main(options(corpus_folder, labse, whole, **changes))
 
     class Interrupted(Exception):
@@ -155,7 +161,8 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(corpus_fold
 
 
 def test_the_losses_are_those_that_the_recipe_asks_for(corpus_folder, labse):
-    recipe = PretrainRecipe(corpus="", output="", sentence_encoder=str(labse), symmetric=True, query_weight=0.5)
+    losses = Losses(info_nce=InfoNCE(symmetric=True), queries=Queries(weight=0.5))
+    recipe = PretrainRecipe(corpus="", output="", sentence_encoder=str(labse), losses=losses)
     recipe.architecture = {"num_document_attention_heads": 4}
     model, tokenizer = build(recipe)
     triples = Triples(corpus_folder, "train", symmetric=True)
@@ -164,9 +171,10 @@ def test_the_losses_are_those_that_the_recipe_asks_for(corpus_folder, labse):
         embeddings = TwoPathEncoder(model)(batch.rows)
     assert len(embeddings["documents"]) == 12
     torch.testing.assert_close(embeddings["queries"], model.embed_queries(**batch.rows["queries"]))
-    losses = document_losses(embeddings, batch, recipe, temperature=0.05)
+    vectors = BatchVectors(embeddings, batch, temperature=0.05)
+    losses = weighted_losses(vectors, recipe.losses)
     assert set(losses) == {"document_loss", "reverse_loss", "query_loss"}
-    alone = document_losses(embeddings, batch, PretrainRecipe(corpus="", output="", query_weight=1.0), 0.05)
+    alone = weighted_losses(vectors, Losses(info_nce=InfoNCE(), queries=Queries()))
     torch.testing.assert_close(losses["query_loss"], 0.5 * alone["query_loss"])
     torch.testing.assert_close(losses["document_loss"], alone["document_loss"])
     assert set(collate([triples[0]], triples.roles, tokenizer, query_path=None).rows) == {"documents"}
@@ -174,7 +182,9 @@ def test_the_losses_are_those_that_the_recipe_asks_for(corpus_folder, labse):
 
 @pytest.mark.parametrize("path", ["sentence_encoder", "document_encoder", "both"])
 def test_a_query_is_encoded_on_the_path_that_the_recipe_names(corpus_folder, labse, path):
-    recipe = PretrainRecipe(corpus="", output="", sentence_encoder=str(labse), query_weight=1.0, query_path=path)
+    queries = QueryDraw(path=path)
+    losses = Losses(info_nce=InfoNCE(), queries=Queries())
+    recipe = PretrainRecipe(corpus="", output="", sentence_encoder=str(labse), losses=losses, queries=queries)
     recipe.architecture = {"num_document_attention_heads": 4}
     model, tokenizer = build(recipe)
     model.eval()
@@ -182,7 +192,8 @@ def test_a_query_is_encoded_on_the_path_that_the_recipe_names(corpus_folder, lab
     chosen = [triples[index] for index in range(3)]
     batch = collate(chosen, triples.roles, tokenizer, query_path=path)
     with torch.no_grad():
-        losses = document_losses(TwoPathEncoder(model)(batch.rows), batch, recipe, temperature=0.05)
+        vectors = BatchVectors(TwoPathEncoder(model)(batch.rows), batch, temperature=0.05)
+        losses = weighted_losses(vectors, recipe.losses)
     queries = [triple["query"] for triple in chosen]
     by_path = {
         "sentence_encoder": model.encode_queries(queries, tokenizer, return_tensors="pt"),
@@ -247,13 +258,13 @@ def test_the_flops_of_a_frozen_sentence_encoder_are_those_of_its_forward_pass(mo
 
 
 def test_queries_are_the_anchors_title_or_one_of_its_sentences_and_change_with_the_epoch(corpus_folder):
-    triples = Triples(corpus_folder, "train", symmetric=False, query_source="sentence", seed=1)
+    triples = Triples(corpus_folder, "train", symmetric=False, queries=QueryDraw("sentence"), seed=1)
     first = [triples[index]["query"] for index in range(len(triples))]
     assert all(query in triples[index]["anchor"]["text"] for index, query in enumerate(first))
     assert first == [triples[index]["query"] for index in range(len(triples))]
     triples.set_epoch(1)
     assert first != [triples[index]["query"] for index in range(len(triples))]
-    titles = Triples(corpus_folder, "train", symmetric=False, query_source="title")
+    titles = Triples(corpus_folder, "train", symmetric=False, queries=QueryDraw("title"))
     assert titles[0]["query"] == titles[0]["anchor"]["title"]
 
 
@@ -265,20 +276,20 @@ def test_queries_may_be_of_the_positives_language_and_its_title_is_then_no_part_
         return article | {"text": f"{article['title']}\n\n{article['text']}"}
 
     def examples(**options):
-        triples = Triples(corpus_folder, "train", symmetric=False, **options)
+        triples = Triples(corpus_folder, "train", symmetric=False, queries=QueryDraw(**options))
         return [triples[index] for index in range(len(triples))]
 
     plain = examples()
     monkeypatch.setattr(Triples, "_article", article_with_title)
-    for triple in examples(query_source="sentence", query_language="positive"):
+    for triple in examples(source="sentence", language="positive"):
         assert triple["query"] == triple["positive"]["title"] or triple["query"] in triple["positive"]["text"]
-    for triple, without in zip(examples(query_source="title", query_language="positive"), plain):
+    for triple, without in zip(examples(source="title", language="positive"), plain):
         assert triple["query"] == triple["positive"]["title"]
         assert triple["positive"]["text"] == without["positive"]["text"]
         assert triple["anchor"]["text"].startswith(triple["anchor"]["title"])
     asked = {
         role
-        for triple in examples(query_source="title", query_language="both")
+        for triple in examples(source="title", language="both")
         for role in ("anchor", "positive")
         if triple["query"] == triple[role]["title"]
     }
@@ -290,13 +301,13 @@ def test_queries_may_be_of_the_positives_language_and_its_title_is_then_no_part_
     [
         ({"corpus": "nowhere"}, "no triples.parquet"),
         ({"sentence_encoder": "nowhere"}, "sentence_encoder: nowhere is no model folder"),
-        ({"batch_size": 0}, "batch_size is 0"),
-        ({"max_steps": 0}, "max_steps is 0"),
+        ({"batch_size": 0}, r'"batch_size":\s.*v>0'),
+        ({"max_steps": 0}, r'"max_steps":(.|\s)*v>0'),
         ({"resume": "true"}, "no checkpoint to resume from"),
-        ({"max_tokens_per_chunk": 0}, "max_tokens_per_chunk is 0"),
-        ({"queue_size": -1}, "queue_size is -1"),
-        ({"queue_momentum": 1.0}, "queue_momentum is 1.0; it must be at least 0 and below 1"),
-        ({"language_exponent": -1.0}, "language_exponent is -1.0; it must be at least 0"),
+        ({"max_tokens_per_chunk": 0}, r'"max_tokens_per_chunk":\s.*v>0'),
+        ({"losses.queue.size": -1}, r"PositiveInt: -1 does not conform"),
+        ({"losses.queue": '{"size": 4, "momentum": 1.0}'}, r"Share: 1\.0 does not conform"),
+        ({"language_exponent": -1.0}, r'"language_exponent":\s.*v>=0'),
         ({"batch_size": 1000}, "a batch of 1000 examples over all processes is more than there are"),
         ({"architecture": '{"max_sentence": 4}'}, "no field max_sentence"),
         ({"architecture": '{"num_document_attention_heads": 5}'}, "does not divide"),
@@ -346,13 +357,13 @@ def test_a_concept_has_the_same_integer_in_every_batch_and_no_other_concept_has_
 
 def test_a_run_with_every_option_of_the_objective_and_the_batches_trains(corpus_folder, labse, tmp_path):
     changes = {
-        "queue_size": 8,
-        "queue_momentum": 0.9,
+        "losses.queue.size": 8,
+        "losses.queue.momentum": 0.9,
         "language_exponent": 0.5,
         "device_tflops": 1.0,
         "max_tokens_per_chunk": 200,
-        "query_weight": 1.0,
-        "symmetric": "true",
+        "losses.queries.weight": 1.0,
+        "losses.info_nce.symmetric": "true",
         "log_with": "tensorboard",
     }
     pretrain.main(options(corpus_folder, labse, tmp_path / "model", max_steps=3, **changes))

@@ -17,7 +17,8 @@ from replications.question_answering.finetune import FinetuneQuestionsRecipe
 from tests.paths import REPOSITORY
 from training.corpus.build import CorpusRecipe
 from training.finetune import FinetuneRecipe
-from training.recipes import PretrainRecipe, PretrainSentencesRecipe
+from training.pretrain_recipe import PretrainRecipe
+from training.recipes import PretrainSentencesRecipe
 
 CONFIGURATION = REPOSITORY / "configuration"
 RECIPES = {

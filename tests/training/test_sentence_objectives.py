@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from training.data.sentence_batches import SentenceBatch, word_targets
 from training.loop.momentum import MomentumQueue
-from training.objectives.sentences import (
+from training.losses.sentences import (
     alignment,
     cross_lingual_contrast,
     distillation,

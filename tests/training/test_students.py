@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -15,9 +17,11 @@ from training import models, pretrain
 from training.data.batches import collate
 from training.data.triples import Triples
 from training.loop.cached_gradients import cut_into_chunks, embed_chunks
-from training.models import TwoPathEncoder, build, teacher_of
-from training.objectives.documents import distillation, document_losses
-from training.recipes import PretrainRecipe
+from training.losses import Distillation, Losses, weighted_losses
+from training.losses.batch import BatchVectors
+from training.losses.distillation import distillation
+from training.models import TwoPathEncoder, build, load_teacher
+from training.pretrain_recipe import PretrainRecipe
 
 pytestmark = pytest.mark.usefixtures("fresh_accelerator")
 
@@ -49,21 +53,22 @@ def in_float32(monkeypatch):
 
 
 def student(teacher: str, **changes: object) -> dict[str, object]:
-    start = {"layers": "[0]", "teacher": teacher, "document_weight": 0.0, "sentence_dropout": 0.0}
+    losses = {"losses.info_nce": "null", "losses.distillation.teacher": teacher}
+    start = {"layers": "[0]", "sentence_dropout": 0.0} | losses
     return start | {"architecture": "{}"} | changes
 
 
 def test_the_loss_is_the_share_of_the_teachers_variance_that_is_not_known():
     torch.manual_seed(0)
-    vectors, of_teacher = torch.randn(2, 5, 3, 8)
-    of_teacher[1, 2:] = 0  # a document of two sentences
+    vectors, taught = torch.randn(2, 5, 3, 8)
+    taught[1, 2:] = 0  # a document of two sentences
     real = [(row, column) for row in range(5) for column in range(3) if row != 1 or column < 2]
-    mean = sum(of_teacher[place] for place in real) / len(real)
-    distance = sum(float(((vectors[place] - of_teacher[place]) ** 2).sum()) for place in real)
-    spread = sum(float(((of_teacher[place] - mean) ** 2).sum()) for place in real)
-    assert distillation(vectors, of_teacher).item() == pytest.approx(distance / spread, rel=1e-5)
-    assert distillation(of_teacher, of_teacher).item() == 0
-    assert distillation(mean.expand(5, 3, 8), of_teacher).item() == pytest.approx(1, rel=1e-5)
+    mean = sum(taught[place] for place in real) / len(real)
+    distance = sum(float(((vectors[place] - taught[place]) ** 2).sum()) for place in real)
+    spread = sum(float(((taught[place] - mean) ** 2).sum()) for place in real)
+    assert distillation(vectors, taught).item() == pytest.approx(distance / spread, rel=1e-5)
+    assert distillation(taught, taught).item() == 0
+    assert distillation(mean.expand(5, 3, 8), taught).item() == pytest.approx(1, rel=1e-5)
 
 
 @pytest.mark.parametrize("path", ["document_encoder", "both"])
@@ -72,19 +77,16 @@ def test_documents_sentences_and_queries_of_the_teacher_are_learned(corpus_folde
         corpus="",
         output="",
         sentence_encoder=teacher,
-        teacher=teacher,
         layers=[1],
-        document_weight=0.0,
-        distillation_weight=2.0,
-        query_path=path,
+        losses=Losses(distillation=Distillation(teacher=teacher, weight=2.0)),
     )
     model, tokenizer = build(recipe)
     model.eval()
     triples = Triples(corpus_folder, "train", symmetric=False)
     batch = collate([triples[index] for index in range(3)], triples.roles, tokenizer, query_path=path)
     embeddings = TwoPathEncoder(model, model.config.max_sentences)(batch.rows)
-    of_teacher = embed_chunks(teacher_of(model, tokenizer, teacher), cut_into_chunks(batch.rows, 60))
-    losses = document_losses(embeddings, batch, recipe, temperature=0.05, of_teacher=of_teacher)
+    teacher_vectors = embed_chunks(load_teacher(model, tokenizer, teacher), cut_into_chunks(batch.rows, 60))
+    losses = weighted_losses(BatchVectors(embeddings, batch, 0.05, teacher=teacher_vectors), recipe.losses)
     original = HMDEForDocumentEmbedding.from_pretrained(teacher).eval()
     expected = []
     for name, rows in batch.rows.items():
@@ -126,9 +128,9 @@ def test_two_processes_have_the_gradients_of_one(
     corpus_folder, teacher, tmp_path, monkeypatch, in_float32, max_tokens_per_chunk
 ):
     """With the other losses beside, documents of different numbers of sentences, and accumulation."""
-    changes = student(
-        teacher, document_weight=0.5, query_weight=0.5, max_steps=2, max_tokens_per_chunk=max_tokens_per_chunk
-    )
+    losses = {"info_nce": {"weight": 0.5}, "queries": {"weight": 0.5}, "distillation": {"teacher": teacher}}
+    changes = {"losses": json.dumps(losses), "max_steps": 2, "max_tokens_per_chunk": max_tokens_per_chunk}
+    changes |= {"layers": "[0]", "sentence_dropout": 0.0, "architecture": "{}"}
     one = options(corpus_folder, teacher, tmp_path / "one", **changes, batch_size=4)
     two = options(corpus_folder, teacher, tmp_path / "two", **changes, batch_size=2)
     expected = gradients(pretrain.main, monkeypatch, 1, one, tmp_path / "of-one")
@@ -142,11 +144,11 @@ def test_two_processes_have_the_gradients_of_one(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"teacher": "nowhere"}, "teacher: nowhere is no model folder"),
+        ({"losses.distillation.teacher": "nowhere"}, "teacher: nowhere is no model folder"),
         ({"layers": "[0, 9]"}, r"layers is \[0, 9\], but the encoder has 2 layers"),
         ({"layers": "[]"}, r"layers is \[\], but the encoder has 2 layers"),
-        ({"distillation_weight": 0.0}, "distillation_weight is 0.0; it must be above 0"),
-        ({"document_weight": -1.0}, "document_weight is -1.0; it must be at least 0"),
+        ({"losses.distillation.weight": 0.0}, "PositiveFloat"),
+        ({"losses.info_nce.weight": -1.0}, "PositiveFloat"),
         ({"freeze": "sentence_encoder"}, "a frozen sentence_encoder learns nothing of the teacher"),
     ],
 )
@@ -163,8 +165,9 @@ def test_layers_and_a_middle_layer_are_refused_together(corpus_folder, xlmr, tmp
 
 
 def test_without_any_loss_a_run_is_refused(corpus_folder, teacher, tmp_path):
-    with pytest.raises(ValueError, match="document_weight is 0 and there is no teacher"):
-        pretrain.main(options(corpus_folder, teacher, tmp_path / "student", document_weight=0.0))
+    arguments = options(corpus_folder, teacher, tmp_path / "student")
+    with pytest.raises(ValueError, match="losses has none, so that nothing is learned"):
+        pretrain.main([*arguments, "--losses.info_nce", "null"])
 
 
 @pytest.mark.parametrize(
@@ -174,6 +177,6 @@ def test_without_any_loss_a_run_is_refused(corpus_folder, teacher, tmp_path):
 def test_a_teacher_that_is_no_hmde_or_reads_other_tokens_is_refused(
     corpus_folder, tmp_path, request, start, name, message
 ):
-    encoder, changes = request.getfixturevalue(start), {"teacher": request.getfixturevalue(name)}
+    encoder, changes = request.getfixturevalue(start), {"losses.distillation.teacher": request.getfixturevalue(name)}
     with pytest.raises(ValueError, match=message):
         pretrain.main(options(corpus_folder, encoder, tmp_path / "student", **changes))

@@ -15,8 +15,8 @@ from tests.sentence_pairs import CLASER, TMDE
 from tests.tiny_encoders import randomise, unigram_tokenizer
 from training.data.parallel import Example
 from training.data.sentence_batches import IGNORED, SentenceCollator
-from training.objectives.contrast import EPSILON
-from training.objectives.sentences import drawn_by_lot, sentence_losses, translation
+from training.losses.candidates import EPSILON
+from training.losses.sentences import drawn_by_lot, sentence_losses, translation
 from training.recipes import PretrainSentencesRecipe
 from training.sentence_models import SentenceEncoder, build_sentence_encoder
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import torch
@@ -16,10 +17,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from modeling_hmde import HMDETokenizer
+from training.data.queries import QueryPath
 from training.data.sampler import batches_of_epoch
 from training.data.sentence_vectors import SentenceVectors
 from training.data.triples import CONCEPT_OF, LANGUAGE_OF
-from training.recipes import PretrainRecipe, PretrainSentencesRecipe, QueryPath
 
 
 class Batch(NamedTuple):
@@ -57,61 +58,68 @@ class Examples(Protocol):
         """Draws of this epoch follow."""
 
 
-BatchType = TypeVar("BatchType", bound=tuple)
+class Batches:
+    """The batches of each optimizer step, from any step on.
 
+    Args:
+        examples: what is drawn from.
+        collate: from some examples to their batch.
+        accelerator: the processes, each of which gets its share, on its device.
+        batch_size: examples of one batch of one process.
+        accumulation: batches of one optimizer step. The last step of an epoch may have fewer.
+        language_exponent: a pair of languages with n examples is drawn with a chance in proportion to n to this power.
+        seed: of the order.
+        num_workers: processes that collate ahead.
 
-def steps_per_epoch(recipe: PretrainRecipe | PretrainSentencesRecipe, examples: Examples, num_processes: int) -> int:
-    """
     Raises:
         ValueError: a batch over all processes is larger than the epoch.
     """
-    return math.ceil(len(_order(recipe, examples, num_processes, epoch=0)) / recipe.gradient_accumulation_steps)
 
-
-def batches(
-    recipe: PretrainRecipe | PretrainSentencesRecipe,
-    accelerator: Accelerator,
-    examples: Examples,
-    collate: Callable[[Sequence[Any]], BatchType],
-    first_step: int,
-) -> Iterator[list[BatchType]]:
-    """The batches of each optimizer step, from `first_step` on and without end. The last step of an epoch may have
-    fewer.
-
-    Args:
-        collate: from some examples to their batch.
-    """
-    num_processes, accumulation = accelerator.num_processes, recipe.gradient_accumulation_steps
-    epoch, steps_done = divmod(first_step, steps_per_epoch(recipe, examples, num_processes))
-    share = slice(accelerator.process_index, None, num_processes)
-    while True:
-        examples.set_epoch(epoch)
-        order = _order(recipe, examples, num_processes, epoch)[steps_done * accumulation :, share]
-        loader = DataLoader(
-            cast(Dataset, examples),
-            batch_sampler=map(np.ndarray.tolist, order),
-            num_workers=recipe.num_workers,
-            pin_memory=accelerator.device.type == "cuda",
-            generator=torch.Generator(),  # drawing a seed for the workers must not disturb dropout
-            collate_fn=collate,
+    def __init__(
+        self,
+        examples: Examples,
+        collate: Callable[[Sequence[Any]], Any],
+        accelerator: Accelerator,
+        *,
+        batch_size: int,
+        accumulation: int,
+        language_exponent: float,
+        seed: int,
+        num_workers: int,
+    ) -> None:
+        self.examples = examples
+        self.collate = collate
+        self.accelerator = accelerator
+        self.accumulation = accumulation
+        self.num_workers = num_workers
+        self.order = functools.partial(
+            batches_of_epoch,
+            examples.language_pairs(),
+            batch_size * accelerator.num_processes,
+            seed=seed,
+            language_exponent=language_exponent,
         )
-        on_device = (send_to_device(batch, accelerator.device, non_blocking=True) for batch in loader)
-        while group := list(itertools.islice(on_device, accumulation)):
-            yield group
-        epoch, steps_done = epoch + 1, 0
+        self.steps_per_epoch = math.ceil(len(self.order(epoch=0)) / accumulation)
 
-
-def _order(
-    recipe: PretrainRecipe | PretrainSentencesRecipe, examples: Examples, num_processes: int, epoch: int
-) -> np.ndarray:
-    """(batches, examples of a batch over all processes), indices of examples."""
-    return batches_of_epoch(
-        examples.language_pairs(),
-        recipe.batch_size * num_processes,
-        epoch=epoch,
-        seed=recipe.seed,
-        language_exponent=recipe.language_exponent,
-    )
+    def from_step(self, first_step: int) -> Iterator[list[Any]]:
+        """The batches of each step, without end."""
+        epoch, steps_done = divmod(first_step, self.steps_per_epoch)
+        share = slice(self.accelerator.process_index, None, self.accelerator.num_processes)
+        while True:
+            self.examples.set_epoch(epoch)
+            order = self.order(epoch=epoch)[steps_done * self.accumulation :, share]
+            loader = DataLoader(
+                cast(Dataset, self.examples),
+                batch_sampler=map(np.ndarray.tolist, order),
+                num_workers=self.num_workers,
+                pin_memory=self.accelerator.device.type == "cuda",
+                generator=torch.Generator(),  # drawing a seed for the workers must not disturb dropout
+                collate_fn=self.collate,
+            )
+            on_device = (send_to_device(batch, self.accelerator.device, non_blocking=True) for batch in loader)
+            while group := list(itertools.islice(on_device, self.accumulation)):
+                yield group
+            epoch, steps_done = epoch + 1, 0
 
 
 def collate(

@@ -14,7 +14,7 @@ from datasets import load_dataset
 
 from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
 from training.data.articles import load_articles, row_of
-from training.recipes import QueryLanguage, QuerySource
+from training.data.queries import QueryDraw
 
 # Where a triple has the concept and the language of each role's document. A positive is the anchor's concept in another
 # language, and the positive's hard negative is in the positive's language.
@@ -39,10 +39,8 @@ class Triples(torch.utils.data.Dataset):
         folder: what `python -m training.corpus` wrote.
         split: train, dev or test.
         symmetric: keep only triples that have a hard negative for the positive too.
-        query_source: what serves as a query: a title, a sentence drawn anew in every epoch, or either by chance.
-        query_language: whose title or sentence: the anchor's, so that the query is in another language than the
-            positive, which it seeks; the positive's own; or either by chance.
-        seed: of the draws of queries.
+        queries: how a query is drawn for each triple.
+        seed: of these draws.
 
     Raises:
         ValueError: the folder is no corpus, has no such triple, or lacks articles that its triples name.
@@ -54,8 +52,7 @@ class Triples(torch.utils.data.Dataset):
         split: str,
         *,
         symmetric: bool,
-        query_source: QuerySource = "both",
-        query_language: QueryLanguage = "anchor",
+        queries: QueryDraw | None = None,
         seed: int = 0,
     ) -> None:
         folder = Path(folder)
@@ -71,8 +68,7 @@ class Triples(torch.utils.data.Dataset):
         self.articles = load_articles(folder)
         self._check_articles(folder)
         self.roles = [role for role in CONCEPT_OF if symmetric or role != "positive_negative"]
-        self.query_source = query_source
-        self.query_language = query_language
+        self.queries = queries or QueryDraw()
         self.seed = seed
         self.epoch = 0
 
@@ -116,8 +112,8 @@ class Triples(torch.utils.data.Dataset):
         triple = self.triples[index]
         articles = {role: self._article(triple[CONCEPT_OF[role]], triple[LANGUAGE_OF[role]]) for role in self.roles}
         draw = random.Random(f"{self.seed} {self.epoch} {index}")
-        source = draw.choice(["title", "sentence"]) if self.query_source == "both" else self.query_source
-        role = draw.choice(["anchor", "positive"]) if self.query_language == "both" else self.query_language
+        source = draw.choice(["title", "sentence"]) if self.queries.source == "both" else self.queries.source
+        role = draw.choice(["anchor", "positive"]) if self.queries.language == "both" else self.queries.language
         article = articles[role]
         query = article["title"] if source == "title" else _sentence_of(article, draw)
         if query == articles["positive"]["title"]:  # to find a text by its first line would teach nothing

@@ -39,7 +39,7 @@ from training.loop.distributed import follow
 from training.loop.finite import check_grad_norm, check_losses
 from training.loop.meter import Meter, Work
 from training.loop.momentum import MomentumQueue
-from training.recipes import LoopRecipe
+from training.loop.options import LoopOptions
 
 EXIT_CODE_OF_SIGTERM = 143  # 128 + 15, as a shell reports it
 
@@ -65,7 +65,7 @@ BatchType = TypeVar("BatchType", bound=Batch)
 
 @dataclass
 class Stage(Generic[BatchType]):
-    """What is trained, on what, towards what.
+    """What is trained, on what data, towards which losses.
 
     Args:
         encoder: from a chunk to its embeddings; not yet distributed.
@@ -124,27 +124,33 @@ class Progress:
         self.__dict__.update(state)
 
 
-def training_folder(recipe: LoopRecipe) -> Path:
+def training_folder(options: LoopOptions) -> Path:
     """Where checkpoints, logs and the model that would be kept so far lie."""
-    return Path(f"{recipe.output}-training")
+    return Path(f"{options.output}-training")
 
 
-def accelerator_of(recipe: LoopRecipe) -> Accelerator:
+def total_steps(options: LoopOptions, steps_per_epoch: int) -> int:
+    """Optimizer steps of a run."""
+    steps = options.epochs * steps_per_epoch
+    return min(steps, options.max_steps or steps)
+
+
+def accelerator_of(options: LoopOptions) -> Accelerator:
     """The processes and devices of this run, as `accelerate launch` configured them."""
     accelerator = Accelerator(
-        mixed_precision=recipe.mixed_precision,
-        log_with=recipe.log_with,
-        project_config=ProjectConfiguration(logging_dir=str(training_folder(recipe) / "logs")),
+        mixed_precision=options.mixed_precision,
+        log_with=options.log_with,
+        project_config=ProjectConfiguration(logging_dir=str(training_folder(options) / "logs")),
         kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)],  # the buffers are constants
     )
     if accelerator.device.type == "cpu":
         num_processes = int(os.environ.get("LOCAL_WORLD_SIZE", accelerator.num_processes))
         threads = use_all_cores(num_processes)
-        accelerator.print(f"training on the processor, {num_processes} process(es) of {threads} thread(s) each")
+        accelerator.print(f"training on the CPU, {num_processes} process(es) of {threads} thread(s) each")
     if accelerator.state.deepspeed_plugin is not None:  # which would read them off data loaders and its own file
         accelerator.state.deepspeed_plugin.deepspeed_config |= {
-            "train_micro_batch_size_per_gpu": recipe.batch_size,
-            "gradient_clipping": recipe.max_grad_norm,
+            "train_micro_batch_size_per_gpu": options.batch_size,
+            "gradient_clipping": options.max_grad_norm,
         }
     return accelerator
 
@@ -152,28 +158,28 @@ def accelerator_of(recipe: LoopRecipe) -> Accelerator:
 class Loop(Generic[BatchType]):
     """A run: `run()` trains to the end, or to a signal, and leaves the model to keep in the training folder, `kept`."""
 
-    def __init__(self, stage: Stage[BatchType], recipe: LoopRecipe, accelerator: Accelerator) -> None:
+    def __init__(self, stage: Stage[BatchType], options: LoopOptions, accelerator: Accelerator) -> None:
         self.stage = stage
-        self.recipe = recipe
+        self.options = options
         self.accelerator = accelerator
-        self.folder = training_folder(recipe)
-        self.progress = Progress(stage.criterion if recipe.keep == "best" else None)
-        self.meter = Meter(accelerator.num_processes, recipe.device_tflops)
+        self.folder = training_folder(options)
+        self.progress = Progress(stage.criterion if options.keep == "best" else None)
+        self.meter = Meter(accelerator.num_processes, options.device_tflops)
         # FSDP cuts the weights into pieces, so a whole copy is evaluated and saved.
         sharded = accelerator.distributed_type == DistributedType.FSDP
         self.whole_copy = copy.deepcopy(stage.encoder).requires_grad_(False).to(accelerator.device) if sharded else None
-        optimizer = torch.optim.AdamW(stage.parameter_groups, lr=recipe.learning_rate)
+        optimizer = torch.optim.AdamW(stage.parameter_groups, lr=options.learning_rate)
         self.encoder, self.optimizer = accelerator.prepare(stage.encoder, optimizer)
-        self.schedule = get_scheduler(recipe.schedule, self.optimizer, recipe.warmup_steps, stage.total_steps)
+        self.schedule = get_scheduler(options.schedule, self.optimizer, options.warmup_steps, stage.total_steps)
         accelerator.register_for_checkpointing(self.schedule, self.progress)
         if stage.queue is not None:
             accelerator.register_for_checkpointing(stage.queue)
 
     def run(self) -> Progress:
         total_steps = self.stage.total_steps
-        if self.recipe.resume:
+        if self.options.resume:
             load_newest_checkpoint(self.accelerator, self.folder / "checkpoints", self.stage.run)
-        self.accelerator.init_trackers("pretrain", {key: str(value) for key, value in asdict(self.recipe).items()})
+        self.accelerator.init_trackers("pretrain", {key: str(value) for key, value in asdict(self.options).items()})
         if self.progress.step == 0:
             self.evaluate()
         with tqdm(
@@ -189,18 +195,18 @@ class Loop(Generic[BatchType]):
                 self.progress.step += 1
                 bar.update()
                 step, last = self.progress.step, self.progress.step == total_steps
-                if step % self.recipe.log_steps == 0:
+                if step % self.options.log_steps == 0:
                     entry = self.meter.read()
                     entry |= {"grad_norm": float(grad_norm), "learning_rate": self.schedule.get_last_lr()[0]}
                     self.accelerator.log(entry, step=step)
                     bar.set_postfix({name: f"{value:.3g}" for name, value in entry.items()})
-                if step % self.recipe.eval_steps == 0 or last:
+                if step % self.options.eval_steps == 0 or last:
                     self.evaluate()
                 stopped = self.accelerator.check_trigger()
-                if step % self.recipe.save_steps == 0 or last or stopped:
+                if step % self.options.save_steps == 0 or last or stopped:
                     self.save_checkpoint()
                 if stopped and not last:
-                    self.accelerator.print(f"stopped by SIGTERM after step {step}; go on with --resume true")
+                    self.accelerator.print(f"stopped by SIGTERM after step {step}; resume with --resume true")
                     raise SystemExit(EXIT_CODE_OF_SIGTERM)
         self.accelerator.end_training()
         return self.progress
@@ -211,8 +217,8 @@ class Loop(Generic[BatchType]):
         for batch in batches:
             losses = self.backward(batch, weight=1 / len(batches), synchronise=batch is batches[-1])
             self.meter.add(losses, self.stage.work(batch))
-        grad_norm = self.accelerator.clip_grad_norm_(self.encoder.parameters(), self.recipe.max_grad_norm)
-        if self.recipe.mixed_precision != "fp16":  # whose gradient scaler skips such a step
+        grad_norm = self.accelerator.clip_grad_norm_(self.encoder.parameters(), self.options.max_grad_norm)
+        if self.options.mixed_precision != "fp16":  # whose gradient scaler skips such a step
             check_grad_norm(grad_norm, [name for batch in batches for name in batch.names])
         self.optimizer.step()
         self.optimizer.zero_grad()
@@ -223,7 +229,7 @@ class Loop(Generic[BatchType]):
 
     def backward(self, batch: BatchType, weight: float, synchronise: bool) -> dict[str, Tensor]:
         """Add the gradients of a batch. Returns its losses."""
-        max_tokens = self.recipe.max_tokens_per_chunk
+        max_tokens = self.options.max_tokens_per_chunk
         chunks = cut_into_chunks(batch.rows, max_tokens, self.accelerator.num_processes)
         queue, keys = self.stage.queue, None
         if queue is not None:
@@ -260,11 +266,11 @@ class Loop(Generic[BatchType]):
 
     def save_checkpoint(self) -> None:
         folder = self.folder / "checkpoints"
-        save_checkpoint(self.accelerator, folder, self.progress.step, self.stage.run, self.recipe.keep_checkpoints)
+        save_checkpoint(self.accelerator, folder, self.progress.step, self.stage.run, self.options.keep_checkpoints)
 
 
 def train(
-    recipe: LoopRecipe,
+    options: LoopOptions,
     make_stage: Callable[[Accelerator], Stage[Any]],
     write_card: Callable[[Path, Progress], None],
 ) -> None:
@@ -278,17 +284,17 @@ def train(
     Raises:
         ValueError: the output is there already, another process writes it, or there is nothing to go on from.
     """
-    folder = training_folder(recipe)
-    accelerator = accelerator_of(recipe)
+    folder = training_folder(options)
+    accelerator = accelerator_of(options)
     with locked(folder, wait=False) if accelerator.is_main_process else nullcontext():
         accelerator.wait_for_everyone()  # until the main process has the lock, so that no other run changes the folder
-        check_output(recipe.output, checkpoints(folder / "checkpoints"), recipe.resume, "resume")
-        loop = Loop(make_stage(accelerator), recipe, accelerator)
+        check_output(options.output, checkpoints(folder / "checkpoints"), options.resume, "resume")
+        loop = Loop(make_stage(accelerator), options, accelerator)
         with sigterm_lets_the_step_finish(accelerator):
             progress = loop.run()
         if accelerator.is_main_process:
-            with folder_written_whole(recipe.output) as output:
+            with folder_written_whole(options.output) as output:
                 shutil.copytree(folder / "kept", output, dirs_exist_ok=True)
                 write_card(output, progress)
-            if recipe.push_to_hub:
-                upload_folder(recipe.output, recipe.push_to_hub)
+            if options.push_to_hub:
+                upload_folder(options.output, options.push_to_hub)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from training.loop.cached_gradients import Chunk, Embeddings, embed_chunks
 from training.loop.distributed import follow
-from training.objectives.collectives import rows_of_all_processes
+from training.losses.processes import rows_of_all_processes
 
 
 class MomentumQueue:

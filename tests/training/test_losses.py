@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from training.objectives.contrast import distance_constraint, info_nce
+from training.losses.candidates import Candidates
+from training.losses.distance_constraint import distance_constraint
+from training.losses.info_nce import info_nce
 
 TEMPERATURE = 0.05
 
@@ -37,37 +39,29 @@ def numbered(*concepts: int) -> Tensor:
     return torch.tensor(concepts)
 
 
+def candidates(positives: Tensor, negatives: Tensor, **changes: object) -> Candidates:
+    """Each anchor and each hard negative of a concept of its own, unless the changes say otherwise."""
+    numbers = {"concepts": numbered(0, 1, 2, 3, 4), "negative_concepts": numbered(5, 6, 7, 8, 9)}
+    return Candidates(positives, negatives, **(numbers | changes))
+
+
 def test_the_sum_over_anchors_is_equation_1(triples):
-    losses = info_nce(
-        *triples, concepts=numbered(0, 1, 2, 3, 4), negative_concepts=numbered(5, 6, 7, 8, 9), temperature=TEMPERATURE
-    )
+    losses = info_nce(triples[0], candidates(*triples[1:]), TEMPERATURE)
     assert losses.shape == (5,)
     assert float(losses.sum()) == pytest.approx(equation_1(*triples), rel=1e-9)
 
 
 def test_all_hard_negatives_enter_every_denominator(triples):
     anchors, positives, negatives = triples
-    losses = info_nce(
-        *triples,
-        concepts=numbered(0, 1, 2, 3, 4),
-        negative_concepts=numbered(5, 6, 7, 8, 9),
-        temperature=TEMPERATURE,
-        hard_negatives="all",
-    )
-    candidates = [*positives, *negatives]
-    exponentials = [math.exp(cosine(anchors[3], other) / TEMPERATURE) for other in candidates]
+    losses = info_nce(triples[0], candidates(*triples[1:], hard_negatives="all"), TEMPERATURE)
+    documents = [*positives, *negatives]
+    exponentials = [math.exp(cosine(anchors[3], other) / TEMPERATURE) for other in documents]
     assert float(losses[3]) == pytest.approx(-math.log(exponentials[3] / sum(exponentials)), rel=1e-9)
 
 
 def test_without_hard_negatives_only_the_positives_count(triples):
     anchors, positives, _ = triples
-    losses = info_nce(
-        *triples,
-        concepts=numbered(0, 1, 2, 3, 4),
-        negative_concepts=numbered(5, 6, 7, 8, 9),
-        temperature=TEMPERATURE,
-        hard_negatives="none",
-    )
+    losses = info_nce(triples[0], candidates(*triples[1:], hard_negatives="none"), TEMPERATURE)
     exponentials = [math.exp(cosine(anchors[0], other) / TEMPERATURE) for other in positives]
     assert float(losses[0]) == pytest.approx(-math.log(exponentials[0] / sum(exponentials)), rel=1e-9)
 
@@ -79,22 +73,20 @@ def test_a_document_of_the_anchors_concept_is_never_its_negative(triples, hard_n
     options = {
         "concepts": numbered(0, 0, 2, 3, 4),
         "negative_concepts": numbered(5, 6, 0, 8, 9),
-        "temperature": TEMPERATURE,
         "hard_negatives": hard_negatives,
     }
-    before = info_nce(anchors, positives, negatives, **options)
+    before = info_nce(anchors, candidates(positives, negatives, **options), TEMPERATURE)
     positives, negatives = positives.clone(), negatives.clone()
     positives[1] += 10 * anchors[0] + 100 * anchors[3]  # row 0 must not notice, row 3 must
     negatives[2] += 10 * anchors[0]
-    after = info_nce(anchors, positives, negatives, **options)
+    after = info_nce(anchors, candidates(positives, negatives, **options), TEMPERATURE)
     assert float(after[0]) == pytest.approx(float(before[0]), rel=1e-9)
     assert float(after[3]) > float(before[3]) + 0.1
 
 
 def test_the_lengths_of_vectors_do_not_matter(triples):
-    options = {"concepts": numbered(0, 1, 2, 3, 4), "negative_concepts": numbered(5, 6, 7, 8, 9), "temperature": 0.1}
-    scaled = (3 * triples[0], 0.2 * triples[1], 7 * triples[2])
-    torch.testing.assert_close(info_nce(*scaled, **options), info_nce(*triples, **options))
+    scaled = info_nce(3 * triples[0], candidates(0.2 * triples[1], 7 * triples[2]), 0.1)
+    torch.testing.assert_close(scaled, info_nce(triples[0], candidates(*triples[1:]), 0.1))
 
 
 @pytest.mark.parametrize("hard_negatives", ["own", "none"])
@@ -104,18 +96,11 @@ def test_negatives_from_beyond_the_batch_enter_every_denominator_but_for_those_o
     anchors, positives, negatives = triples
     torch.manual_seed(1)
     others = torch.randn(3, 8, dtype=torch.float64)
-    losses = info_nce(
-        *triples,
-        concepts=numbered(0, 1, 2, 3, 4),
-        negative_concepts=numbered(5, 6, 7, 8, 9),
-        temperature=TEMPERATURE,
-        hard_negatives=hard_negatives,
-        others=others,
-        other_concepts=numbered(1, 20, 21),
-    )
+    beyond = {"others": others, "other_concepts": numbered(1, 20, 21)}
+    losses = info_nce(anchors, candidates(positives, negatives, hard_negatives=hard_negatives, **beyond), TEMPERATURE)
     for anchor in (0, 1):
-        candidates = [*positives, *([negatives[anchor]] if hard_negatives == "own" else []), *others[anchor:]]
-        exponentials = [math.exp(cosine(anchors[anchor], other) / TEMPERATURE) for other in candidates]
+        documents = [*positives, *([negatives[anchor]] if hard_negatives == "own" else []), *others[anchor:]]
+        exponentials = [math.exp(cosine(anchors[anchor], other) / TEMPERATURE) for other in documents]
         expected = -math.log(exponentials[anchor] / sum(exponentials))
         assert float(losses[anchor]) == pytest.approx(expected, rel=1e-9)
 
@@ -157,20 +142,15 @@ def test_the_distance_constraint_is_that_of_the_thesis(triples, hard_negatives):
         means.append(sorted(values.tolist()))
         return values.mean()
 
-    losses = distance_constraint(
-        *triples,
-        concepts=numbered(0, 0, 2, 3, 4),
-        negative_concepts=numbered(5, 6, 7, 8, 9),
-        hard_negatives=hard_negatives,
-        others=other,
-        other_concepts=numbered(20),
-        mean=mean,
-    )
+    options = {"concepts": numbered(0, 0, 2, 3, 4), "others": other, "other_concepts": numbered(20)}
+    found = candidates(positives, negatives, hard_negatives=hard_negatives, **options)
+    losses = distance_constraint(anchors, found, mean)
     assert losses.tolist() == pytest.approx(expected, rel=1e-5)
     assert means == [pytest.approx(sorted(distances))]
 
 
 def test_an_anchor_without_negatives_is_drawn_to_its_positive_alone(triples):
-    alone = (vectors[:1] for vectors in triples)
-    loss = distance_constraint(*alone, concepts=numbered(0), negative_concepts=numbered(1), hard_negatives="none")
+    anchor, positive, negative = (vectors[:1] for vectors in triples)
+    options = {"concepts": numbered(0), "negative_concepts": numbered(1), "hard_negatives": "none"}
+    loss = distance_constraint(anchor, candidates(positive, negative, **options))
     assert float(loss) == pytest.approx(1, rel=1e-5)  # the only distance there is, over itself

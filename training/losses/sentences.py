@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from training.objectives.collectives import mean_of_all_processes, rows_of_other_processes
-from training.objectives.contrast import EPSILON, nearer_than_negatives, same_concept
+from training.losses.candidates import EPSILON, same_concept
+from training.losses.distance_constraint import nearer_than_negatives
+from training.losses.processes import mean_of_all_processes, rows_of_other_processes
 from training.recipes import WORD_OBJECTIVES, PretrainSentencesRecipe
 
 Queued = tuple[Tensor, Tensor]  # keys (rows, hidden) of earlier batches and their concepts (rows,)

@@ -1,0 +1,24 @@
+"""Types of options that are numbers of a range. The command line refuses a value outside it and names the option."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # to a type checker they are plain numbers
+    PositiveInt = int
+    NonNegativeInt = int
+    PositiveFloat = float
+    NonNegativeFloat = float
+    Share = float
+else:
+    from jsonargparse.typing import (
+        NonNegativeFloat,
+        NonNegativeInt,
+        PositiveFloat,
+        PositiveInt,
+        restricted_number_type,
+    )
+
+    Share = restricted_number_type("Share", float, [(">=", 0), ("<", 1)])  # a part that is never the whole
+
+__all__ = ["NonNegativeFloat", "NonNegativeInt", "PositiveFloat", "PositiveInt", "Share"]

@@ -1,0 +1,31 @@
+"""A query is drawn to the document that it seeks: documents stay where queries are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from common.numbers import PositiveFloat
+from training.losses.batch import BatchVectors
+from training.losses.candidates import HardNegatives
+from training.losses.info_nce import info_nce
+
+
+@dataclass
+class Queries:
+    """InfoNCE from queries to documents, which the paper leaves out. The recipe's `queries` says what they are."""
+
+    weight: PositiveFloat = 1.0
+    """Weight of the loss in the sum."""
+
+    hard_negatives: HardNegatives = "own"
+    """Which hard negatives a query sees: its anchor's own, all of the batch, or none."""
+
+
+def query_losses(vectors: BatchVectors, options: Queries) -> dict[str, Tensor]:
+    """The mean over queries and over the paths by which they are encoded (`query`)."""
+    candidates = vectors.documents.candidates("positive", "negative", options.hard_negatives)
+    path_losses = [info_nce(queries, candidates, vectors.temperature).mean() for queries in vectors.queries]
+    return {"query": torch.stack(path_losses).mean()}

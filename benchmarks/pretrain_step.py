@@ -11,6 +11,7 @@ results.json.
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import statistics
 from dataclasses import dataclass, field

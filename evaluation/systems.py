@@ -24,7 +24,8 @@ from common.saved_models import model_type_of
 from evaluation.datasets.files import Run
 from evaluation.recipes import SystemRecipe
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from modeling_hmde.configuration_hmde import SentencePooling, check_sentence_layer
+from modeling_hmde.configuration_hmde import SentencePooling
+from modeling_hmde.encoders_hmde import check_sentence_layer
 from modeling_hmde.modeling_hmde import MAX_TOKENS_PER_BUCKET
 from modeling_hmde.packing_hmde import bucket_by_length
 from modeling_hmde.tokenization_hmde import Piece, Tokens

@@ -20,16 +20,12 @@ except ImportError as error:
 from huggingface_hub.dataclasses import StrictDataclassFieldValidationError, strict
 from transformers.utils import logging
 
+from .encoders_hmde import check_sentence_layer, first_position
+
 logger = logging.get_logger(__name__)
 
 SentencePooling = Literal["cls", "mean", "pooler"]
 QueryPath = Literal["sentence_encoder", "document_encoder"]
-
-# Sentence encoders whose first position is `pad_token_id + 1`, so that XLM-R's 514 positions serve 512 tokens.
-POSITIONS_AFTER_PADDING = ("camembert", "mpnet", "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl")
-
-# Sentence encoders whose vectors may come from a middle layer: behind their layers stands nothing, or only a norm.
-ENCODERS_OF_MIDDLE_LAYERS = ("bert", "camembert", "modernbert", "roberta", "xlm-roberta")
 
 # Arguments of PreTrainedConfig that are not among its fields.
 ARGUMENTS_OF_EVERY_CONFIG = {
@@ -226,32 +222,14 @@ class HMDEConfig(PreTrainedConfig):
                     f"{sentence.vocab_size}; take it from that encoder's tokenizer"
                 )
         positions = getattr(sentence, "max_position_embeddings", None)
-        if positions is not None and sentence.model_type in POSITIONS_AFTER_PADDING:
-            positions -= sentence.pad_token_id + 1
+        if positions is not None:
+            positions -= first_position(sentence)
         for field in ("max_sentence_length", "passage_length"):
             if positions is not None and getattr(self, field) > positions:
                 raise ValueError(
                     f"{field} is {getattr(self, field)}, but the sentence encoder has only {positions} positions; "
                     "choose a smaller one"
                 )
-
-
-def check_sentence_layer(layer: int, sentence_config: Any) -> None:
-    """
-    Raises:
-        ValueError: a sentence encoder has no such layer, or is of a kind of which only the last can be read.
-    """
-    count = sentence_config.num_hidden_layers
-    if not 1 <= layer <= count:
-        raise ValueError(
-            f"sentence_layer is {layer}, but the sentence encoder has {count} layers; give one from 1 to {count}, or "
-            "none for the last"
-        )
-    if sentence_config.model_type not in ENCODERS_OF_MIDDLE_LAYERS:
-        raise ValueError(
-            f"sentence_layer is {layer}, but the sentence encoder is of type {sentence_config.model_type}; a middle "
-            f"layer can be read of {', '.join(ENCODERS_OF_MIDDLE_LAYERS)} only, so leave sentence_layer out"
-        )
 
 
 HMDEConfig.register_for_auto_class()

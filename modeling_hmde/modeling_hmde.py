@@ -40,9 +40,10 @@ from .attribution_hmde import (
     score_sentences,
     spans_of_sentences,
 )
-from .configuration_hmde import POSITIONS_AFTER_PADDING, HMDEConfig
+from .configuration_hmde import HMDEConfig
+from .encoders_hmde import encoder_family, first_position
+from .layers_hmde import cut_above_layer
 from .packing_hmde import (
-    PACKABLE_ENCODERS,
     PACKED_ATTENTION,
     PackedTokens,
     Passages,
@@ -377,7 +378,7 @@ class HMDEPreTrainedModel(PreTrainedModel):
         config._attn_implementation = loading.get("attn_implementation")  # HMDEConfig(...) has reset the sub-config's
         model = cls(config).to(sentence_encoder.dtype)
         if config.sentence_layer is not None:
-            drop_layers_above(sentence_encoder, config.sentence_layer)
+            cut_above_layer(sentence_encoder, config.sentence_layer)
         pooler = ("pooler.",) if config.sentence_pooling != "pooler" else ()
         weights = {key: value for key, value in sentence_encoder.state_dict().items() if not key.startswith(pooler)}
         model.base_model.sentence_encoder.load_state_dict(weights)
@@ -415,11 +416,11 @@ class HMDEModel(HMDEPreTrainedModel):
     def __init__(self, config: HMDEConfig) -> None:
         super().__init__(config)
         attention = config.sentence_config._attn_implementation
-        if attention is None and config.sentence_config.model_type in PACKABLE_ENCODERS:
+        if attention is None and encoder_family(config.sentence_config).packable:
             attention = "packed"
         self.sentence_encoder = AutoModel.from_config(config.sentence_config, attn_implementation=attention)
         if config.sentence_layer is not None:
-            drop_layers_above(self.sentence_encoder, config.sentence_layer)
+            cut_above_layer(self.sentence_encoder, config.sentence_layer)
         pooler = getattr(self.sentence_encoder, "pooler", None)
         if config.sentence_pooling == "pooler" and pooler is None:
             raise ValueError(
@@ -523,7 +524,7 @@ class HMDEModel(HMDEPreTrainedModel):
         read = [Sentences(*(field[indices] for field in sentences)) for indices in order]
         passage_lengths = [passages.length[bucket] for bucket in buckets]
         sentence_config = self.sentence_encoder.config
-        if sentence_config.model_type in PACKABLE_ENCODERS and sentence_config._attn_implementation in PACKED_ATTENTION:
+        if encoder_family(sentence_config).packable and sentence_config._attn_implementation in PACKED_ATTENTION:
             packs = [pack_tokens(input_ids, *bucket) for bucket in zip(read, passage_lengths)]
             vectors = [*map(self._encode_packed, packs, self._embed_tokens(packs), (part.length for part in read))]
         else:
@@ -558,7 +559,7 @@ class HMDEModel(HMDEPreTrainedModel):
         output = self.sentence_encoder(
             input_ids=input_ids,
             attention_mask=attention_mask_of(together.unsqueeze(1), sentence_config._attn_implementation, self.dtype),
-            position_ids=position + self._first_position,
+            position_ids=position + first_position(sentence_config),
         )
         states = output.last_hidden_state.to(torch.promote_types(self.dtype, torch.float32))
         shape = (
@@ -576,12 +577,6 @@ class HMDEModel(HMDEPreTrainedModel):
         if self.config.sentence_pooling == "pooler":
             vectors = self.sentence_encoder.pooler(vectors.flatten(0, 1).unsqueeze(1)).view_as(vectors)
         return vectors.masked_fill((lengths == 0).unsqueeze(-1), 0), lengths
-
-    @property
-    def _first_position(self) -> int:
-        """The position id of a sentence's first token."""
-        sentence_config = self.sentence_encoder.config
-        return sentence_config.pad_token_id + 1 if sentence_config.model_type in POSITIONS_AFTER_PADDING else 0
 
     def _find_passages(
         self, input_ids: Tensor, attention_mask: Tensor | None, passage_length: int
@@ -616,7 +611,7 @@ class HMDEModel(HMDEPreTrainedModel):
         """Passages end to end -> the vectors of their sentences, whose tokens `lengths` (sentences,) counts."""
         output = self.sentence_encoder(
             inputs_embeds=embeddings,
-            position_ids=pack.position_ids + self._first_position,
+            position_ids=pack.position_ids + first_position(self.sentence_encoder.config),
             **packed_attention_arguments(pack.lengths),
         )
         return self._pool_sentences(output.last_hidden_state.squeeze(0), lengths)
@@ -635,16 +630,6 @@ class HMDEModel(HMDEPreTrainedModel):
             return torch.segment_reduce(in_float32, "mean", lengths=lengths).to(states.dtype)
         starts = states[lengths.cumsum(0) - lengths]
         return self.sentence_encoder.pooler(starts.unsqueeze(1)) if self.config.sentence_pooling == "pooler" else starts
-
-
-def drop_layers_above(encoder: PreTrainedModel, layer: int) -> None:
-    """Leave out the layers of a sentence encoder above one, counted from 1, and the norm behind the last. What is then
-    its last hidden state is, of the whole encoder, `hidden_states[layer]`."""
-    stacks = (part for part in encoder.modules() if isinstance(part, nn.ModuleList))
-    (stack,) = (stack for stack in stacks if len(stack) == encoder.config.num_hidden_layers)
-    if layer < len(stack) and hasattr(encoder, "final_norm"):  # of ModernBERT
-        encoder.final_norm = nn.Identity()
-    del stack[layer:]
 
 
 @contextmanager

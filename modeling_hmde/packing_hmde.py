@@ -10,12 +10,14 @@ transformers under the name `packed`, keeps them apart. An encoder that cannot b
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention as sdpa
+from transformers import BatchEncoding, PreTrainedTokenizerBase
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import logging
 
@@ -33,10 +35,6 @@ SCORES_AT_ONCE = 2**19
 
 # Attention that computes sequences lying end to end: ours, and that of the flash-attn package through transformers.
 PACKED_ATTENTION = ("packed", "flash_attention_2", "flash_attention_3")
-
-# Sentence encoders that take position_ids and inputs_embeds, and pass the attention's arguments down to it. Each one is
-# listed, because others may accept the same arguments and ignore them.
-PACKABLE_ENCODERS = ("bert", "camembert", "modernbert", "roberta", "xlm-roberta")
 
 
 class Sentences(NamedTuple):
@@ -175,6 +173,25 @@ def bucket_by_length(lengths: Tensor, max_tokens: int) -> list[Tensor]:
             longest = length
         sizes[-1] += 1
     return list(order.split(sizes))
+
+
+def padded_batches(
+    tokenizer: PreTrainedTokenizerBase, rows: Mapping[str, Sequence[Sequence[int]]], max_tokens: int
+) -> Iterator[tuple[Tensor, BatchEncoding]]:
+    """Batches of texts of similar length, padded and ready for a model.
+
+    Args:
+        tokenizer: it pads the rows.
+        rows: `input_ids` and any other input that has one number for each token, without padding.
+        max_tokens: most tokens of a batch with its padding. A longer text gets a batch of its own.
+
+    Yields:
+        the indices of the texts in `rows`, (texts of the batch,), and their inputs, (texts of the batch, tokens) each,
+        on the CPU. The longest texts come first.
+    """
+    for indices in bucket_by_length(torch.tensor([len(row) for row in rows["input_ids"]]), max_tokens):
+        batch: dict[str, Any] = {name: [values[index] for index in indices] for name, values in rows.items()}
+        yield indices, tokenizer.pad(batch, return_tensors="pt")
 
 
 def tokens_of(input_ids: Tensor, sentences: Sentences) -> Tensor:

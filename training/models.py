@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional as F
-from transformers import PreTrainedModel
 
 from common.device import dtype_of
 from common.saved_models import model_type_of
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
+from modeling_hmde.layers_hmde import keep_layers
 from training.loop.cached_gradients import Chunk, Embeddings, Rows
 from training.pretrain_recipe import PretrainRecipe
 
@@ -85,6 +85,7 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
                 " that one; name one of the two"
             )
         keep_layers(model.hmde.sentence_encoder, recipe.layers)
+        model.hmde.sentence_encoder.config.num_hidden_layers = len(recipe.layers)
     make_tokenizer = HMDETokenizer.from_pretrained if is_hmde else HMDETokenizer.from_sentence_encoder
     limits = {name: getattr(model.config, name) for name in ("max_sentences", "max_sentence_length")}
     tokenizer = make_tokenizer(start, **limits, **recipe.tokenizer)
@@ -121,23 +122,6 @@ def trained_hmde(start: str, dtype: torch.dtype, **architecture: Any) -> HMDEFor
         faults = "; ".join(f"{fault}: {', '.join(map(str, keys))}" for fault, keys in loading.items() if keys)
         raise ValueError(f"the architecture does not fit the weights of {start}; leave its own as it is ({faults})")
     return model
-
-
-def keep_layers(encoder: PreTrainedModel, layers: list[int]) -> None:
-    """Take the other layers out of an encoder.
-
-    Raises:
-        ValueError: it has no such layer, or none are named.
-    """
-    stacks = [part for part in encoder.modules() if isinstance(part, nn.ModuleList)]
-    (stack,) = (part for part in stacks if len(part) == encoder.config.num_hidden_layers)
-    count = len(stack)
-    if not layers or not all(0 <= layer < count for layer in layers):
-        raise ValueError(f"layers is {layers}, but the encoder has {count} layers; name some from 0 to {count - 1}")
-    kept = [stack[layer] for layer in layers]
-    del stack[:]
-    stack.extend(kept)
-    encoder.config.num_hidden_layers = len(layers)
 
 
 def parameter_groups(model: HMDEForDocumentEmbedding, recipe: PretrainRecipe) -> list[dict[str, Any]]:

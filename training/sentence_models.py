@@ -23,11 +23,11 @@ from transformers import (
 )
 
 from common.saved_models import model_type_of
+from modeling_hmde.layers_hmde import keep_layers
 from training.data.sentence_batches import IGNORED, tokenized
 from training.decoders import GRUDecoder, LSTMDecoder, TransformerDecoder
 from training.loop.cached_gradients import Chunk, Embeddings, Rows, cut_into_chunks, embed_chunks
 from training.losses.sentences import masked_words, translation, words_from_vectors
-from training.models import keep_layers
 from training.recipes import COMPARING, PREDICTING, PretrainSentencesRecipe, SentencePooling
 
 Decoder = TransformerDecoder | LSTMDecoder | GRUDecoder
@@ -271,6 +271,7 @@ def build_sentence_encoder(recipe: PretrainSentencesRecipe, tokenizer: PreTraine
         masked = AutoModelForMaskedLM.from_pretrained(recipe.sentence_encoder, **start) if predicting else None
     if recipe.layers is not None:
         keep_layers(model, recipe.layers)
+        model.config.num_hidden_layers = len(recipe.layers)
     num_layers = model.config.num_hidden_layers
     if recipe.sentence_layer is not None and not 1 <= recipe.sentence_layer <= num_layers:
         raise ValueError(

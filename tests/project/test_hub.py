@@ -21,6 +21,8 @@ EXTRA_TEXTS = ["", "<s>[CLS]＜s＞ the cat", "The cat sat. " * 50]
 SHIPPED_CODE = {
     "attribution_hmde.py",
     "configuration_hmde.py",
+    "encoders_hmde.py",
+    "layers_hmde.py",
     "modeling_hmde.py",
     "packing_hmde.py",
     "publishing_hmde.py",

@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 from common.files import locked, new_array, partial_of
 from common.fingerprints import fingerprint, fingerprint_of_code, fingerprint_of_weights
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from modeling_hmde.packing_hmde import bucket_by_length
+from modeling_hmde.packing_hmde import padded_batches
 from training.data.articles import row_of
 
 # Documents between two savings, so no more is lost when a process is killed.
@@ -155,8 +155,7 @@ def encode_sentences(
     """Of each text, in any order: its index, its sentence vectors (sentences, hidden) and the tokens of each sentence
     (sentences,), both on the CPU."""
     rows = tokenizer(list(texts), language=list(languages))["input_ids"] if texts else []
-    for batch in bucket_by_length(torch.tensor([len(row) for row in rows]), MAX_TOKENS_PER_BATCH):
-        inputs = tokenizer.pad({"input_ids": [rows[index] for index in batch]}, return_tensors="pt")
+    for batch, inputs in padded_batches(tokenizer, {"input_ids": rows}, MAX_TOKENS_PER_BATCH):
         sentences, vectors = model.hmde.encode_sentences(**inputs.to(model.device))
         counts = sentences.document.bincount().tolist()
         yield from zip(batch.tolist(), vectors.cpu().split(counts), sentences.length.cpu().split(counts))

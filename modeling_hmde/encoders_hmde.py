@@ -1,0 +1,64 @@
+"""What HMDE knows about families of sentence encoders: one table. It needs no torch, like the configuration."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class EncoderFamily(NamedTuple):
+    """What HMDE must know about an encoder and cannot read in its configuration.
+
+    Args:
+        packable: it takes `position_ids` and `inputs_embeds`, and passes the attention's arguments down to it, so that
+            sentences can lie end to end in one row (see `packed_attention`). Each family is listed because others may
+            accept the same arguments and ignore them. All of its attention must be bidirectional.
+        middle_layers: nothing follows its layers, or only a norm, so that vectors may come from a middle layer.
+        positions_after_padding: its first position is `pad_token_id + 1`, so that XLM-R's 514 positions serve 512
+            tokens.
+    """
+
+    packable: bool = False
+    middle_layers: bool = False
+    positions_after_padding: bool = False
+
+
+# By `model_type`. An encoder that is not listed gets padded batches and counts its positions from 0.
+ENCODER_FAMILIES = {
+    "bert": EncoderFamily(packable=True, middle_layers=True),
+    "camembert": EncoderFamily(packable=True, middle_layers=True, positions_after_padding=True),
+    "modernbert": EncoderFamily(packable=True, middle_layers=True),
+    "mpnet": EncoderFamily(positions_after_padding=True),
+    "roberta": EncoderFamily(packable=True, middle_layers=True, positions_after_padding=True),
+    "roberta-prelayernorm": EncoderFamily(positions_after_padding=True),
+    "xlm-roberta": EncoderFamily(packable=True, middle_layers=True, positions_after_padding=True),
+    "xlm-roberta-xl": EncoderFamily(positions_after_padding=True),
+}
+
+
+def encoder_family(sentence_config: Any) -> EncoderFamily:
+    """The family of the encoder that a configuration describes."""
+    return ENCODER_FAMILIES.get(sentence_config.model_type, EncoderFamily())
+
+
+def first_position(sentence_config: Any) -> int:
+    """The position id of a text's first token."""
+    return sentence_config.pad_token_id + 1 if encoder_family(sentence_config).positions_after_padding else 0
+
+
+def check_sentence_layer(layer: int, sentence_config: Any) -> None:
+    """
+    Raises:
+        ValueError: a sentence encoder has no such layer, counted from 1, or only its last layer can be read.
+    """
+    count = sentence_config.num_hidden_layers
+    if not 1 <= layer <= count:
+        raise ValueError(
+            f"sentence_layer is {layer}, but the sentence encoder has {count} layers; give one from 1 to {count}, or "
+            "none for the last"
+        )
+    if not encoder_family(sentence_config).middle_layers:
+        families = [name for name, family in ENCODER_FAMILIES.items() if family.middle_layers]
+        raise ValueError(
+            f"sentence_layer is {layer}, but the sentence encoder is of type {sentence_config.model_type}; a middle "
+            f"layer can be read of {', '.join(families)} only, so leave sentence_layer out"
+        )

@@ -1,0 +1,32 @@
+"""The choice of an encoder's layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import nn
+from transformers import PreTrainedModel
+
+
+def keep_layers(encoder: PreTrainedModel, layers: Sequence[int]) -> None:
+    """Remove all layers of an encoder but these, counted from 0. Its configuration stays as it is.
+
+    Raises:
+        ValueError: the encoder has no such layer, or none are named.
+    """
+    stacks = (part for part in encoder.modules() if isinstance(part, nn.ModuleList))
+    (stack,) = (part for part in stacks if len(part) == encoder.config.num_hidden_layers)
+    count = len(stack)
+    if not layers or not all(0 <= layer < count for layer in layers):
+        raise ValueError(f"layers is {layers}, but the encoder has {count} layers; name some from 0 to {count - 1}")
+    kept = [stack[layer] for layer in layers]
+    del stack[:]
+    stack.extend(kept)
+
+
+def cut_above_layer(encoder: PreTrainedModel, layer: int) -> None:
+    """Remove the layers of a sentence encoder above one, counted from 1, and the norm behind the last. Its last hidden
+    state is then what the whole encoder has as `hidden_states[layer]`."""
+    if layer < encoder.config.num_hidden_layers and hasattr(encoder, "final_norm"):  # ModernBERT's
+        encoder.final_norm = nn.Identity()
+    keep_layers(encoder, range(layer))

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
-from accelerate.utils import set_seed
+from accelerate.utils import send_to_device, set_seed
 from torch import Tensor
 
 from common.command_line import options_from, run
@@ -109,6 +110,12 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
         flops = sum(model_flops(model, rows, name != "queries") for name, rows in batch.rows.items())
         return Work(len(tokens), int(tokens.sum()), flops)
 
+    def validation_batches() -> Iterator[Batch]:
+        dev = Triples(recipe.corpus, "dev", symmetric=recipe.losses.symmetric, queries=recipe.queries, seed=recipe.seed)
+        for first in range(0, len(dev), recipe.batch_size):
+            examples = [dev[index] for index in range(first, min(first + recipe.batch_size, len(dev)))]
+            yield send_to_device(make_batch(examples, sentence_vectors=None), accelerator.device)
+
     def evaluate(encoder: Any) -> dict[str, float]:
         return dev_set.evaluate(encoder.model, tokenizer)
 
@@ -127,6 +134,7 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
         criterion="mrr",
         save=save,
         run=describe_run(asdict(recipe), corpus, accelerator.num_processes),
+        validation_batches=validation_batches,
         queue=queue,
     )
 

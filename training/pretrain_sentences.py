@@ -12,6 +12,7 @@ which `--resume true` goes on. On SIGTERM it finishes the step, saves a checkpoi
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,11 @@ def sentence_stage(recipe: PretrainSentencesRecipe, accelerator: Accelerator) ->
         tokens = sum(int(rows["attention_mask"].sum()) for rows in batch.rows.values())
         return Work(len(batch.names), tokens, tokens * flops_per_position(encoder.model.base_model))
 
+    def validation_batches() -> Iterator[SentenceBatch]:
+        examples = [*dev_pairs.examples()]
+        for first in range(0, len(examples), recipe.batch_size):
+            yield send_to_device(collate(examples[first : first + recipe.batch_size]), accelerator.device)
+
     def evaluate(encoder: Any) -> dict[str, float]:
         def encode(sentences: list[str]) -> Any:
             texts = [recipe.prompt + sentence for sentence in sentences]
@@ -161,6 +167,7 @@ def sentence_stage(recipe: PretrainSentencesRecipe, accelerator: Accelerator) ->
         criterion="token_accuracy" if translates_one_way else "p_at_1",
         save=save,
         run=describe_run(asdict(recipe), corpus, accelerator.num_processes),
+        validation_batches=validation_batches,
         queue=queue,
     )
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import shutil
 
 import numpy as np
 import pyarrow.parquet as parquet
 import pytest
 import torch
+from accelerate import Accelerator
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoModel, AutoTokenizer
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from tests.paths import REPOSITORY
 from tests.pretraining import in_processes, options
 from training import pretrain
 from training.data.articles import load_articles, row_of
@@ -23,7 +26,7 @@ from training.data.batches import collate, integer_of
 from training.data.dev_set import DevSet
 from training.data.queries import QueryDraw
 from training.data.triples import Triples
-from training.loop.loop import Progress
+from training.loop.loop import Loop, Progress
 from training.loop.meter import Meter
 from training.losses import InfoNCE, Losses, Queries, weighted_losses
 from training.losses.batch import BatchVectors
@@ -412,3 +415,54 @@ def test_dev_concepts_are_ranked_as_a_loop_over_all_documents_ranks_them(corpus_
         better = [candidate for candidate, score in scores.items() if score > scores[concept] + 1e-6]
         reciprocal.append(1 / (1 + len(better)))
     assert dev_set.evaluate(model, tokenizer)["title_mrr"] == pytest.approx(np.mean(reciprocal))
+
+
+def test_the_step_of_the_least_validation_loss_is_kept_and_not_the_start(corpus_folder, labse, tmp_path, monkeypatch):
+    losses = {0: 1.0, 4: 3.0, 8: 2.0, 12: 4.0}
+    steps = iter(losses.values())
+    monkeypatch.setattr(Loop, "validation_loss", lambda *_: next(steps))
+    changes = {"keep": "validation_loss", "max_steps": 12, "eval_steps": 4, "save_steps": 12, "epochs": 9}
+    pretrain.main(options(corpus_folder, labse, tmp_path / "model", **changes))
+    card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    assert "The model kept is that of optimizer step 8 of 12" in card
+
+
+@pytest.mark.parametrize("queue", [{}, {"losses.queue.size": 4}])
+def test_the_validation_loss_is_that_of_the_dev_triples_without_dropout(
+    corpus_folder, labse, tmp_path, monkeypatch, queue
+):
+    """With a queue too, which has no part in it."""
+    found = []
+    original = Loop.validation_loss
+    monkeypatch.setattr(Loop, "validation_loss", lambda *given: found.append(original(*given)) or found[-1])
+    changes = {"keep": "validation_loss", "max_steps": 1, "warmup_steps": 10, "batch_size": 3, **queue}
+    pretrain.main(options(corpus_folder, labse, tmp_path / "model", **changes))
+    recipe = PretrainRecipe(corpus=str(corpus_folder), output="", sentence_encoder=str(labse))
+    model = HMDEForDocumentEmbedding.from_pretrained(tmp_path / "model")
+    tokenizer = HMDETokenizer.from_pretrained(tmp_path / "model")
+    triples = Triples(corpus_folder, "dev", symmetric=False)
+    total = 0.0
+    for first in range(0, len(triples), 3):
+        chosen = [triples[index] for index in range(first, min(first + 3, len(triples)))]
+        batch = collate(chosen, triples.roles, tokenizer, query_path=None)
+        with torch.no_grad():
+            vectors = BatchVectors(TwoPathEncoder(model.eval())(batch.rows), batch, model.config.temperature)
+        total += float(weighted_losses(vectors, recipe.losses)["document_loss"]) * len(chosen)
+    assert found[-1] == pytest.approx(total / len(triples), rel=1e-4)
+
+
+def test_the_papers_recipe_keeps_its_last_step_and_clips_nothing(corpus_folder, labse, tmp_path, monkeypatch):
+    norms = []
+    clip = Accelerator.clip_grad_norm_
+    monkeypatch.setattr(
+        Accelerator, "clip_grad_norm_", lambda self, weights, norm: norms.append(norm) or clip(self, weights, norm)
+    )
+    changes = {"max_steps": 2, "eval_steps": 1, "save_steps": 2, "warmup_steps": 1}
+    paper = ["--config", str(REPOSITORY / "configuration" / "pretrain" / "paper.yaml")]
+    pretrain.main([*paper, *options(corpus_folder, labse, tmp_path / "model", **changes)])
+    assert norms == [math.inf, math.inf]
+    kept, last = (
+        load_file(path / "model.safetensors")
+        for path in (tmp_path / "model", tmp_path / "model-training" / "checkpoints" / "step-00000002")
+    )
+    assert all(torch.equal(last[f"model.{name}"], weight) for name, weight in kept.items())

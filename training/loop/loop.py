@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,7 @@ from training.loop.cached_gradients import (
     Embeddings,
     backward_through_chunks,
     cut_into_chunks,
+    embed_chunks,
 )
 from training.loop.checkpoints import (
     check_output,
@@ -40,6 +42,7 @@ from training.loop.finite import check_grad_norm, check_losses
 from training.loop.meter import Meter, Work
 from training.loop.momentum import MomentumQueue
 from training.loop.options import LoopOptions
+from training.losses.processes import only_this_process
 
 EXIT_CODE_OF_SIGTERM = 143  # 128 + 15, as a shell reports it
 
@@ -79,7 +82,8 @@ class Stage(Generic[BatchType]):
         criterion: the score by which the best model is chosen; higher is better.
         save: an encoder's model, into a folder.
         run: what must be the same when a run goes on.
-        queue: vectors of earlier batches, if there is a loss for them.
+        validation_batches: the dev split in batches, on the device of this process, for `keep: validation_loss`.
+        queue: vectors of earlier batches, if there is a loss for them. It has no part in the validation loss.
     """
 
     encoder: nn.Module
@@ -92,7 +96,11 @@ class Stage(Generic[BatchType]):
     criterion: str
     save: Callable[[nn.Module, Path], None]
     run: dict[str, Any]
+    validation_batches: Callable[[], Iterator[BatchType]]
     queue: MomentumQueue | None = None
+
+
+VALIDATION_LOSS = "validation_loss"  # a score of which less is better
 
 
 @dataclass
@@ -113,8 +121,10 @@ class Progress:
     def kept_step(self) -> int:
         """Of equal scores the later step: where the start is already perfect, it must not undo the training."""
         criterion = self.criterion
-        if criterion is None:
+        if criterion is None or len(self.history) == 1:
             return max(self.history)
+        if criterion == VALIDATION_LOSS:
+            return min((step for step in self.history if step), key=lambda step: self.history[step][criterion])
         return max(self.history, key=lambda step: (self.history[step][criterion], step))
 
     def state_dict(self) -> dict[str, Any]:
@@ -150,7 +160,7 @@ def accelerator_of(options: LoopOptions) -> Accelerator:
     if accelerator.state.deepspeed_plugin is not None:  # which would read them off data loaders and its own file
         accelerator.state.deepspeed_plugin.deepspeed_config |= {
             "train_micro_batch_size_per_gpu": options.batch_size,
-            "gradient_clipping": options.max_grad_norm,
+            "gradient_clipping": options.max_grad_norm or 0.0,
         }
     return accelerator
 
@@ -163,7 +173,8 @@ class Loop(Generic[BatchType]):
         self.options = options
         self.accelerator = accelerator
         self.folder = training_folder(options)
-        self.progress = Progress(stage.criterion if options.keep == "best" else None)
+        criterion = {"best": stage.criterion, "validation_loss": VALIDATION_LOSS, "last": None}[options.keep]
+        self.progress = Progress(criterion)
         self.meter = Meter(accelerator.num_processes, options.device_tflops)
         # FSDP cuts the weights into pieces, so a whole copy is evaluated and saved.
         sharded = accelerator.distributed_type == DistributedType.FSDP
@@ -217,7 +228,8 @@ class Loop(Generic[BatchType]):
         for batch in batches:
             losses = self.backward(batch, weight=1 / len(batches), synchronise=batch is batches[-1])
             self.meter.add(losses, self.stage.work(batch))
-        grad_norm = self.accelerator.clip_grad_norm_(self.encoder.parameters(), self.options.max_grad_norm)
+        max_norm = self.options.max_grad_norm or math.inf
+        grad_norm = self.accelerator.clip_grad_norm_(self.encoder.parameters(), max_norm)
         if self.options.mixed_precision != "fp16":  # whose gradient scaler skips such a step
             check_grad_norm(grad_norm, [name for batch in batches for name in batch.names])
         self.optimizer.step()
@@ -253,6 +265,8 @@ class Loop(Generic[BatchType]):
         if self.accelerator.is_main_process:
             with self.accelerator.autocast():
                 scores = self.stage.evaluate(encoder)
+                if self.options.keep == VALIDATION_LOSS:
+                    scores[VALIDATION_LOSS] = self.validation_loss(encoder)
             step = self.progress.step
             self.accelerator.print(
                 f"step {step}: " + ", ".join(f"{name} {score:.4f}" for name, score in scores.items())
@@ -263,6 +277,21 @@ class Loop(Generic[BatchType]):
                 with folder_written_whole(self.folder / "kept") as folder:
                     self.stage.save(encoder, folder)
         self.accelerator.wait_for_everyone()
+
+    @torch.no_grad()
+    def validation_loss(self, encoder: nn.Module) -> float:
+        """The mean loss of the dev split's examples, without dropout, on this process alone."""
+        was_training = encoder.training
+        encoder.eval()
+        total, count = 0.0, 0
+        with only_this_process():
+            for batch in self.stage.validation_batches():
+                embeddings = embed_chunks(encoder, cut_into_chunks(batch.rows, self.options.max_tokens_per_chunk))
+                losses = self.stage.losses(embeddings, batch, None)
+                total += sum(float(loss) for loss in losses.values()) * len(batch.names)
+                count += len(batch.names)
+        encoder.train(was_training)
+        return total / count
 
     def save_checkpoint(self) -> None:
         folder = self.folder / "checkpoints"

@@ -44,8 +44,8 @@ class LoopOptions:
     weight_decay: NonNegativeFloat = 0.0
     """Weight decay of AdamW, on matrices only."""
 
-    max_grad_norm: PositiveFloat = 1.0
-    """Gradients are clipped to this norm."""
+    max_grad_norm: PositiveFloat | None = 1.0
+    """Gradients are clipped to this norm; null does not clip."""
 
     mixed_precision: Literal["auto", "no", "bf16", "fp16"] = "no"
     """The dtype of activations. Weights are trained in float32. `auto` is bf16 where the GPU, or else the CPU, has
@@ -63,9 +63,9 @@ class LoopOptions:
     eval_steps: PositiveInt = 500
     """Optimizer steps between evaluations on the dev split."""
 
-    keep: Literal["best", "last"] = "best"
-    """The step whose model is kept: the best on the dev split, of which the untrained start is one; or the last, where
-    the dev split does not show what is learned, or steps of several runs are compared."""
+    keep: Literal["best", "validation_loss", "last"] = "best"
+    """The step whose model is kept: the one with the best score on the dev split, of which the untrained start is one;
+    the one with the least loss on the dev split, after the start; or the last."""
 
     save_steps: PositiveInt = 500
     """Optimizer steps between checkpoints."""

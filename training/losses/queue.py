@@ -30,8 +30,9 @@ class Queue:
 
 
 def queue_losses(vectors: BatchVectors, options: Queue) -> dict[str, Tensor]:
-    """The mean over anchors (`queue`)."""
-    assert vectors.key_documents is not None
+    """The mean over anchors (`queue`). There is none for documents that the momentum encoder did not embed."""
+    if vectors.key_documents is None:
+        return {}
     keys = Documents(vectors.key_documents, vectors.batch)
     candidates = keys.candidates("positive", "negative", options.hard_negatives, vectors.queued)
     return {"queue": info_nce(vectors.documents.vectors["anchor"], candidates, vectors.temperature).mean()}

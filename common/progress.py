@@ -9,12 +9,12 @@ from tqdm.auto import tqdm
 Advance = Callable[[int], object]
 
 
-def progress_bar(name: str, total: int, unit: str = "text", delay: float = 0) -> tqdm:
+def progress_bar(name: str, total: int | None, unit: str = "text", delay: float = 0) -> tqdm:
     """A bar on stderr. There is none without a name, and none where stderr is no terminal.
 
     Args:
         name: what is done, and for what.
-        total: how many there are to do.
+        total: how many there are to do; None if that is not known.
         unit: of `total`; B for bytes.
         delay: seconds before the bar appears, for what is often too quick for one.
     """

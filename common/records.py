@@ -9,10 +9,14 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from common.progress import progress_bar
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
 
 ROWS_AT_ONCE = 1024  # of a Parquet file
 PARQUET = ".parquet"
@@ -35,6 +39,24 @@ def malformed(path: Path, number: int, rule: str) -> ValueError:
     return ValueError(f"{where(path, number)}: {rule}")
 
 
+@contextmanager
+def unpacked(path: Path) -> Iterator[BinaryIO]:
+    """The bytes of a file. A file that ends in .gz is unpacked.
+
+    Raises:
+        ValueError: the file is missing, cannot be read or is no whole gzip file.
+    """
+    if not path.is_file():
+        raise ValueError(f"{path} is missing, or is no file; check the path")
+    try:
+        with path.open("rb") as packed, gzip.open(packed) if path.suffix == ".gz" else packed as file:
+            yield cast(BinaryIO, file)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is no whole gzip file ({error}); bring it again") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
 def lines(path: Path, name: str = "") -> Iterator[tuple[int, str]]:
     """The lines of a UTF-8 file without their ends, and their numbers, from 1. A line ends with a line feed and with
     nothing else: U+2028 and U+0085 belong to the text. A byte-order mark is no text. A file that ends in .gz is
@@ -46,15 +68,10 @@ def lines(path: Path, name: str = "") -> Iterator[tuple[int, str]]:
     Raises:
         ValueError: the file is missing, cannot be read, is no whole gzip file or is not UTF-8.
     """
-    if not path.is_file():
-        raise ValueError(f"{path} is missing, or is no file; check the path")
     number = 0
     try:
-        with (
-            path.open("rb") as packed,
-            gzip.open(packed) if path.suffix == ".gz" else packed as file,
-            progress_bar(name, path.stat().st_size, unit="B", delay=1) as progress,
-        ):
+        with unpacked(path) as file, progress_bar(name, path.stat().st_size, unit="B", delay=1) as progress:
+            packed = getattr(file, "fileobj", file)
             for number, line in enumerate(file, start=1):
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
                 yield number, text.removesuffix("\n").removesuffix("\r")
@@ -62,10 +79,6 @@ def lines(path: Path, name: str = "") -> Iterator[tuple[int, str]]:
     except UnicodeDecodeError as error:
         byte = f"byte {error.start} of it is 0x{error.object[error.start]:02x}"
         raise malformed(path, number, f"is not UTF-8 ({byte}); save the file as UTF-8") from None
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} is no whole gzip file ({error}); bring it again") from None
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 def json_rows(path: Path, name: str = "") -> Iterator[tuple[int, Any]]:
@@ -82,6 +95,31 @@ def json_rows(path: Path, name: str = "") -> Iterator[tuple[int, Any]]:
                 raise malformed(path, number, f"is no JSON ({error}); write one JSON value a line") from None
 
 
+@contextmanager
+def _parquet_file(path: Path) -> Iterator[ParquetFile]:
+    import pyarrow  # takes a tenth of a second, and few commands read Parquet
+    import pyarrow.parquet
+
+    try:
+        # Opened here, since Arrow takes no name that is not UTF-8.
+        with path.open("rb") as file, pyarrow.parquet.ParquetFile(file) as table:
+            yield table
+    except pyarrow.ArrowException as error:
+        raise ValueError(f"{path} is no Parquet file, or not a whole one ({error}); bring it again") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def parquet_columns(path: Path) -> list[str]:
+    """The names of a Parquet file's columns.
+
+    Raises:
+        ValueError: the file is missing or no Parquet file.
+    """
+    with _parquet_file(path) as table:
+        return table.schema_arrow.names
+
+
 def parquet_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
     """The rows of a Parquet file and their numbers, from 1.
 
@@ -91,27 +129,22 @@ def parquet_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[t
     Raises:
         ValueError: the file is missing, no Parquet file, damaged, or has a column of these twice.
     """
-    import pyarrow  # takes a tenth of a second, and few commands read Parquet
-    import pyarrow.parquet
+    import pyarrow
 
     number = 0
-    try:
-        # Opened here, since Arrow takes no name that is not UTF-8.
-        with path.open("rb") as file, pyarrow.parquet.ParquetFile(file) as table:
-            names = [name for name in table.schema_arrow.names if columns is None or name in columns]
-            if len(names) > len({*names}):
-                raise ValueError(f"{path} has two columns of one name; it has {', '.join(names)}")
+    with _parquet_file(path) as table:
+        names = [name for name in table.schema_arrow.names if columns is None or name in columns]
+        if len(names) > len({*names}):
+            raise ValueError(f"{path} has two columns of one name; it has {', '.join(names)}")
+        try:
             for batch in table.iter_batches(ROWS_AT_ONCE, columns=names):
                 for row in batch.to_pylist():
                     number += 1
                     yield number, row
-    except UnicodeDecodeError as error:
-        raise malformed(path, number + 1, f"is not UTF-8 ({error}); write the file anew") from None
-    except pyarrow.ArrowException as error:
-        state = f"is damaged behind row {number}" if number else "is no Parquet file, or not a whole one"
-        raise ValueError(f"{path} {state} ({error}); bring it again") from None
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+        except UnicodeDecodeError as error:
+            raise malformed(path, number + 1, f"is not UTF-8 ({error}); write the file anew") from None
+        except (pyarrow.ArrowException, OSError) as error:
+            raise ValueError(f"{path} is damaged behind row {number} ({error}); bring it again") from None
 
 
 def rows(path: Path, columns: Sequence[str] | None = None, name: str = "") -> Iterator[tuple[int, Any]]:

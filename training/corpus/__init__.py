@@ -1,7 +1,8 @@
-"""Training triples from articles (paper, section 3.1); see `training.corpus.build`."""
+"""Training data from text: triples of documents (paper, section 3.1), see `build`, and pairs of sentences with their
+translations, see `sentence_pairs`."""
 
+from training.corpus.article_tables import ARTICLE_COLUMNS
 from training.corpus.build import main
-from training.corpus.join import TRIPLE_COLUMNS
-from training.corpus.tables import ARTICLE_COLUMNS
+from training.corpus.hard_negatives import TRIPLE_COLUMNS
 
 __all__ = ["ARTICLE_COLUMNS", "TRIPLE_COLUMNS", "main"]

@@ -1,3 +1,4 @@
+from common.command_line import run
 from training.corpus.build import main
 
-main()
+run(main)

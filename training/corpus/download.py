@@ -9,13 +9,12 @@ from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from tqdm import tqdm
-
 from common.files import locked
-from training.corpus.progress import SECONDS
+from common.progress import progress_bar
+from training.corpus.database import SECONDS
 
-_TABLES = ("page", "page_props", "categorylinks", "linktarget")
-_AGENT = {"User-Agent": "hmde-corpus/0.1 (https://pypi.org/project/hmde)"}  # Wikimedia turns away those without
+TABLES = ("page", "page_props", "categorylinks", "linktarget")
+USER_AGENT = {"User-Agent": "hmde-corpus/0.1 (https://pypi.org/project/hmde)"}  # Wikimedia turns away those without
 
 
 class Unreachable(Exception):
@@ -44,12 +43,12 @@ def fetch_dumps(languages: list[str], folder: Path, date: str, mirror: str) -> d
         try:
             fetch(f"{address}sha1sums.txt", sums_file)
         except Unreachable:
-            tables = [table for table in _TABLES if not (folder / f"{prefix}{table}.sql.gz").exists()]
+            tables = [table for table in TABLES if not (folder / f"{prefix}{table}.sql.gz").exists()]
             missing += [f"{address}sha1sums.txt", *(f"{address}{table}.sql.gz" for table in tables)]
             continue
         sums = read_sums(sums_file)
         dumps[language] = {}
-        for table in _TABLES:
+        for table in TABLES:
             path = folder / f"{prefix}{table}.sql.gz"
             if table not in sums:
                 if table != "linktarget":
@@ -107,7 +106,7 @@ def fetch(address: str, path: Path, sha1: str | None = None) -> None:
 
 def _download(address: str, partial: Path) -> None:
     begin = partial.stat().st_size if partial.exists() else 0
-    headers = _AGENT | ({"Range": f"bytes={begin}-"} if begin else {})
+    headers = USER_AGENT | ({"Range": f"bytes={begin}-"} if begin else {})
     try:
         with urlopen(Request(address, headers=headers), timeout=60) as answer:
             resumed = answer.status == 206
@@ -115,10 +114,9 @@ def _download(address: str, partial: Path) -> None:
             length = None if answer.length is None else begin + answer.length
             with (
                 partial.open("ab" if resumed else "wb") as file,
-                tqdm(
-                    desc=partial.stem, total=length, initial=begin, unit="B", unit_scale=True, disable=None
-                ) as progress,
+                progress_bar(partial.stem, length, unit="B") as progress,
             ):
+                progress.initial = progress.n = begin
                 while block := answer.read(1 << 20):
                     file.write(block)
                     progress.update(len(block))
@@ -142,7 +140,7 @@ def verify(path: Path, sha1: str | None) -> None:
     digest = hashlib.sha1(usedforsecurity=False)
     with (
         path.open("rb") as file,
-        tqdm(desc=f"checksum of {path.name}", total=path.stat().st_size, delay=SECONDS, disable=None) as progress,
+        progress_bar(f"checksum of {path.name}", path.stat().st_size, unit="B", delay=SECONDS) as progress,
     ):
         while block := file.read(1 << 20):
             digest.update(block)

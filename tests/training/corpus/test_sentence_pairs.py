@@ -11,7 +11,7 @@ import pyarrow.parquet as parquet
 import pytest
 from huggingface_hub import DatasetCard
 
-from training.corpus import parallel
+from training.corpus import sentence_pairs, translation_files
 from training.data.parallel import Pairs
 
 ENGLISH = ["The cat sat.", "Hello", "", "Same", "a", "The cat sat.", "Dogs bark."]
@@ -25,18 +25,18 @@ def write(path: Path, lines: list[str]) -> str:
 
 def make(folder: Path, files: dict[str, list[str]], **changes: object) -> Path:
     values = {"output": folder / "parallel", "files": json.dumps(files)} | changes
-    parallel.main([part for name, value in values.items() for part in (f"--{name}", str(value))])
+    sentence_pairs.main([part for name, value in values.items() for part in (f"--{name}", str(value))])
     return folder / "parallel"
 
 
 @pytest.mark.parametrize("form", ["moses", "tsv"])
 def test_pairs_are_kept_once_and_what_is_left_out_is_counted(tmp_path, form, monkeypatch):
-    monkeypatch.setattr(parallel, "ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(sentence_pairs, "ROWS_AT_ONCE", 2)
     if form == "moses":
         files = [write(tmp_path / "x.en", ENGLISH), write(tmp_path / "x.de", GERMAN)]
     else:
         files = [write(tmp_path / "x.tsv", [f"{one}\t{other}" for one, other in zip(ENGLISH, GERMAN)])]
-    output = make(tmp_path, {"en-de": files}, dev_share=0.0, test_share=0.0)
+    output = make(tmp_path, {"en-de": files}, dev_fraction=0.0, test_fraction=0.0)
     pairs = Pairs(output, "train")
     assert [(pairs[index].first, pairs[index].second) for index in range(len(pairs))] == [
         ("The cat sat.", "Die Katze saß."),
@@ -63,7 +63,7 @@ def test_a_sentence_is_in_one_split_and_has_one_id_in_all_tables(tmp_path):
         ]
         for language in ("de", "fr")
     }
-    output = make(tmp_path, files, dev_share=0.2, test_share=0.1)
+    output = make(tmp_path, files, dev_fraction=0.2, test_fraction=0.1)
     german, french = (parquet.read_table(output / "pairs" / f"{languages}.parquet") for languages in files)
     assert german.select(["id", "first", "split"]) == french.select(["id", "first", "split"])
     splits = german["split"].to_pylist()
@@ -92,7 +92,7 @@ def test_a_folder_that_is_there_is_left_as_it_is(tmp_path):
     [
         (b"a\tb\nc\n", r"x\.tsv, line 2: there are 0 tabs; a line must have one"),
         (b"a\tb\nc\td\te\n", r"x\.tsv, line 2: there are 2 tabs"),
-        (b"a\tb\nc\t\xff\n", r"x\.tsv, line 2: 'utf-8' codec .*; convert the file to UTF-8"),
+        (b"a\tb\nc\t\xff\n", r"x\.tsv, line 2: is not UTF-8 .*; save the file as UTF-8"),
     ],
 )
 def test_a_line_that_is_no_pair_is_named(tmp_path, content, message):
@@ -107,12 +107,12 @@ def test_a_line_that_is_no_pair_is_named(tmp_path, content, message):
         ({}, {}, "files is empty"),
         ({"en": ["x.tsv"]}, {}, "files has 'en'; a pair of languages is written <one>-<other>"),
         ({"en-de": ["x.en"]}, {}, "it must have two, or one that ends with .tsv, .tmx, .tmx.gz, .parquet, or a data"),
-        ({"en-de": ["x.tmx"]}, {}, "en-de: there is no file x.tmx"),
-        ({"en-de": ["x.tsv"]}, {"memory_limit": "much"}, "memory_limit is 'much', no size as 4GB"),
+        ({"en-de": ["x.tmx"]}, {}, "there is no file x.tmx"),
+        ({"en-de": ["x.tsv"]}, {"memory_limit": "much"}, "memory_limit is 'much', no size such as 4GB"),
         ({"en-xx": ["x.tsv"]}, {"identify_languages": "true"}, "py3langid does not know the language xx"),
-        ({"en-de": ["x.en", "x.de"]}, {}, "en-de: there is no file x.en"),
+        ({"en-de": ["x.en", "x.de"]}, {}, "there is no file x.en"),
         ({"en-de": ["x.tsv"]}, {"max_length_ratio": 0.5}, "max_length_ratio is 0.5; it must be at least 1"),
-        ({"en-de": ["x.tsv"]}, {"dev_share": 1.0}, "dev_share is 1.0 and test_share 0.01"),
+        ({"en-de": ["x.tsv"]}, {"dev_fraction": 1.0}, "dev_fraction is 1.0 and test_fraction 0.01"),
     ],
 )
 def test_a_bad_recipe_is_refused(tmp_path, monkeypatch, files, changes, message):
@@ -146,7 +146,7 @@ def test_translation_memories_are_read_unit_by_unit(tmp_path, name):
     ]
     content = (HEAD + "".join(units) + "</body></tmx>\n").encode()
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    output = make(tmp_path, {"en-de": [str(tmp_path / name)]}, dev_share=0.0, test_share=0.0)
+    output = make(tmp_path, {"en-de": [str(tmp_path / name)]}, dev_fraction=0.0, test_fraction=0.0)
     assert pairs_of(output) == [("The cat and the dog.", "Die Katze & der Hund."), ("Hello", "Hallo")]
     counts = {"train": 2, "empty side": 1, "same sentence on both sides": 1}
     assert json.loads((output / "statistics.json").read_text()) == {"en-de": counts}
@@ -167,7 +167,7 @@ def test_of_a_translation_memory_no_more_than_a_piece_is_kept(tmp_path, monkeypa
         encoding="utf-8",
     )
     kept = []
-    parse = parallel.ElementTree.iterparse
+    parse = translation_files.ElementTree.iterparse
 
     def watched(*arguments):
         for event, element in parse(*arguments):
@@ -177,8 +177,8 @@ def test_of_a_translation_memory_no_more_than_a_piece_is_kept(tmp_path, monkeypa
                 kept.append(len(body))
             yield event, element
 
-    monkeypatch.setattr(parallel.ElementTree, "iterparse", watched)
-    assert len(list(parallel.of_tmx(str(tmp_path / "x.tmx"), "en", "de"))) == 9000
+    monkeypatch.setattr(translation_files.ElementTree, "iterparse", watched)
+    assert len(list(translation_files.read_tmx(tmp_path / "x.tmx", "en", "de"))) == 9000
     assert max(kept) < 1500  # those of one piece of the file, which is parsed at once
 
 
@@ -196,11 +196,11 @@ def test_tables_keep_their_ids_and_splits(tmp_path, names):
     counts = {"train": 1, "dev": 1, "test": 1, "empty side": 1}
     assert json.loads((output / "statistics.json").read_text()) == {"en-de": counts}
     parquet.write_table(pa.table(values | {"split": ["train", "valid", "test", "dev"]}), tmp_path / "y.parquet")
-    with pytest.raises(ValueError, match=r"y\.parquet, row 1: split is 'valid'; it must be train, dev, test"):
-        list(parallel.of_parquet(str(tmp_path / "y.parquet")))
+    with pytest.raises(ValueError, match=r"y\.parquet, row 2: split is 'valid'; it must be train, dev, test"):
+        list(translation_files.read_table(tmp_path / "y.parquet"))
     parquet.write_table(pa.table({"a": ["b"]}), tmp_path / "z.parquet")
     with pytest.raises(ValueError, match=r"z\.parquet has the columns a; it must have first and second, or"):
-        list(parallel.of_parquet(str(tmp_path / "z.parquet")))
+        list(translation_files.read_table(tmp_path / "z.parquet"))
 
 
 def test_a_data_set_of_the_hub_is_read_or_named(tmp_path, monkeypatch):
@@ -208,10 +208,10 @@ def test_a_data_set_of_the_hub_is_read_or_named(tmp_path, monkeypatch):
     (tmp_path / "owner" / "opus").mkdir(parents=True)
     rows = [{"translation": {"de": "Hallo ", "en": "Hello"}}, {"translation": {"de": "", "en": "Nothing"}}]
     write(tmp_path / "owner" / "opus" / "train.jsonl", [json.dumps(row) for row in rows])
-    output = make(tmp_path, {"en-de": ["owner/opus"]}, dev_share=0.0, test_share=0.0)
+    output = make(tmp_path, {"en-de": ["owner/opus"]}, dev_fraction=0.0, test_fraction=0.0)
     assert pairs_of(output) == [("Hello", "Hallo")]
     with pytest.raises(ValueError, match=r"owner/opus, train: has the columns .* column translation with en and fr"):
-        list(parallel.of_hub("owner/opus", "en", "fr"))
+        list(translation_files.read_hub_dataset("owner/opus", "en", "fr"))
     with pytest.raises(ValueError, match=r"owner/none:de-en is neither a file nor a data set of the Hub that opens"):
         make(tmp_path, {"en-de": ["owner/none:de-en"]}, output=tmp_path / "other")
 
@@ -220,7 +220,7 @@ def test_sentences_in_another_language_are_left_out_on_request(tmp_path):
     english = ["The cat sat on the mat.", "It was warm there.", "This was not translated."]
     german = ["Die Katze saß auf der Matte.", "Il faisait chaud, là-bas.", "This was never translated."]
     files = {"en-de": [write(tmp_path / "x.en", english), write(tmp_path / "x.de", german)]}
-    output = make(tmp_path, files, dev_share=0.0, test_share=0.0, identify_languages="true")
+    output = make(tmp_path, files, dev_fraction=0.0, test_fraction=0.0, identify_languages="true")
     assert pairs_of(output) == [("The cat sat on the mat.", "Die Katze saß auf der Matte.")]
     assert json.loads((output / "statistics.json").read_text()) == {"en-de": {"train": 1, "another language": 2}}
 
@@ -234,7 +234,7 @@ def test_a_stopped_run_goes_on_and_ends_as_another(tmp_path, monkeypatch):
         for code in ("de", "fr")
     }  # fmt: skip
     whole = make(tmp_path, files).rename(tmp_path / "whole")
-    write_table, written = parallel.write_table, []
+    write_table, written = sentence_pairs.write_table, []
 
     def stopped(connection, recipe, languages, target):
         written.append(languages)
@@ -242,8 +242,8 @@ def test_a_stopped_run_goes_on_and_ends_as_another(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return write_table(connection, recipe, languages, target)
 
-    monkeypatch.setattr(parallel, "write_table", stopped)
-    monkeypatch.setattr(parallel, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(sentence_pairs, "write_table", stopped)
+    monkeypatch.setattr(sentence_pairs, "ROWS_AT_ONCE", 7)
     with pytest.raises(KeyboardInterrupt):
         make(tmp_path, files)
     assert not (tmp_path / "parallel").exists()
@@ -257,7 +257,7 @@ def test_a_stopped_run_goes_on_and_ends_as_another(tmp_path, monkeypatch):
 
 def test_the_card_says_what_is_in_the_folder(tmp_path):
     lines = ["a b\tc", "same\tsame", "d e\tf"]
-    output = make(tmp_path, {"en-de": [write(tmp_path / "x.tsv", lines)]}, dev_share=0.0, test_share=0.0)
+    output = make(tmp_path, {"en-de": [write(tmp_path / "x.tsv", lines)]}, dev_fraction=0.0, test_fraction=0.0)
     card = DatasetCard.load(output / "README.md")
     assert card.data.language == ["de", "en"]
     assert card.data.configs == [{"config_name": "en-de", "data_files": "pairs/en-de.parquet"}]

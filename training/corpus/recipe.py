@@ -1,0 +1,97 @@
+"""The options of `python -m training.corpus`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from jsonargparse.typing import ClosedUnitInterval, NonNegativeInt, PositiveInt
+
+Source = Literal["tables", "wiki40b", "wikipedia"]
+Engine = Literal["duckdb", "spark"]
+
+
+@dataclass(kw_only=True)
+class CorpusRecipe:
+    """Triples from articles in several languages."""
+
+    articles: str
+    """Folder of one table a language, <language>.jsonl or <language>.parquet, with the columns concept_id, language,
+    title, text, categories, source, license and split, none of them null. For the other sources: the data set on the
+    Hub, or a folder of its Parquet files."""
+
+    output: str
+    """Folder to write. It must not exist, or be one that this command wrote."""
+
+    languages: list[str]
+    """ISO 639-1 codes. Pairs are made between all of them. In YAML, `no` needs quotes."""
+
+    source: Source = "tables"
+    """Tables of your own, wiki40b (google/wiki40b) or wikipedia (wikimedia/wikipedia)."""
+
+    snapshot: str = "20231101"
+    """Version of wikimedia/wikipedia."""
+
+    dumps: str = "runs/dumps"
+    """Folder of Wikimedia's SQL dumps. Those that are missing are downloaded into it."""
+
+    dump_date: str = "latest"
+    """Date of the SQL dumps, as YYYYMMDD, or latest."""
+
+    dump_mirror: str = "https://dumps.wikimedia.org"
+    """Address from which the SQL dumps are downloaded."""
+
+    maintenance_categories: list[str] = field(default_factory=list)
+    """Regular expressions of categories that do not count, beside the hidden ones."""
+
+    category_limit: PositiveInt = 10_000
+    """Number of articles above which a category is drawn less often, in proportion."""
+
+    min_sentences: NonNegativeInt = 5
+    """Shorter documents are dropped."""
+
+    dev_fraction: ClosedUnitInterval = 0.01
+    """Part of the concepts, for sources that have no split of their own."""
+
+    test_fraction: ClosedUnitInterval = 0.01
+    """Likewise."""
+
+    num_triples: PositiveInt | None = None
+    """Draw this many of the triples; all if not given."""
+
+    pair_exponent: ClosedUnitInterval = 1.0
+    """With num_triples, a pair of languages with n triples has a share in proportion to n^pair_exponent."""
+
+    engine: Engine = "duckdb"
+    """Duckdb on this machine, or spark on a cluster for what one machine cannot hold."""
+
+    threads: PositiveInt | None = None
+    """Threads of DuckDB; one for each core if not given."""
+
+    memory_limit: str = "4GB"
+    """Memory of DuckDB. What exceeds it goes to disk."""
+
+    push_to_hub: str | None = None
+    """Data set on the Hub to which the corpus is uploaded."""
+
+    seed: int = 42
+    """Seed of every draw."""
+
+    def __post_init__(self) -> None:
+        if len(set(self.languages)) < max(len(self.languages), 2):
+            raise ValueError(f"languages are {self.languages}; name at least two, each once")
+        check_fractions(self.dev_fraction, self.test_fraction)
+        if self.pair_exponent != 1.0 and self.num_triples is None:
+            raise ValueError("pair_exponent has an effect on the draw of num_triples only; set num_triples too")
+
+
+def check_fractions(dev_fraction: float, test_fraction: float) -> None:
+    """
+    Raises:
+        ValueError: nothing is left for training.
+    """
+    if dev_fraction + test_fraction >= 1:
+        raise ValueError(
+            f"dev_fraction is {dev_fraction} and test_fraction {test_fraction}; their sum must be below 1, so that "
+            "they leave a part for training"
+        )

@@ -104,7 +104,7 @@ def packages_in_all(file: Path, seen: set[Path]) -> set[str]:
         "training/pretrain.py",
         "training/pretrain_sentences.py",
         "training/corpus/__main__.py",
-        "training/corpus/parallel.py",
+        "training/corpus/sentence_pairs.py",
     ],
 )
 def test_training_needs_the_packages_of_its_extra_and_no_others(command: str) -> None:

@@ -15,7 +15,7 @@ from modeling_hmde import HMDEConfig
 from replications.longformer.pretrain import LongformerRecipe
 from replications.question_answering.finetune import FinetuneQuestionsRecipe
 from tests.paths import REPOSITORY
-from training.corpus.build import CorpusRecipe
+from training.corpus.recipe import CorpusRecipe
 from training.finetune import FinetuneRecipe
 from training.pretrain_recipe import PretrainRecipe
 from training.recipes import PretrainSentencesRecipe

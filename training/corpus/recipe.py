@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from jsonargparse.typing import ClosedUnitInterval, NonNegativeInt, PositiveInt
+from jsonargparse.typing import ClosedUnitInterval
+
+from common.numbers import NonNegativeInt, PositiveInt, Share
 
 Source = Literal["tables", "wiki40b", "wikipedia"]
 Engine = Literal["duckdb", "spark"]
@@ -50,10 +52,10 @@ class CorpusRecipe:
     min_sentences: NonNegativeInt = 5
     """Shorter documents are dropped."""
 
-    dev_fraction: ClosedUnitInterval = 0.01
+    dev_fraction: Share = 0.01
     """Part of the concepts, for sources that have no split of their own."""
 
-    test_fraction: ClosedUnitInterval = 0.01
+    test_fraction: Share = 0.01
     """Likewise."""
 
     num_triples: PositiveInt | None = None

@@ -29,10 +29,10 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as parquet
-from jsonargparse.typing import ClosedUnitInterval
 
 from common.command_line import options_from, run
 from common.files import file_written_whole, folder_written_whole, locked, write_json, write_text
+from common.numbers import Share
 from common.progress import progress_bar
 from training.corpus.database import SECONDS, count_by, database, read_parquet, write_parquet
 from training.corpus.dataset_cards import sentence_pairs_card
@@ -64,10 +64,10 @@ class SentencePairsRecipe:
     """Leave out a pair of which a side is not in its language by py3langid, which is sure of sentences, and often wrong
     about a word or two."""
 
-    dev_fraction: ClosedUnitInterval = 0.01
+    dev_fraction: Share = 0.01
     """Part of the sentences of the first language, drawn by their text, with all their translations."""
 
-    test_fraction: ClosedUnitInterval = 0.01
+    test_fraction: Share = 0.01
     """Likewise, for sentences that are never trained on."""
 
     memory_limit: str = "4GB"

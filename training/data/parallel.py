@@ -225,7 +225,7 @@ def pair_files(folder: Path) -> list[Path]:
     files = sorted((folder / "pairs").glob("*.parquet"))
     if not files:
         raise ValueError(
-            f"{folder} has no pairs/<one>-<other>.parquet; make them with python -m training.corpus.parallel"
+            f"{folder} has no pairs/<one>-<other>.parquet; make them with python -m training.corpus.sentence_pairs"
         )
     return files
 

@@ -112,7 +112,7 @@ def test_a_line_that_is_no_pair_is_named(tmp_path, content, message):
         ({"en-xx": ["x.tsv"]}, {"identify_languages": "true"}, "py3langid does not know the language xx"),
         ({"en-de": ["x.en", "x.de"]}, {}, "there is no file x.en"),
         ({"en-de": ["x.tsv"]}, {"max_length_ratio": 0.5}, "max_length_ratio is 0.5; it must be at least 1"),
-        ({"en-de": ["x.tsv"]}, {"dev_fraction": 1.0}, "dev_fraction is 1.0 and test_fraction 0.01"),
+        ({"en-de": ["x.tsv"]}, {"dev_fraction": 0.995}, "dev_fraction is 0.995 and test_fraction 0.01"),
     ],
 )
 def test_a_bad_recipe_is_refused(tmp_path, monkeypatch, files, changes, message):

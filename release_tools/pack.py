@@ -4,26 +4,28 @@
     python -m release_tools.pack pack --model runs/hmde-trained --base runs/e5-small --output release
 
 `unpack` puts the model together from the folder `release` of this repository and multilingual-e5-small, without a
-network. `pack` makes such a folder of any HMDE and the sentence encoder that it began with. What training did not
-change is left out. A matrix of the sentence encoder is kept as its difference to the base, two bits a weight and a
-scale for each row: a short training moves each weight by a few equal steps, so the sign is most of what there is to
-know (BitDelta; Liu et al. 2024). The matrices of the document encoder have eight bits a weight; all else is kept whole.
+network. `pack` writes such a folder for any HMDE and the sentence encoder that it was trained from. Weights that
+training did not change are left out. A matrix of the sentence encoder is stored as its difference to the base, with two
+bits a weight and a scale for each row: a short training moves each weight by a few steps of equal size, so the sign
+holds most of the information (BitDelta; Liu et al. 2024). Matrices of the document encoder have eight bits a weight.
+All other weights are stored as they are.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import dataclass
 from inspect import Parameter, signature
 from pathlib import Path
 
 import numpy as np
 import torch
-from jsonargparse import auto_cli
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from common.command_line import options_from, run
 from common.files import folder_written_whole
 from common.fingerprints import fingerprint_of_weights
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
@@ -36,27 +38,54 @@ BITS_OF_NEW_MATRICES = 8
 NUM_SCALES = 40  # that are tried for each row
 
 
+@dataclass
+class Pack:
+    """Write the difference between an HMDE and the sentence encoder that it was trained from."""
+
+    model: str
+    """Folder of the HMDE."""
+
+    base: str
+    """Folder of the sentence encoder."""
+
+    output: str
+    """Folder to write."""
+
+
+@dataclass
+class Unpack:
+    """Put the released model together."""
+
+    output: str
+    """Folder to write."""
+
+    base: str = "runs/e5-small"
+    """Folder of the sentence encoder, which `python -m release_tools.unpack_e5` writes."""
+
+    release: str = str(RELEASE)
+    """Folder that `pack` wrote."""
+
+
 def main(argv: list[str] | None = None) -> None:
-    auto_cli({"pack": pack, "unpack": unpack}, args=argv, prog="python -m release_tools.pack", description=__doc__)
+    options = options_from({"pack": Pack, "unpack": Unpack}, argv, description=__doc__)
+    if isinstance(options, Pack):
+        pack(options.model, options.base, options.output)
+    else:
+        unpack(options.output, options.base, options.release)
+        print(f"wrote {options.output}")
 
 
-def pack(*, model: str, base: str, output: str) -> None:
-    """Write the difference between an HMDE and the sentence encoder that it was trained from.
-
-    Args:
-        model: folder of the HMDE.
-        base: folder of the sentence encoder.
-        output: folder to write.
-
+def pack(model: str, base: str, output: str) -> None:
+    """
     Raises:
-        ValueError: the HMDE has another architecture or vocabulary than the base below.
+        ValueError: the HMDE has another architecture or vocabulary than the base.
     """
     trained = HMDEForDocumentEmbedding.from_pretrained(model, dtype=torch.float32)
-    start = start_of(trained.config, base)
+    start = base_weights(trained.config, base)
     kept: dict[str, Tensor] = {}
     for name, weight in trained.state_dict().items():
         difference = weight - start[name] if name in start else weight
-        if not difference.any() and name in start:
+        if name in start and not difference.any():
             continue
         if weight.ndim < 2:
             kept[name] = difference
@@ -68,18 +97,11 @@ def pack(*, model: str, base: str, output: str) -> None:
     with folder_written_whole(output) as folder:
         for name in ("config.json", "tokenizer_config.json", "README.md"):
             shutil.copy(Path(model) / name, folder)
-        base_weights = fingerprint_of_weights(sorted(start.items()))
-        save_file(kept, folder / DIFFERENCE, metadata={"base_weights": base_weights})
+        save_file(kept, folder / DIFFERENCE, metadata={"base_weights": fingerprint_of_weights(sorted(start.items()))})
 
 
-def unpack(*, output: str, base: str = "runs/e5-small", release: str = str(RELEASE)) -> None:
-    """Put the released model together.
-
-    Args:
-        output: folder to write.
-        base: folder of the sentence encoder, which `python -m release_tools.unpack_e5` writes.
-        release: folder that `pack` wrote.
-
+def unpack(output: str, base: str, release: str) -> None:
+    """
     Raises:
         ValueError: there is no base or no difference, or the difference was taken to another base.
     """
@@ -93,7 +115,7 @@ def unpack(*, output: str, base: str = "runs/e5-small", release: str = str(RELEA
         raise ValueError(f"output {output} exists; remove it, or name another folder")
     config = HMDEConfig.from_pretrained(release)
     model = HMDEForDocumentEmbedding(config)
-    weights = start_of(config, base)
+    weights = base_weights(config, base)
     with safe_open(Path(release) / DIFFERENCE, "pt") as kept:
         if kept.metadata()["base_weights"] != fingerprint_of_weights(sorted(weights.items())):
             raise ValueError(f"{release} is the difference to other weights than those of {base}; name those as base")
@@ -112,10 +134,9 @@ def unpack(*, output: str, base: str = "runs/e5-small", release: str = str(RELEA
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         shutil.copy(Path(release) / "README.md", folder)
-    print(f"wrote {output}")
 
 
-def start_of(config: HMDEConfig, base: str) -> dict[str, Tensor]:
+def base_weights(config: HMDEConfig, base: str) -> dict[str, Tensor]:
     """The weights of the sentence encoder below an HMDE before it was trained, by their names in the HMDE.
 
     Raises:
@@ -141,8 +162,8 @@ def quantise(matrix: Tensor, bits: int) -> tuple[Tensor, Tensor]:
     """The nearest of 2 ** bits evenly spaced values, symmetric about 0, for each entry of a matrix.
 
     Returns:
-        levels (rows, columns), uint8, from 0; and the space between two values of each row, (rows,), with which the
-        squared error is least among NUM_SCALES tried.
+        levels (rows, columns), uint8, from 0; and the distance between two values for each row, (rows,): the one with
+        the least squared error among NUM_SCALES tried.
     """
     highest = 2**bits - 1
     largest = matrix.abs().amax(dim=1, keepdim=True) * 2 / highest
@@ -171,7 +192,7 @@ def dequantise(packed: Tensor, scales: Tensor, bits: int, columns: int) -> Tenso
 
 
 def tokenizer_options(release: Path) -> dict[str, object]:
-    """What the released tokenizer was told beyond its vocabulary."""
+    """The options of a saved HMDETokenizer, such as its prompts."""
     written = json.loads((release / "tokenizer_config.json").read_text(encoding="utf-8"))
     names = [
         name for name, option in signature(HMDETokenizer).parameters.items() if option.kind is Parameter.KEYWORD_ONLY
@@ -180,4 +201,4 @@ def tokenizer_options(release: Path) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

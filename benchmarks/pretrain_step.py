@@ -25,6 +25,7 @@ from transformers import BertConfig
 from benchmarks.measure import alternate, markdown_table, matmul_peak, median_ratio, peak_memory, timed, write_results
 from common.command_line import options_from, run
 from common.device import dtype_of
+from common.numbers import PositiveInt
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, packing_hmde
 from training.data.batches import Batch
 from training.loop.cached_gradients import Embeddings, backward_through_chunks, cut_into_chunks
@@ -58,19 +59,19 @@ class StepBenchmark:
     batch_sizes: list[int] = field(default_factory=lambda: [16])
     """Triples in a step."""
 
-    max_tokens_per_chunk: int = 16_384
+    max_tokens_per_chunk: PositiveInt = 16_384
     """As in a pretraining recipe."""
 
-    max_sentences: int = 64
+    max_sentences: PositiveInt = 64
     """Most sentences of a document; half of that on average."""
 
     passage_length: int = 512
     """As in HMDEConfig."""
 
-    rounds: int = 3
+    rounds: PositiveInt = 3
     """Trials of each row, each in a process of its own; the median is reported."""
 
-    steps: int = 1
+    steps: PositiveInt = 1
     """Steps that each trial times; their median counts."""
 
     output: str = "runs/benchmark-pretrain-step"

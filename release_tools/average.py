@@ -1,4 +1,4 @@
-"""One model of several trainings: the mean of their weights.
+"""The mean of the weights of several trainings.
 
     python -m release_tools.average --models '[runs/hmde-seed-42, runs/hmde-seed-43]' --output runs/hmde-mean
 
@@ -7,12 +7,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from jsonargparse import auto_cli
 from torch import Tensor
 
+from common.command_line import options_from, run
 from common.device import dtype_of
 from common.files import folder_written_whole
 from common.hub import upload_folder
@@ -22,30 +23,38 @@ from training.data.articles import load_articles
 from training.data.dev_set import DevSet
 from training.model_card import write_card_of_mean
 
-DEV_CONCEPTS = 200  # fewer do not tell models of one kind apart
+DEV_CONCEPTS = 200  # with fewer, models of one kind cannot be told apart
+
+
+@dataclass
+class Average:
+    """Write the mean of the weights of several HMDEs (model soups; Wortsman et al., ICML 2022).
+
+    Trainings that began with the same sentence encoder stay near each other, so the mean of their weights is a good
+    model too, on average a better one than each of them.
+    """
+
+    models: list[str]
+    """Folders of two HMDEs or more, of one architecture and with tokenizers of the same options."""
+
+    output: str
+    """Folder to write. Its card quotes what the models' cards say about their training."""
+
+    corpus: str | None = None
+    """Output of `python -m training.corpus`. The mean and each model are compared on its dev concepts, for the card."""
+
+    push_to_hub: str | None = None
+    """Repository to upload the folder to."""
 
 
 def main(argv: list[str] | None = None) -> None:
-    auto_cli(average, args=argv, prog="python -m release_tools.average", description=__doc__)
-
-
-def average(*, models: list[str], output: str, corpus: str | None = None, push_to_hub: str | None = None) -> None:
-    """Write the mean of the weights of several HMDEs (model soups; Wortsman et al., ICML 2022).
-
-    Trainings that began with the same sentence encoder stay near each other, so that their mean is a model too, and on
-    average one that errs less than each of them. The card says how each was trained, as their cards do.
-
-    Args:
-        models: folders of two HMDEs or more, of one architecture and with tokenizers of the same options.
-        output: folder to write.
-        corpus: what `python -m training.corpus` wrote. On its dev concepts the mean is compared with each model, which
-            goes into the card.
-        push_to_hub: repository to upload the folder to.
-
-    Raises:
-        ValueError: there are fewer than two, they differ in more than their weights, the output exists, or the corpus
-            has no dev concept in two languages.
     """
+    Raises:
+        ValueError: there are fewer than two models, they differ in more than their weights, the output exists, or the
+            corpus has no dev concept in two languages.
+    """
+    options = options_from(Average, argv)
+    models, output = options.models, options.output
     if len(models) < 2:
         raise ValueError(f"models is {models}; name two folders at least")
     if Path(output).exists():
@@ -55,7 +64,7 @@ def average(*, models: list[str], output: str, corpus: str | None = None, push_t
         same_architecture = HMDEConfig.from_pretrained(other).to_diff_dict() == config.to_diff_dict()
         if not same_architecture or tokenizer_options(Path(other)) != tokenizer_options(Path(models[0])):
             raise ValueError(f"{other} and {models[0]} differ in more than their weights; name models of one kind")
-    dev_set = DevSet(load_articles(Path(corpus)), DEV_CONCEPTS, seed=42) if corpus is not None else None
+    dev_set = DevSet(load_articles(Path(options.corpus)), DEV_CONCEPTS, seed=42) if options.corpus is not None else None
     with folder_written_whole(output) as folder:
         mean_of(models).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
@@ -64,10 +73,10 @@ def average(*, models: list[str], output: str, corpus: str | None = None, push_t
             for name, path in [*zip(models, models), ("their mean", str(folder))]:
                 model = HMDEForDocumentEmbedding.from_pretrained(path, dtype=dtype_of("auto")).eval()
                 scores[name] = dev_set.evaluate(model, tokenizer)
-        write_card_of_mean(folder, push_to_hub or output, config, models, scores, DEV_CONCEPTS)
+        write_card_of_mean(folder, options.push_to_hub or output, config, models, scores, DEV_CONCEPTS)
     print(f"wrote {output}")
-    if push_to_hub is not None:
-        upload_folder(output, push_to_hub)
+    if options.push_to_hub is not None:
+        upload_folder(output, options.push_to_hub)
 
 
 def mean_of(models: list[str]) -> HMDEForDocumentEmbedding:
@@ -82,4 +91,4 @@ def mean_of(models: list[str]) -> HMDEForDocumentEmbedding:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -96,7 +96,7 @@ def in_processes(number: int, work: Callable[[int], None], **environment: str) -
     """Do `work(rank)` in as many processes, connected by gloo if there are several. Returns their exit codes."""
     processes = start_processes(number, work, **environment)
     for process in processes:
-        process.join(timeout=60)
+        process.join(timeout=600)  # seconds; other programs may take the cores
         if process.is_alive():
             process.kill()
             process.join()

@@ -13,6 +13,7 @@ from common.saved_models import model_type_of
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.layers_hmde import keep_layers
 from training.loop.cached_gradients import Chunk, Embeddings, Rows
+from training.losses import Distillation
 from training.pretrain_recipe import PretrainRecipe
 
 
@@ -47,16 +48,23 @@ class TwoPathEncoder(nn.Module):
         return embeddings
 
 
-def load_teacher(student: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, name: str) -> TwoPathEncoder:
-    """An HMDE whose vectors the student learns. It is not trained, and has the dtype that is fastest here.
+def load_teacher(
+    student: HMDEForDocumentEmbedding,
+    tokenizer: HMDETokenizer,
+    distillation: Distillation | None,
+    device: torch.device,
+) -> TwoPathEncoder | None:
+    """An HMDE whose vectors the student learns, if there is one. It is not trained, and has the dtype that is fastest.
 
     Args:
         tokenizer: the student's.
-        name: Hub name or folder.
 
     Raises:
         ValueError: there is no such HMDE, or student and teacher differ in their tokens or in the size of vectors.
     """
+    if distillation is None:
+        return None
+    name = distillation.teacher
     if model_type_of("teacher", name) != HMDEConfig.model_type:
         raise ValueError(f"the teacher {name} is no HMDE; make one of it with training/pretrain.py")
     model = HMDEForDocumentEmbedding.from_pretrained(name, dtype=dtype_of("auto"))
@@ -65,7 +73,8 @@ def load_teacher(student: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, na
         raise ValueError(f"vectors of the teacher {name} have {teacher_size} values and those of the student {size}")
     if HMDETokenizer.from_pretrained(name).get_vocab() != tokenizer.get_vocab():
         raise ValueError(f"the teacher {name} has other tokens than the student; start the student from the teacher")
-    return TwoPathEncoder(model, max_sentences=student.config.max_sentences).requires_grad_(False).eval()
+    encoder = TwoPathEncoder(model, max_sentences=student.config.max_sentences)
+    return encoder.requires_grad_(False).eval().to(device)
 
 
 def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokenizer]:

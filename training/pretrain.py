@@ -49,19 +49,29 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Batch]:
-    """What the recipe trains, on what, towards what.
+    """What the recipe trains, on what data, towards which losses.
 
     Raises:
         ValueError: the corpus, the sentence encoder or the architecture is not what the recipe says.
     """
     set_seed(recipe.seed)
-    triples = Triples(
-        recipe.corpus, "train", symmetric=recipe.losses.symmetric, queries=recipe.queries, seed=recipe.seed
-    )
-    dev_set = DevSet(triples.articles, recipe.eval_concepts, recipe.seed)
-    model, tokenizer = build(recipe)
-    set_seed(recipe.seed, device_specific=True)  # dropout of its own for each process, from here on
     corpus = fingerprint_of_corpus(Path(recipe.corpus))
+    draw_triples = functools.partial(
+        Triples, recipe.corpus, symmetric=recipe.losses.symmetric, queries=recipe.queries, seed=recipe.seed
+    )
+    triples = draw_triples("train")
+    dev_set = DevSet(triples.articles, recipe.eval_concepts, recipe.seed)
+
+    model, tokenizer = build(recipe)
+    teacher = load_teacher(model, tokenizer, recipe.losses.distillation, accelerator.device)
+    encoder = TwoPathEncoder(model, max_sentences=model.config.max_sentences if teacher else None)
+    groups = parameter_groups(model, recipe)
+    queue = None
+    if recipe.losses.queue is not None:
+        size, momentum = recipe.losses.queue.size, recipe.losses.queue.momentum
+        queue = MomentumQueue(encoder, size, model.config.hidden_size, momentum, accelerator.device)
+    set_seed(recipe.seed, device_specific=True)  # dropout of its own for each process, from here on
+
     kept_vectors = None
     if recipe.freeze == "sentence_encoder":
         folder = Path(f"{recipe.corpus}-sentence-vectors")
@@ -72,11 +82,10 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
         roles=triples.roles,
         tokenizer=tokenizer,
         query_path=(recipe.queries.path or model.config.query_path) if recipe.losses.read_queries else None,
-        sentence_vectors=kept_vectors,
     )
     batches = Batches(
         triples,
-        make_batch,
+        functools.partial(make_batch, sentence_vectors=kept_vectors),
         accelerator,
         batch_size=recipe.batch_size,
         accumulation=recipe.gradient_accumulation_steps,
@@ -84,13 +93,6 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
         seed=recipe.seed,
         num_workers=recipe.num_workers,
     )
-    distillation, queue_options, teacher, queue = recipe.losses.distillation, recipe.losses.queue, None, None
-    if distillation is not None:
-        teacher = load_teacher(model, tokenizer, distillation.teacher).to(accelerator.device)
-    encoder = TwoPathEncoder(model, max_sentences=model.config.max_sentences if teacher else None)
-    if queue_options is not None:
-        hidden_size, device = model.config.hidden_size, accelerator.device
-        queue = MomentumQueue(encoder, queue_options.size, hidden_size, queue_options.momentum, device)
 
     def losses(embeddings: Embeddings, batch: Batch, keys: Embeddings | None) -> dict[str, Tensor]:
         vectors = BatchVectors(embeddings, batch, model.config.temperature)
@@ -111,10 +113,10 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
         return Work(len(tokens), int(tokens.sum()), flops)
 
     def validation_batches() -> Iterator[Batch]:
-        dev = Triples(recipe.corpus, "dev", symmetric=recipe.losses.symmetric, queries=recipe.queries, seed=recipe.seed)
+        dev = draw_triples("dev")
         for first in range(0, len(dev), recipe.batch_size):
             examples = [dev[index] for index in range(first, min(first + recipe.batch_size, len(dev)))]
-            yield send_to_device(make_batch(examples, sentence_vectors=None), accelerator.device)
+            yield send_to_device(make_batch(examples), accelerator.device)
 
     def evaluate(encoder: Any) -> dict[str, float]:
         return dev_set.evaluate(encoder.model, tokenizer)
@@ -125,7 +127,7 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
 
     return Stage(
         encoder=encoder,
-        parameter_groups=parameter_groups(model, recipe),
+        parameter_groups=groups,
         total_steps=total_steps(recipe, batches.steps_per_epoch),
         batches=batches.from_step,
         losses=losses,

@@ -85,7 +85,9 @@ def test_documents_sentences_and_queries_of_the_teacher_are_learned(corpus_folde
     triples = Triples(corpus_folder, "train", symmetric=False)
     batch = collate([triples[index] for index in range(3)], triples.roles, tokenizer, query_path=path)
     embeddings = TwoPathEncoder(model, model.config.max_sentences)(batch.rows)
-    teacher_vectors = embed_chunks(load_teacher(model, tokenizer, teacher), cut_into_chunks(batch.rows, 60))
+    teacher_vectors = embed_chunks(
+        load_teacher(model, tokenizer, recipe.losses.distillation, torch.device("cpu")), cut_into_chunks(batch.rows, 60)
+    )
     losses = weighted_losses(BatchVectors(embeddings, batch, 0.05, teacher=teacher_vectors), recipe.losses)
     original = HMDEForDocumentEmbedding.from_pretrained(teacher).eval()
     expected = []

@@ -55,12 +55,12 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
         ValueError: the corpus, the sentence encoder or the architecture is not what the recipe says.
     """
     set_seed(recipe.seed)
-    corpus = fingerprint_of_corpus(Path(recipe.corpus))
     draw_triples = functools.partial(
         Triples, recipe.corpus, symmetric=recipe.losses.symmetric, queries=recipe.queries, seed=recipe.seed
     )
     triples = draw_triples("train")
     dev_set = DevSet(triples.articles, recipe.eval_concepts, recipe.seed)
+    corpus = fingerprint_of_corpus(Path(recipe.corpus))
 
     model, tokenizer = build(recipe)
     teacher = load_teacher(model, tokenizer, recipe.losses.distillation, accelerator.device)

@@ -17,9 +17,6 @@ pytest_plugins = ["tests.tiny_encoders"]  # models, tokenizers and folders that 
 # Programs that tests/project/test_examples.py starts, each in an environment of its own; tests that `make peers` runs.
 collect_ignore = ["tests/integrations", "tests/peers"]
 
-# LanceDB does not survive a fork, so tests that use it in their own process come after those that fork.
-USE_THE_STORE = {"test_demo.py", "test_rankings.py", "test_postgres.py", "test_index.py"}
-
 # Else tqdm shares a lock with the processes that are forked here; one that is killed while it draws would keep it.
 tqdm.set_lock(threading.RLock())
 torch.set_num_threads(1)  # the models are too small to share among threads
@@ -28,4 +25,5 @@ settings.load_profile("deterministic")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.name in USE_THE_STORE)
+    # LanceDB does not survive a fork, so tests that use it in their own process come after those that fork.
+    items.sort(key=lambda item: item.get_closest_marker("lancedb") is not None)

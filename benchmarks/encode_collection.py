@@ -1,4 +1,4 @@
-"""How much memory `python -m search.encode` takes for many short documents, and for one very long document.
+"""How much memory `python -m search.encode_collection` takes for many short documents, and for one very long document.
 
     python -m benchmarks.encode_collection --encoder runs/e5-small --documents '[100000, 300000, 1000000]'
     python -m benchmarks.encode_collection --encoder runs/e5-small --documents '[]' --sentences '[1000, 10000, 100000]'
@@ -23,7 +23,7 @@ from benchmarks.index import BLOCK, WORDS, random_texts
 from benchmarks.measure import peak_memory, run_apart, timed
 from common.command_line import options_from, run
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from search import encode
+from search import encode_collection
 
 
 @dataclass
@@ -69,7 +69,7 @@ def many_documents(folder: Path, count: int) -> str:
     """Encode the documents of `prepare`."""
     given = {"model": folder / "model", "documents": folder / "documents.jsonl", "output": folder / "embeddings"}
     with peak_memory("cpu") as memory, timed() as taken:
-        encode.main([f"--{name}={value}" for name, value in (given | {"dtype": "float32"}).items()])
+        encode_collection.main([f"--{name}={value}" for name, value in (given | {"dtype": "float32"}).items()])
     return f"{count:9} documents  {taken.seconds:6.0f} s     {memory}"
 
 

@@ -33,13 +33,16 @@ import pyarrow as pa
 import pyarrow.compute
 import torch
 
-import search.index
+import search.update
 from benchmarks.measure import Time, peak_memory, run_apart, timed
 from common.command_line import options_from, run
 from common.numbers import NonNegativeInt, PositiveInt
 from modeling_hmde.attribution_hmde import DocumentSentences, Scoring
 from search.documents import Document
-from search.index import ROWS_PER_BATCH, Encoder, Index, Ranking, open_index, update_index
+from search.encoder import Encoder
+from search.index import ROWS_PER_BATCH, Index, open_index
+from search.ranking import Ranking, rank
+from search.update import update_index
 
 HIDDEN, WORDS, QUESTION_WORDS, VOCABULARY, SUBJECTS, BLOCK, HITS = 384, 12, 5, 50_000, 4096, 1024, 10
 RANKINGS = get_args(Ranking)
@@ -55,8 +58,8 @@ class RandomEncoder(Encoder):
     def encode(self, documents: Sequence[Document]) -> np.ndarray:
         return random_vectors(len(documents), seed=[0, int(documents[0].id)])
 
-    def encode_questions(self, questions: Sequence[str]) -> np.ndarray:
-        return np.concatenate([random_vectors(1, seed=[1, zlib.crc32(question.encode())]) for question in questions])
+    def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
+        return np.concatenate([random_vectors(1, seed=[1, zlib.crc32(query.encode())]) for query in queries])
 
     def encode_sentences(self, documents: Sequence[Document], scoring: Scoring) -> list[DocumentSentences]:
         count: Any = self.model.num_sentences
@@ -133,7 +136,7 @@ def encoder(num_sentences: int = 0) -> Encoder:
 
 
 def make(folder: Path, documents: int, sentences: int) -> str:
-    search.index.APPROXIMATE_FROM = documents + 1
+    search.update.APPROXIMATE_FROM = documents + 1
     with peak_memory("cpu") as memory, timed() as taken:
         update_index(folder, RandomDocuments(documents), encoder(sentences), sentences=sentences > 0)
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 2**20
@@ -153,7 +156,7 @@ def query(folder: Path, ranking: Ranking, languages: list[str] | None, queries: 
             with timed() as taken:
                 if not times:
                     index = open_index(folder)
-                index.documents(list(index.rank(question, encoder(), ranking, HITS, languages)))
+                index.documents(list(rank(index, question, encoder(), ranking, HITS, languages)))
             times.append(taken)
     first, *others = (1000 * taken.seconds for taken in times)
     cpu = statistics.median(1000 * taken.cpu_seconds for taken in times[1:])
@@ -167,9 +170,9 @@ def query(folder: Path, ranking: Ranking, languages: list[str] | None, queries: 
 def recall(folder: Path, languages: list[str] | None, queries: int) -> str:
     index = open_index(folder)
     questions = random_texts(queries, QUESTION_WORDS, seed=1)
-    vectors = encoder().encode_questions(questions)
+    vectors = encoder().encode_queries(questions)
     expected = nearest(index, vectors, languages)
-    found = [index.rank(question, encoder(), "vector", HITS, languages) for question in questions]
+    found = [rank(index, question, encoder(), "dense", HITS, languages) for question in questions]
     share = sum(len({*ids} & {*scores}) for ids, scores in zip(expected, found)) / expected.size
     asked = " ".join(["recall", *(languages or ())])
     return f"{asked:9} {share:8.3f} of the {HITS} nearest, {queries} questions"
@@ -202,10 +205,10 @@ def main(argv: list[str] | None = None) -> None:
     ranked = RANKINGS if sentences else [ranking for ranking in RANKINGS if ranking != "late"]  # which needs them
     steps = [
         partial(make, folder, documents, sentences),
-        partial(query, folder, "vector", None, queries),  # an exhaustive search: there is no approximate index yet
+        partial(query, folder, "dense", None, queries),  # an exhaustive search: there is no approximate index yet
         partial(update, folder, documents, sentences),
         *(partial(query, folder, ranking, None, queries) for ranking in ranked),
-        partial(query, folder, "vector", ["de"], queries),
+        partial(query, folder, "dense", ["de"], queries),
         *(partial(recall, folder, languages, 10 * queries) for languages in (None, ["de"])),
     ]
     run_apart(steps)

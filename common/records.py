@@ -81,6 +81,21 @@ def lines(path: Path, name: str = "") -> Iterator[tuple[int, str]]:
         raise malformed(path, number, f"is not UTF-8 ({byte}); save the file as UTF-8") from None
 
 
+def read_text(path: Path) -> str:
+    """A whole UTF-8 file. A byte-order mark is no text.
+
+    Raises:
+        ValueError: the file cannot be read or is not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        byte = f"byte {error.start} is 0x{error.object[error.start]:02x}"
+        raise ValueError(f"{path} is not UTF-8 ({byte}); save the file as UTF-8") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
 def json_rows(path: Path, name: str = "") -> Iterator[tuple[int, Any]]:
     """The JSON value of each line that is not blank, and its number, from 1.
 

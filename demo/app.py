@@ -17,7 +17,10 @@ import gradio as gr
 
 from modeling_hmde import Explanation
 from search.documents import Document, Documents, files_of
-from search.index import Encoder, open_index, update_index
+from search.encoder import Encoder
+from search.index import open_index
+from search.ranking import search_index
+from search.update import update_index
 
 MODEL = os.environ.get("HMDE_MODEL", "runs/hmde-small")
 DOCUMENTS = Path(os.environ.get("HMDE_DOCUMENTS", Path(__file__).parent / "docs"))
@@ -50,11 +53,7 @@ FONTS = [gr.themes.Font(name) for name in ("system-ui", "Noto Sans", "Helvetica"
 THEME = gr.themes.Default(primary_hue="amber", neutral_hue="stone", font=FONTS)
 
 encoder = Encoder.load(MODEL)
-documents = [
-    document
-    for file, name in files_of(DOCUMENTS, (".jsonl",))
-    for document in Documents(file, language=Path(name).stem)
-]
+documents = [document for file, _ in files_of(DOCUMENTS) for document in Documents(file, language=file.stem)]
 folder = tempfile.TemporaryDirectory(prefix="hmde-demo-")
 update_index(f"{folder.name}/index", documents, encoder, sentences=True, show_progress_bar=True)
 index = open_index(f"{folder.name}/index")
@@ -65,7 +64,7 @@ def search(question: str | None, languages: list[str]) -> str:
     """The best documents in some languages, as HTML."""
     if not question or not question.strip() or not languages:
         return ""
-    hits = index.search(question[:MAX_QUESTION], encoder, NUM_HITS, "late", languages)
+    hits = search_index(index, question[:MAX_QUESTION], encoder, NUM_HITS, "late", languages)
     return "".join(marked(hit.document, hit.score, hit.explanation) for hit in hits)
 
 

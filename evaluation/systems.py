@@ -190,7 +190,7 @@ class BM25:
         """
         import bm25s
 
-        from search.words import terms  # needs PyStemmer
+        from search.bm25 import terms  # needs PyStemmer
 
         index = bm25s.BM25(method="lucene")
         doc_ids = list(documents)
@@ -212,13 +212,13 @@ class BM25:
 
 @dataclass
 class SearchSystem:
-    """What `python -m search query` shows: the rankings of search/index.py that are more than a cosine of two vectors.
+    """What `python -m search query` shows: the rankings of search/ranking.py that need more than two vectors.
 
     Args:
         name: folder or Hub name of the model.
         model: on its device, in its dtype.
         tokenizer: the model's.
-        ranking: see `Index.rank`.
+        ranking: see search/ranking.py.
     """
 
     name: str
@@ -251,7 +251,10 @@ class SearchSystem:
             depth: documents a query ranks at most.
             name: of the progress bar.
         """
-        from search.index import CANDIDATES, Encoder, open_index, update_index  # needs the extra `search`
+        from search.encoder import Encoder  # needs the extra `search`
+        from search.index import open_index
+        from search.ranking import CANDIDATES, rank
+        from search.update import update_index
 
         encoder = Encoder(self.name, self.model, self.tokenizer)
         update_index(folder, documents, encoder, sentences=self.ranking == "late")
@@ -260,8 +263,8 @@ class SearchSystem:
         with progress_bar(name, len(queries), unit="query") as progress:
             for query_id, text in queries.items():
                 vector = vectors[query_id]
-                first = index.rank(text, encoder, self.ranking, CANDIDATES, vector=vector)
-                ranked = dict.fromkeys([*first, *index.rank(text, encoder, "vector", depth, vector=vector)])
+                first = rank(index, text, encoder, self.ranking, CANDIDATES, vector=vector)
+                ranked = dict.fromkeys([*first, *rank(index, text, encoder, "dense", depth, vector=vector)])
                 run[query_id] = {doc_id: -float(place) for place, doc_id in zip(range(depth), ranked)}
                 progress.update()
         return run

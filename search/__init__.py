@@ -1,1 +1,5 @@
-"""Search across languages from the terminal: documents.py reads, index.py encodes and ranks, __main__.py talks."""
+"""Search across languages from the terminal.
+
+Imports run upwards in this list: documents, bm25 (texts); encoder (the model); index (the stored table), precomputed
+(embeddings made before); ranking, update, postgres; and the commands __main__ and encode_collection.
+"""

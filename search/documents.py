@@ -1,48 +1,43 @@
 """Documents from files, one after another. Knows no model and no index.
 
-A source is a folder, searched with its subfolders and the folders it links to, or one file:
+A source is a folder, read with its subfolders and the folders it links to, or one file:
 
     *.txt, *.md    a document a file, in UTF-8
-    *.jsonl        a document a line, an object with a "text"
+    *.jsonl        a document a line: a JSON object with a "text"
     *.parquet      a document a row, with a column "text"
 
 Lines and rows may also have a "title", a "language" (ISO 639-1) and an id: "id", "doc_id" or "concept_id". Blank lines
-are no documents, nor are rows whose text is null, of which a warning tells. A line ends with a line feed and with
-nothing else: U+2028 and U+0085 belong to the text.
+are skipped. Rows whose text is null are skipped with a warning.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import pyarrow
-import pyarrow.parquet
-
 from common.fingerprints import fingerprint
+from common.records import read_text, rows, where
 
 logger = logging.getLogger(__name__)
 
 TEXT_FILES = (".txt", ".md")
 TABLES = (".jsonl", ".parquet")
 ID_COLUMNS = ("id", "doc_id", "concept_id")
-COLUMNS = ("text", "title", "language", *ID_COLUMNS)
 
 
 @dataclass(frozen=True)
 class Document:
-    """A text and where it is from. A lone surrogate, which no file can hold, becomes U+FFFD in all of it.
+    """A text and its origin. Lone surrogates, which no file can hold, become U+FFFD in all fields.
 
     Args:
-        id: the file's path in the source; for a line or row, `path#id`, or `path#number` where it has no id.
-        title: of a file, its name without the ending.
-        language: ISO 639-1 code, for the rules of the sentence splitter; None where it is not known.
-        text: what is encoded, shown and searched for.
+        id: the file's path in the source; for a line or row `path#id`, or `path#number` if it has no id.
+        title: for a text file, its name without the ending.
+        language: ISO 639-1 code, for the rules of the sentence splitter; None if it is not known.
+        text: what is encoded, shown and searched.
     """
 
     id: str
@@ -58,137 +53,146 @@ class Document:
 
     @property
     def content_hash(self) -> str:
-        """Changes when what the document's vector depends on changes."""
+        """Changes when something changes that the document's vector depends on."""
         return fingerprint(self.language, self.text)
 
 
 @dataclass(frozen=True)
+class Columns:
+    """Which columns documents are read from. A column that is named here must be in every row."""
+
+    text: str = "text"
+    """The text of a document."""
+    language: str | None = None
+    """ISO 639-1 codes; `language` if not given."""
+    id: str | None = None
+    """Strings or integers that name a document in the whole collection. If not given, its id is the path of its file
+    and its `id`, `doc_id` or `concept_id`, or else the number of the row."""
+
+
+@dataclass(frozen=True)
 class Documents:
-    """All documents of a source, in the order of their files' names. The files are read anew at each iteration.
+    """All documents of a source, in the order of their files' names. Each iteration reads the files again.
 
     Args:
-        source: a folder or a file; see the module's description.
-        language: of the documents that do not say their own.
+        source: a folder or a file; see the description of this module.
+        language: of the documents that do not name their own.
+        columns: of lines and rows.
 
     Raises:
-        ValueError: at iteration; there is no such source, it holds no document, or a file cannot be read or is
-            malformed. Names the file, and the row or the byte.
+        ValueError: the source does not exist. On iteration: it holds no document, or a file cannot be read or is
+            malformed; the error names the file and the line or row.
     """
 
     source: Path
     language: str | None = None
+    columns: Columns = Columns()
+
+    def __post_init__(self) -> None:
+        if not self.source.exists():
+            raise ValueError(f"{self.source} is missing; give a folder of {_endings()}, or one such file")
 
     def __iter__(self) -> Iterator[Document]:
         count = 0
-        for file, name in files_of(self.source, TEXT_FILES + TABLES):
+        for file, name in files_of(self.source):
             for document in self._read(file, name):
                 yield document
                 count += 1
         if not count:
-            endings = _endings(TEXT_FILES + TABLES)
-            raise ValueError(f"{self.source} holds no document; documents are files that end in {endings}")
+            raise ValueError(f"{self.source} holds no document; documents are files that end in {_endings()}")
 
     def _read(self, file: Path, name: str) -> Iterator[Document]:
         if file.suffix.lower() in TEXT_FILES:
-            yield Document(name, _printable(file.stem), self.language, _read_text(file))
+            yield Document(name, _readable(file.stem), self.language, read_text(file))
             return
-        for number, row in read_rows(file, COLUMNS):
-            for column in ("text", "title", "language"):
-                if not isinstance(row.get(column), (str, type(None))):
-                    raise ValueError(f"{file}, row {number}: {column} is {row[column]!r}; it must be a string")
-            if "text" not in row:
-                raise ValueError(f"{file}, row {number}: there is no text; give every row a string named text")
-            if row["text"] is None:
-                logger.warning("%s, row %d: the text is null; it is left out", file, number)
-                continue
-            id = next((row[column] for column in ID_COLUMNS if row.get(column) is not None), number)
-            if isinstance(id, bool) or not isinstance(id, (str, int)):
-                raise ValueError(f"{file}, row {number}: the id is {id!r}; it must be a string or an integer")
-            yield Document(
-                f"{name}#{id}", row.get("title") or str(id), row.get("language") or self.language, row["text"]
-            )
+        wanted = [self.columns.text, "title", self.columns.language or "language"]
+        wanted += [self.columns.id] if self.columns.id else ID_COLUMNS
+        for number, row in rows(file, wanted):
+            document = parse_row(row, name, number, self.columns, self.language, where(file, number))
+            if document is not None:
+                yield document
 
 
-def files_of(source: Path, endings: tuple[str, ...]) -> Iterator[tuple[Path, str]]:
-    """The files of a folder and of its subfolders whose names end so, in either case; or the one file.
-
-    Yields:
-        each file, and its path in the folder.
-
-    Raises:
-        ValueError: there is no such source, or a folder cannot be read.
-    """
-    if not source.exists():
-        raise ValueError(f"{source} is missing; give a folder of {_endings(endings)}, or one such file")
-    if source.is_file():
-        if source.suffix.lower() in endings:
-            yield source, _printable(source.name)
-        return
-    files = [file for file in _walk(source, frozenset()) if file.suffix.lower() in endings]
-    for file in sorted(files):
-        if file.is_file():
-            yield file, _printable(str(file.relative_to(source)))
-        else:
-            logger.warning("%s is no file that can be read (a broken link?); it is left out", _printable(str(file)))
-
-
-def read_rows(file: Path, columns: Sequence[str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of a .jsonl or .parquet file with their numbers, from 1.
+def parse_row(row: Any, file: str, number: int, columns: Columns, language: str | None, origin: str) -> Document | None:
+    """The document of a line or row; None if its text is null.
 
     Args:
-        file: is read row by row.
-        columns: that are read of a Parquet file, as far as it has them; all if None.
+        file, number: its id, if the row has none.
+        language: its language, if the row has none.
+        origin: where the row stands, for errors.
 
     Raises:
-        ValueError: the file cannot be read or is malformed.
+        ValueError: the row breaks a rule, which the error names.
     """
-    try:
-        if file.suffix.lower() == ".parquet":
-            # Opened here, since Arrow takes no name that is not UTF-8.
-            with file.open("rb") as opened, pyarrow.parquet.ParquetFile(opened) as table:
-                names = [name for name in table.schema_arrow.names if columns is None or name in columns]
-                batches = table.iter_batches(1024, columns=names)
-                yield from enumerate((row for batch in batches for row in batch.to_pylist()), start=1)
-        else:
-            with file.open("rb") as lines:
-                yield from (
-                    (number, _parse(file, number, line)) for number, line in enumerate(lines, 1) if line.strip()
-                )
-    except pyarrow.ArrowException as error:
-        raise ValueError(f"{file} is no Parquet file: {error}") from None
-    except OSError as error:
-        raise ValueError(f"{file} cannot be read: {error.strerror or error}") from None
-
-
-def _parse(file: Path, number: int, line: bytes) -> dict[str, Any]:
-    try:
-        row = json.loads(line.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file}, row {number} is not UTF-8 ({_position(error)}); save it as UTF-8") from None
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{file}, row {number} is no JSON: {error}; write one object a line") from None
     if not isinstance(row, dict):
-        raise ValueError(f'{file}, row {number} is no object; write {{"text": ...}} a line')
-    return row
+        raise ValueError(f'{origin}: is no object; write {{"{columns.text}": ...}} a line')
+    for column in (columns.text, columns.language, columns.id):
+        if column is not None and column not in row:
+            raise ValueError(f"{origin}: there is no {column!r}; every row must have one")
+    text, title, own_language = (row.get(column) for column in (columns.text, "title", columns.language or "language"))
+    for column, value in ((columns.text, text), ("title", title), (columns.language or "language", own_language)):
+        if not isinstance(value, (str, type(None))):
+            raise ValueError(f"{origin}: {column} is {value!r}; it must be a string")
+    ids = (row[column] for column in ID_COLUMNS if row.get(column) is not None)
+    id = row[columns.id] if columns.id else next(ids, number)
+    if isinstance(id, bool) or not isinstance(id, (str, int)):
+        raise ValueError(f"{origin}: {columns.id or 'the id'} is {id!r}; it must be a string or an integer")
+    if text is None:
+        logger.warning("%s: the text is null; it is skipped", origin)
+        return None
+    return Document(str(id) if columns.id else f"{file}#{id}", title or str(id), own_language or language, text)
 
 
-def _read_text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file} is not UTF-8 ({_position(error)}); save it as UTF-8") from None
-    except OSError as error:
-        raise ValueError(f"{file} cannot be read: {error.strerror}") from None
+def distinct(documents: Iterable[Document]) -> Iterator[Document]:
+    """The documents, unchanged.
+
+    Raises:
+        ValueError: two have the same id.
+    """
+    seen = set()
+    for document in documents:
+        if document.id in seen:
+            raise ValueError(f"the id {document.id} is used twice; ids must differ within a collection")
+        seen.add(document.id)
+        yield document
 
 
-def _walk(folder: Path, above: frozenset[tuple[int, int]]) -> Iterator[Path]:
-    """What lies in a folder and below, links followed, but not into a folder that one is already in."""
+def files_of(source: Path) -> Iterator[tuple[Path, str]]:
+    """The files with documents in a folder and its subfolders, sorted; or the one file. Endings may be in capitals.
+
+    Yields:
+        each file, and its path in the folder as text.
+
+    Raises:
+        ValueError: a folder cannot be read.
+    """
+    entries = [source] if source.is_file() else sorted(_walk(source, frozenset()))
+    for file in entries:
+        if file.suffix.lower() not in TEXT_FILES + TABLES:
+            continue
+        if file.is_file():
+            yield file, _readable(file.name if file == source else str(file.relative_to(source)))
+        else:
+            logger.warning("%s is no file that can be read (a broken link?); it is skipped", _readable(str(file)))
+
+
+def check_apart(output: Path, source: Path) -> None:
+    """
+    Raises:
+        ValueError: the output lies in the source, so it would be read as documents.
+    """
+    if output.resolve().is_relative_to(source.resolve()):
+        raise ValueError(f"the output {output} lies in {source} and would be read as documents; put it elsewhere")
+
+
+def _walk(folder: Path, parents: frozenset[tuple[int, int]]) -> Iterator[Path]:
+    """The entries of a folder and of those below. Follows links, but not into a folder that is being walked."""
     try:
         status = folder.stat()
-        entries = sorted(folder.iterdir())
+        entries = list(folder.iterdir())
     except OSError as error:
         raise ValueError(f"{folder} cannot be read: {error.strerror}") from None
-    within = above | {(status.st_dev, status.st_ino)}
+    within = parents | {(status.st_dev, status.st_ino)}
     for entry in entries:
         if not entry.is_dir():
             yield entry
@@ -196,12 +200,8 @@ def _walk(folder: Path, above: frozenset[tuple[int, int]]) -> Iterator[Path]:
             yield from _walk(entry, within)
 
 
-def _position(error: UnicodeDecodeError) -> str:
-    return f"byte {error.start} is 0x{error.object[error.start]:02x}"
-
-
-def _printable(name: str) -> str:
-    """A file's name, in which bytes that are no text are written as `\\xff`."""
+def _readable(name: str) -> str:
+    """A file's name as text: bytes that are not UTF-8 are written as `\\xff`."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
@@ -213,5 +213,5 @@ def _without_surrogates(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _endings(endings: tuple[str, ...]) -> str:
-    return ", ".join(f"*{ending}" for ending in endings)
+def _endings() -> str:
+    return ", ".join(f"*{ending}" for ending in TEXT_FILES + TABLES)

@@ -1,4 +1,4 @@
-"""The collection of an index in PostgreSQL with pgvector, for those who outgrow a machine or have a server already."""
+"""Copies an index into PostgreSQL with pgvector, for collections that outgrow one machine or a server that exists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from search.index import DOCUMENT_COLUMNS, Index
 # Rows of an index that are in memory at once.
 ROWS_PER_BATCH = 256
 
-# Vectors are of unit length, so the inner product, which <#> negates, is the cosine.
+# Vectors are L2-normalised, so the inner product, which <#> negates, is the cosine.
 TABLES = """
 CREATE EXTENSION IF NOT EXISTS vector;
 CREATE SCHEMA IF NOT EXISTS hmde;
@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS hmde.sentences (
 LOCK TABLE hmde.documents IN SHARE ROW EXCLUSIVE MODE
 """
 
-# The ranking `vector` of an index: query is the embedding of a question, languages a list or NULL.
+# The ranking `dense` of an index: query is the embedding of a query, languages a list or NULL.
 NEAREST = """
 SELECT id, -(vector <#> %(query)s) AS score
 FROM hmde.documents
@@ -39,21 +39,22 @@ LIMIT %(hits)s
 
 
 def copy_to_postgres(index: Index, url: str) -> int:
-    """Makes the tables hmde.documents and hmde.sentences of a database the collection of an index.
+    """Replaces the rows of the tables hmde.documents and hmde.sentences of a database by those of an index.
 
-    In one transaction: who reads meanwhile sees the collection before. Another copy waits. `hmde.sentences` is empty
-    where the index keeps no sentence vectors; a sentence is substr(text, begins + 1, ends - begins) of its document.
-    PostgreSQL has no character 0, which becomes U+FFFD. Indexes that were made on the tables stay.
+    All happens in one transaction: other users see the rows as they were until it ends, and another copy waits.
+    `hmde.sentences` stays empty if the index keeps no sentence vectors; a sentence is
+    substr(text, begins + 1, ends - begins) of its document. The character 0, which PostgreSQL does not allow, becomes
+    U+FFFD. Indexes that users made on the tables stay.
 
     Args:
-        index: an opened one.
-        url: of the database, or "" where the variables PGHOST, PGDATABASE and so on say it.
+        index: the documents.
+        url: of the database, or "" if the environment variables PGHOST, PGDATABASE and so on name it.
 
     Returns:
-        how many documents it now has.
+        the number of documents.
 
     Raises:
-        ValueError: the server cannot be reached, or refuses, for example because it lacks pgvector.
+        ValueError: the server cannot be reached or refuses, for example because it lacks pgvector.
     """
     size = index.table.schema.field("vector").type.list_size
     try:

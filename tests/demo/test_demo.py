@@ -17,6 +17,8 @@ from huggingface_hub import SpaceCard
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from tests.paths import REPOSITORY
 
+pytestmark = pytest.mark.lancedb
+
 DEMO = REPOSITORY / "demo"
 TEXT = "The cat sat on the mat. <b>It was warm there!</b>"
 

@@ -13,14 +13,16 @@ import numpy as np
 import pytest
 import yaml
 
-import search.index
+import search.ranking
 from evaluation.__main__ import main
 from evaluation.datasets.files import RetrievalSet
 from evaluation.recipes import RetrievalTask, SystemRecipe
 from evaluation.systems import check_systems, load_system
 from evaluation.tasks.retrieval import evaluate_task, in_order
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from search.words import terms
+from search.bm25 import terms
+
+pytestmark = pytest.mark.lancedb
 
 DOCUMENTS = {
     "en": {
@@ -92,7 +94,7 @@ def expected_ranking(ranking: str, query: str, texts: dict[str, tuple[str, str]]
 def test_a_user_of_search_gets_this_ranking(
     ranking: str, document_language: str, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search.index, "CANDIDATES", CANDIDATES)
+    monkeypatch.setattr(search.ranking, "CANDIDATES", CANDIDATES)
     pair = f"en-{document_language}"
     texts = (
         {f"{language}.{id}": (language, text) for language, of_it in DOCUMENTS.items() for id, text in of_it.items()}

@@ -16,11 +16,16 @@ import pytest
 
 from search.__main__ import main
 from search.documents import Document
-from search.index import Encoder, open_index, update_index
+from search.encoder import Encoder
+from search.index import open_index
+from search.ranking import rank
+from search.update import update_index
 from tests.paths import REPOSITORY
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed; pip install '.[postgres]'")
 pgvector = pytest.importorskip("pgvector.psycopg", reason="pgvector is not installed; pip install '.[postgres]'")
+
+pytestmark = pytest.mark.lancedb
 
 DOCUMENTS = [
     Document("cat", "A cat", "en", "The cat sat on the mat. It was warm there!"),
@@ -85,9 +90,9 @@ def test_postgresql_has_the_collection_and_ranks_it_as_the_index_does(
             for document in DOCUMENTS
         }
         for question in ("Where is the cat?", "Hund"):
-            (query,) = encoder.encode_questions([question])
+            (query,) = encoder.encode_queries([question])
             for languages, hits in ((None, 3), (["de", "ru"], 5)):
-                expected = open_index(folder).rank(question, encoder, "vector", hits, languages)
+                expected = rank(open_index(folder), question, encoder, "dense", hits, languages)
                 found = connection.execute(NEAREST, {"query": query, "languages": languages, "hits": hits}).fetchall()
                 assert [id for id, _ in found] == list(expected)
                 assert dict(found) == pytest.approx(expected, abs=1e-5)
@@ -121,12 +126,12 @@ def test_a_second_copy_takes_the_place_of_the_first_and_a_bad_one_changes_nothin
     assert counts() == (4, 7)
     main(["postgres", str(tmp_path / "second"), url])
     assert counts() == (2, 0)
-    with pytest.raises(SystemExit, match=r"error: the database was left as it was: .*duplicate key"):
+    with pytest.raises(ValueError, match=r"the database was left as it was: .*duplicate key"):
         main(["postgres", str(tmp_path / "bad"), url])
     assert counts() == (2, 0)
 
 
 def test_a_server_that_is_not_there_is_named(encoder: Encoder, tmp_path: Path) -> None:
     update_index(tmp_path / "index", DOCUMENTS[:1], encoder)
-    with pytest.raises(SystemExit, match=r"error: the database was left as it was: .*nowhere"):
+    with pytest.raises(ValueError, match=r"the database was left as it was: .*nowhere"):
         main(["postgres", str(tmp_path / "index"), f"postgresql://me@/postgres?host={tmp_path}/nowhere"])

@@ -16,10 +16,10 @@ import pytest
 import torch
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from search import encode as module
+from search import encode_collection as module
 from search.documents import Document
-from search.embeddings import Embeddings
-from search.encode import main
+from search.encode_collection import main
+from search.precomputed import PrecomputedEmbeddings
 from tests.pretraining import in_processes
 
 
@@ -60,7 +60,8 @@ def assert_complete(output: Path, model: HMDEForDocumentEmbedding, tokenizer: HM
     ids, embeddings = written(output)
     assert ids == table["id"].to_pylist()
     assert embeddings.dtype == np.float32
-    np.testing.assert_allclose(embeddings, model.encode_documents(table["text"].to_pylist(), tokenizer), atol=1e-5)
+    texts, languages = table["text"].to_pylist(), table["language"].to_pylist()
+    np.testing.assert_allclose(embeddings, model.encode_documents(texts, tokenizer, language=languages), atol=1e-5)
     assert not list(output.glob(".*"))
 
 
@@ -84,9 +85,9 @@ def test_lines_of_json_are_read_too_and_languages_reach_the_splitter(
     rows = [{"concept_id": number, "text": text, "code": code} for number, code in enumerate(["de", "fr"])]
     file = tmp_path / "documents.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    main(arguments(saved, file, tmp_path / "out", id_column="concept_id", language_column="code"))
+    main(arguments(saved, file, tmp_path / "out", **{"columns.id": "concept_id", "columns.language": "code"}))
     ids, embeddings = written(tmp_path / "out")
-    assert ids == [0, 1]
+    assert ids == ["0", "1"]
     expected = model.encode_documents([text] * 2, tokenizer, language=["de", "fr"])
     np.testing.assert_allclose(embeddings, expected, atol=1e-5)
     assert not np.allclose(expected[0], expected[1], atol=1e-3)
@@ -145,11 +146,11 @@ def test_what_cannot_be_encoded_is_named_before_anything_is_computed(
     output = tmp_path / "out"
     with pytest.raises(ValueError, match="is of type bert; give an HMDE"):
         main(arguments(str(labse), collection, output))
-    with pytest.raises(ValueError, match="have no column 'name', only id, text, language"):
-        main(arguments(saved, collection, output, id_column="name"))
-    with pytest.raises(ValueError, match=r"lies in .*so shards would be read as documents"):
+    with pytest.raises(ValueError, match=r"a\.parquet, row 1: there is no 'name'; every row must have one"):
+        main(arguments(saved, collection, output, **{"columns.id": "name"}))
+    with pytest.raises(ValueError, match=r"lies in .* and would be read as documents"):
         main(arguments(saved, tmp_path, output))
-    with pytest.raises(ValueError, match="documents_per_shard is 0; it must be at least 1"):
+    with pytest.raises(ValueError, match="Not of type PositiveInt: 0"):
         main(arguments(saved, collection, output, documents_per_shard=0))
     assert not output.exists()
 
@@ -157,20 +158,20 @@ def test_what_cannot_be_encoded_is_named_before_anything_is_computed(
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("", "holds no document; give rows in files of .jsonl or .parquet"),
-        ('{"id": 1, "text": "a"}\n{"id"', r"documents\.jsonl, row 2 is no JSON"),
-        ('{"id": 1, "text": "a"}\n{"id": "2", "text": "b"}', r"documents\.jsonl, row 2: id is '2'; write all as str"),
-        ('{"id": 1, "text": "a"}\n{"id": true, "text": "b"}', r"documents\.jsonl, row 2: id is True; it must be a str"),
+        ("", "holds no document; documents are files that end in"),
+        ('{"id": 1, "text": "a"}\n{"id"', r"documents\.jsonl, line 2: is no JSON"),
         (
-            '{"id": 1, "text": "a"}\n{"text": "b"}',
-            r"documents\.jsonl, row 2: id is None; it must be a string or an int",
+            '{"id": 1, "text": "a"}\n{"id": true, "text": "b"}',
+            r"documents\.jsonl, line 2: id is True; it must be a",
         ),
-        ('{"id": 1, "text": "a"}\n\n{"id": 1, "text": "b"}', r"documents\.jsonl, row 3: id 1 is used twice"),
-        ('{"id": 1, "text": "a"}\n{"id": 2, "text": ["b"]}', r"documents\.jsonl, row 2: document 2 has no text"),
+        ('{"id": 1, "text": "a"}\n{"text": "b"}', r"documents\.jsonl, line 2: there is no 'id'"),
         (
-            '{"id": 1, "text": "a"}\n{"id": 2, "text": null}',
-            r"documents\.jsonl, row 2: document 2 has no text \(None\)",
+            '{"id": 1, "text": "a"}\n{"id": null, "text": "b"}',
+            r"documents\.jsonl, line 2: id is None; it must be a",
         ),
+        ('{"id": 1, "text": "a"}\n\n{"id": "1", "text": "b"}', r"the id 1 is used twice"),
+        ('{"id": 1, "text": "a"}\n{"id": 2, "text": ["b"]}', r"documents\.jsonl, line 2: text is \['b'\]; it must be"),
+        ('{"id": 1, "text": "a"}\n{"id": 2}', r"documents\.jsonl, line 2: there is no 'text'"),
     ],
 )
 def test_a_row_that_cannot_be_encoded_is_named_before_anything_is_computed(
@@ -273,12 +274,12 @@ def test_embeddings_of_another_model_damaged_or_missing_ones_are_refused(
     shutil.copytree(saved, other)
     (other / "added").touch()
     with pytest.raises(ValueError, match=r"shard-000000\.parquet was made by another model"):
-        Embeddings(tmp_path / "out", str(other))
+        PrecomputedEmbeddings(tmp_path / "out", str(other))
     with pytest.raises(ValueError, match="holds no embeddings"):
-        Embeddings(collection, saved)
+        PrecomputedEmbeddings(collection, saved)
     flip_a_bit_of_the_embeddings(tmp_path / "out" / "shard-000000.parquet")
     with pytest.raises(ValueError, match=r"shard-000000\.parquet is damaged"):
-        Embeddings(tmp_path / "out", saved).find([Document("", "", None, table["text"][0].as_py())])
+        PrecomputedEmbeddings(tmp_path / "out", saved).find([Document("", "", "en", table["text"][0].as_py())])
     os.truncate(tmp_path / "out" / "shard-000001.parquet", 100)
     with pytest.raises(ValueError, match=r"shard-000001\.parquet is damaged"):
-        Embeddings(tmp_path / "out", saved)
+        PrecomputedEmbeddings(tmp_path / "out", saved)

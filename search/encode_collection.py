@@ -1,0 +1,170 @@
+"""Embeddings of collections of any size: reads documents as a stream, writes shards.
+
+    python -m search.encode_collection --model MODEL --documents FOLDER --output FOLDER
+    accelerate launch --num_processes 8 -m search.encode_collection --model MODEL --documents FOLDER --output FOLDER
+
+The documents, in their order, are divided into shards of `documents_per_shard`, and the shards among the processes. A
+shard is a Parquet file, written as a whole or not at all, with the columns `id`, `content_hash` (of language and text)
+and `embedding` (float32, L2-normalised). Its metadata are fingerprints of the model and of what the shard was made of.
+
+Run again, with any number of processes, the command writes the shards that are missing, damaged or out of date, and
+removes those that are no longer needed. Memory holds one shard, and the ids of all documents. If the documents change
+while they are encoded, the run ends with an error, because one process may have read them before and another after.
+
+`python -m search index DOCUMENTS INDEX --embeddings FOLDER` makes an index of them.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from json import loads
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from datasets import load_dataset
+
+from common.command_line import options_from, run
+from common.device import Dtype, dtype_of, use_all_cores
+from common.files import file_written_whole, write_json
+from common.fingerprints import fingerprint, fingerprint_of_model
+from common.numbers import PositiveInt
+from common.saved_models import model_type_of
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from search.documents import Columns, Document, Documents, check_apart, distinct, parse_row
+
+
+@dataclass
+class EncodeRecipe:
+    """Encode the documents of a collection."""
+
+    model: str
+    """Folder or Hub name of an HMDE."""
+    documents: str
+    """A folder of *.txt, *.md, *.jsonl and *.parquet, one such file, or the Hub name of a data set. Files are checked
+    before anything is encoded, a data set of the Hub while it is read."""
+    output: str
+    """Folder to write."""
+    columns: Columns = field(default_factory=lambda: Columns(id="id"))
+    """Which columns documents are read from."""
+    subset: str | None = None
+    """Name of the subset, for a data set on the Hub that has several."""
+    split: str = "train"
+    """Split of a data set on the Hub."""
+    documents_per_shard: PositiveInt = 8192
+    """A killed run loses at most one shard for each process. Larger shards are encoded a little faster."""
+    dtype: Dtype = "auto"
+    """Of weights and activations; `auto` is bfloat16 if the hardware supports it natively, and float32 elsewhere."""
+
+
+def main(argv: list[str] | None = None) -> None:
+    recipe = options_from(EncodeRecipe, argv, prog="python -m search.encode_collection")
+    state = Accelerator()
+    if state.device.type == "cpu":
+        use_all_cores(int(os.environ.get("LOCAL_WORLD_SIZE", state.num_processes)))
+    readings: list[str] = []  # a fingerprint of the documents for each time they were read
+    with state.main_process_first():
+        if state.is_main_process:
+            check_recipe(recipe)
+            if Path(recipe.documents).exists():
+                readings.append(fingerprint(*map(shard_fingerprint, read_shards(recipe))))
+            write_json(Path(recipe.output) / "recipe.json", asdict(recipe))
+    dtype = dtype_of(recipe.dtype)
+    tokenizer = HMDETokenizer.from_pretrained(recipe.model)
+    model = HMDEForDocumentEmbedding.from_pretrained(recipe.model, dtype=dtype)
+    model.to(state.device)
+    model_fingerprint = fingerprint_of_model(recipe.model)
+    shards: dict[Path, str] = {}
+    for number, documents in enumerate(read_shards(recipe)):
+        path = Path(recipe.output) / f"shard-{number:06d}.parquet"
+        shards[path] = shard_fingerprint(documents)
+        if number % state.num_processes != state.process_index:
+            continue
+        metadata = {"model": model_fingerprint, "made_of": fingerprint(model_fingerprint, dtype, shards[path])}
+        ids, hashes = zip(*((document.id, document.content_hash) for document in documents))
+        shard = pa.table({"id": pa.array(ids), "content_hash": pa.array(hashes)}, metadata=metadata)
+        if is_written(path, shard):
+            continue
+        began = time.perf_counter()
+        texts, languages = zip(*((document.text, document.language) for document in documents))
+        embeddings = model.encode_documents(texts, tokenizer, language=languages)
+        with file_written_whole(path) as partial:
+            pq.write_table(shard.append_column("embedding", as_column(embeddings)), partial, write_page_checksum=True)
+        print(f"{path.name}: {len(documents) / (time.perf_counter() - began):.1f} documents a second", flush=True)
+    if len(set(gather_object([*readings, fingerprint(*shards.values())]))) > 1:
+        raise ValueError(f"documents {recipe.documents} changed while they were encoded; run again when they are final")
+    if state.is_main_process:
+        for path in {*Path(recipe.output).glob("shard-*.parquet")} - shards.keys():
+            path.unlink()
+
+
+def check_recipe(recipe: EncodeRecipe) -> None:
+    """
+    Raises:
+        ValueError: the model is no HMDE, the output lies among the documents, or it holds shards of another recipe.
+    """
+    if (model_type := model_type_of("model", recipe.model)) != "hmde":
+        raise ValueError(f"model {recipe.model} is of type {model_type}; give an HMDE")
+    check_apart(Path(recipe.output), Path(recipe.documents))
+    written = Path(recipe.output) / "recipe.json"
+    if written.exists() and loads(written.read_text(encoding="utf-8")) != asdict(recipe):
+        raise ValueError(
+            f"{written} differs from this recipe, so its shards do too; choose another output, or that recipe"
+        )
+
+
+def read_shards(recipe: EncodeRecipe) -> Iterator[list[Document]]:
+    """The documents in their order, `documents_per_shard` at a time."""
+    documents = distinct(read_documents(recipe))
+    while shard := list(islice(documents, recipe.documents_per_shard)):
+        yield shard
+
+
+def shard_fingerprint(documents: list[Document]) -> str:
+    return fingerprint([document.id for document in documents], [document.content_hash for document in documents])
+
+
+def read_documents(recipe: EncodeRecipe) -> Iterator[Document]:
+    """The documents of a folder, a file or a data set on the Hub.
+
+    Raises:
+        ValueError: as in `Documents`.
+    """
+    if Path(recipe.documents).exists():
+        yield from Documents(Path(recipe.documents), columns=recipe.columns)
+        return
+    data = load_dataset(recipe.documents, recipe.subset, split=recipe.split, streaming=True)
+    for number, row in enumerate(data, start=1):
+        origin = f"{recipe.documents}, row {number}"
+        document = parse_row(row, recipe.documents, number, recipe.columns, None, origin)
+        if document is not None:
+            yield document
+
+
+def is_written(path: Path, shard: pa.Table) -> bool:
+    """Whether an undamaged file holds embeddings of a shard.
+
+    Args:
+        shard: its columns and metadata without the embeddings.
+    """
+    try:
+        table = pq.read_table(path, page_checksum_verification=True)
+    except (OSError, ValueError, pa.ArrowException):
+        return False
+    return table.column_names[2:] == ["embedding"] and table.remove_column(2).equals(shard, check_metadata=True)
+
+
+def as_column(embeddings: np.ndarray) -> pa.Array:
+    """Embeddings (documents, hidden), float32, for Parquet."""
+    return pa.FixedSizeListArray.from_arrays(pa.array(embeddings.ravel(), pa.float32()), embeddings.shape[1])
+
+
+if __name__ == "__main__":
+    run(main)

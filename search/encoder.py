@@ -1,0 +1,76 @@
+"""The model of an index, and the probe that tells whether another model computes the same vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from common.device import Dtype, dtype_of
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from modeling_hmde.attribution_hmde import DocumentSentences, Scoring
+from search.documents import Document
+
+# A text whose vector depends on all that decides a document's vector: weights, prompts and sentence segmentation.
+PROBE = "The probe is short. Проба коротка.\n探测很短。"
+
+# Two models count as one if the cosine of their probe vectors is at least this: low enough to allow for another dtype
+# or another CPU, too high for other weights.
+SAME_MODEL_COSINE = 0.999
+
+
+class Encoder(NamedTuple):
+    """A model, its tokenizer, and the name or folder from which they were loaded."""
+
+    name: str
+    model: HMDEForDocumentEmbedding
+    tokenizer: HMDETokenizer
+
+    @classmethod
+    def load(cls, name: str, dtype: Dtype = "auto") -> Encoder:
+        """Loads a saved HMDE.
+
+        Args:
+            name: folder or Hub name.
+            dtype: of weights and activations.
+
+        Raises:
+            ValueError: there is no such model.
+        """
+        try:
+            tokenizer = HMDETokenizer.from_pretrained(name)
+            model = HMDEForDocumentEmbedding.from_pretrained(name, dtype=dtype_of(dtype))
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{name} is no model folder and no name on the Hub that opens: {error}") from error
+        return cls(str(Path(name).resolve()) if Path(name).is_dir() else name, model, tokenizer)
+
+    def encode(self, documents: Sequence[Document]) -> np.ndarray:
+        """(documents, hidden), float32, L2-normalised."""
+        texts, languages = _texts_and_languages(documents)
+        return self.model.encode_documents(texts, self.tokenizer, language=languages)
+
+    def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
+        """(queries, hidden), float32, L2-normalised."""
+        return self.model.encode_queries(queries, self.tokenizer)
+
+    def encode_sentences(self, documents: Sequence[Document], scoring: Scoring) -> list[DocumentSentences]:
+        """The sentences of each document and their vectors; see `HMDEForDocumentEmbedding.prepare_sentences`."""
+        texts, languages = _texts_and_languages(documents)
+        return self.model.prepare_sentences(texts, self.tokenizer, language=languages, scoring=scoring)
+
+    def probe(self) -> np.ndarray:
+        """(hidden + 2,), the vector of PROBE and the two limits on how much of a document is read."""
+        (vector,) = self.model.encode_documents([PROBE], self.tokenizer)
+        return np.append(vector, [self.tokenizer.max_sentences, self.tokenizer.max_sentence_length])
+
+    def matches(self, probe: np.ndarray) -> bool:
+        """Whether the model that gave this probe computes the same vectors as this one."""
+        own = self.probe()
+        same_limits = own.shape == probe.shape and np.array_equal(own[-2:], probe[-2:])
+        return same_limits and bool(own[:-2] @ probe[:-2] >= SAME_MODEL_COSINE)
+
+
+def _texts_and_languages(documents: Sequence[Document]) -> tuple[list[str], list[str | None]]:
+    return [document.text for document in documents], [document.language for document in documents]

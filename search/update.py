@@ -1,0 +1,225 @@
+"""Writing: an index becomes the index of some documents. One process at a time may update an index; others wait."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import compress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import lancedb
+import pyarrow as pa
+from lancedb.index import FTS, BTree, IvfSq
+
+from common.files import folder_written_whole, locked
+from common.progress import Advance, progress_bar
+from search.bm25 import terms
+from search.documents import Document, distinct
+from search.encoder import Encoder
+from search.index import (
+    DOCUMENT_COLUMNS,
+    PARTITIONS,
+    ROWS_PER_BATCH,
+    TABLE,
+    Index,
+    is_index,
+    one_of,
+    open_index,
+    store_errors,
+)
+from search.precomputed import PrecomputedEmbeddings
+
+# Documents that are encoded before they are committed; a process that is killed loses no more than these.
+DOCUMENTS_PER_COMMIT = 1024
+
+# An index with at least so many documents is searched approximately; comparing all of them takes a tenth of a second.
+APPROXIMATE_FROM = 50_000
+
+# How long an old version stays on disk, for those who still read it, after a newer one has taken its place.
+READING_TIME = timedelta(minutes=10)
+
+
+class Changes(NamedTuple):
+    """How many documents an update added, changed, removed and left as they were."""
+
+    added: int
+    changed: int
+    removed: int
+    unchanged: int
+
+
+def update_index(
+    folder: str | Path,
+    documents: Iterable[Document],
+    encoder: Encoder,
+    *,
+    sentences: bool = False,
+    embeddings: PrecomputedEmbeddings | None = None,
+    show_progress_bar: bool = False,
+) -> Changes:
+    """Makes an index the index of some documents: encodes what is new or changed, keeps the rest, removes what is gone.
+
+    Commits every DOCUMENTS_PER_COMMIT documents; a killed process that is started again resumes at the last commit.
+    Memory holds the texts of one commit, and the ids of all documents.
+
+    Args:
+        folder: of the index; made if it does not exist.
+        documents: all that the index is to hold. They are read twice, first to find what is wrong with them.
+        encoder: the model; for an index that exists, the one that made it.
+        sentences: keep the sentence vectors too, so that `late` and explanations need not encode the texts again. An
+            index that has them keeps them in later updates.
+        embeddings: of the same model; documents that are found there are not encoded.
+        show_progress_bar: over documents, on stderr if this is a terminal.
+
+    Raises:
+        TypeError: `documents` can be read only once.
+        ValueError: the index was made by another model or without sentences, an id is used twice, the folder holds
+            something else, or the index is damaged.
+        OSError: the disk is full.
+    """
+    folder = Path(folder)
+    if isinstance(documents, Iterator):
+        raise TypeError("documents are read twice; give a list or a Documents, not an iterator")
+    count = sum(1 for _ in distinct(documents))
+    with locked(folder):
+        if not is_index(folder):
+            _create(folder, encoder, sentences)
+        index = open_index(folder)
+        index.check(encoder)
+        if sentences and not index.keeps_sentences:
+            raise ValueError(f"{folder} keeps no sentence vectors; make a new index with them in another folder")
+        with progress_bar("index" if show_progress_bar else "", count, unit="document") as progress:
+            changes = _write_changes(index, distinct(documents), encoder, embeddings, progress.update)
+        _tidy(index)
+    return changes
+
+
+def _create(folder: Path, encoder: Encoder, sentences: bool) -> None:
+    if folder.exists() and any(folder.iterdir()):
+        raise ValueError(f"{folder} is not empty and holds no index of this version; name another folder")
+    vector = pa.list_(pa.float32(), encoder.model.config.hidden_size)
+    columns = dict.fromkeys([*DOCUMENT_COLUMNS, "content_hash", "words"], pa.string()) | {"vector": vector}
+    if sentences:
+        columns |= {"spans": pa.list_(pa.list_(pa.int32(), 2)), "sentence_vectors": pa.list_(vector)}
+    metadata = {"model": encoder.name, "probe": json.dumps(encoder.probe().tolist())}
+    # search/bm25.py has already lowered and stemmed the words.
+    bm25 = FTS(base_tokenizer="whitespace", lower_case=False, stem=False, remove_stop_words=False, ascii_folding=False)
+    with folder_written_whole(folder) as partial, store_errors(folder):
+        table = lancedb.connect(partial).create_table(TABLE, schema=pa.schema(columns, metadata))
+        table.create_index("words", config=bm25)
+        table.create_index("id", config=BTree())
+
+
+def _write_changes(
+    index: Index,
+    documents: Iterable[Document],
+    encoder: Encoder,
+    embeddings: PrecomputedEmbeddings | None,
+    advance: Advance,
+) -> Changes:
+    stored = _stored_states(index)
+    counts: Counter[str] = Counter()
+    writers = {"added": _add, "changed": _replace}
+    waiting: dict[str, list[Document]] = {change: [] for change in writers}
+    for document in documents:
+        before = stored.pop(document.id, None)
+        change = "added" if before is None else "unchanged" if before == _state(document) else "changed"
+        counts[change] += 1
+        advance(1)
+        if change != "unchanged":
+            waiting[change].append(document)
+            if len(waiting[change]) == DOCUMENTS_PER_COMMIT:
+                writers[change](index, waiting[change], encoder, embeddings)
+                waiting[change] = []
+    for change, rest in waiting.items():
+        if rest:
+            writers[change](index, rest, encoder, embeddings)
+    removed = list(stored)
+    for first in range(0, len(removed), DOCUMENTS_PER_COMMIT):
+        _remove(index, removed[first : first + DOCUMENTS_PER_COMMIT])
+    return Changes(counts["added"], counts["changed"], len(removed), counts["unchanged"])
+
+
+def _stored_states(index: Index) -> dict[str, tuple[str, int]]:
+    """`_state` of each document of an index, by id."""
+    states = {}
+    with store_errors(index.folder):
+        for batch in index.table.search().select(["id", "content_hash", "title"]).to_batches(ROWS_PER_BATCH):
+            for id, content_hash, title in zip(*(column.to_pylist() for column in batch.columns)):
+                states[id] = content_hash, hash(title)
+    return states
+
+
+def _state(document: Document) -> tuple[str, int]:
+    """Differs from the stored state of the same id if the document has changed. The hash of the title saves memory."""
+    return document.content_hash, hash(document.title)
+
+
+def _add(
+    index: Index, documents: Sequence[Document], encoder: Encoder, embeddings: PrecomputedEmbeddings | None
+) -> None:
+    rows = _encoded(index, documents, encoder, embeddings)
+    with store_errors(index.folder):
+        index.table.add(rows)
+
+
+def _replace(
+    index: Index, documents: Sequence[Document], encoder: Encoder, embeddings: PrecomputedEmbeddings | None
+) -> None:
+    """Writes documents over those with the same ids. If only the title of a document has changed, its vectors stay."""
+    stored = index.rows([document.id for document in documents], index.table.schema.names)
+    hashes = stored["content_hash"].to_pylist()
+    same_text = [document.content_hash == content_hash for document, content_hash in zip(documents, hashes)]
+    titles = pa.array([document.title for document in compress(documents, same_text)], pa.string())
+    retitled = stored.filter(pa.array(same_text)).set_column(stored.schema.get_field_index("title"), "title", titles)
+    new_texts = [document for document, same in zip(documents, same_text) if not same]
+    rows = pa.concat_tables([retitled, _encoded(index, new_texts, encoder, embeddings)])
+    with store_errors(index.folder):
+        index.table.merge_insert("id").when_matched_update_all().execute(rows)
+
+
+def _remove(index: Index, ids: Sequence[str]) -> None:
+    with store_errors(index.folder):
+        index.table.delete(one_of("id", ids))
+
+
+def _encoded(
+    index: Index, documents: Sequence[Document], encoder: Encoder, embeddings: PrecomputedEmbeddings | None
+) -> pa.Table:
+    """The rows of documents."""
+    columns: dict[str, Any] = {name: [getattr(document, name) for document in documents] for name in DOCUMENT_COLUMNS}
+    columns["content_hash"] = [document.content_hash for document in documents]
+    columns["words"] = [" ".join(terms(document.text, document.language)) for document in documents]
+    vectors = embeddings.find(documents) if embeddings is not None else [None] * len(documents)
+    missing = [document for document, vector in zip(documents, vectors) if vector is None]
+    encoded = iter(encoder.encode(missing) if missing else ())
+    columns["vector"] = [next(encoded) if vector is None else vector for vector in vectors]
+    if index.keeps_sentences:
+        sentences = encoder.encode_sentences(documents, "maximum")
+        columns["spans"] = [document.spans for document in sentences]
+        columns["sentence_vectors"] = [list(document.vectors.numpy()) for document in sentences]
+    return pa.table(columns, schema=index.table.schema)
+
+
+def _tidy(index: Index) -> None:
+    """Merges the small files that commits wrote, brings LanceDB's indexes up to date, makes the one for approximate
+    search if there are many documents, and removes versions that nobody reads any more."""
+    with store_errors(index.folder):
+        ages = [datetime.now() - version["timestamp"] for version in index.table.list_versions()]
+        index.table.optimize(cleanup_older_than=_age_of_unread(ages), delete_unverified=True)
+        indexed = {column for kept in index.table.list_indices() for column in kept.columns}
+        if len(index) >= APPROXIMATE_FROM and "vector" not in indexed:
+            index.table.create_index("vector", config=IvfSq(distance_type="dot", num_partitions=PARTITIONS))
+
+
+def _age_of_unread(ages: Iterable[timedelta]) -> timedelta:
+    """The age from which on versions may be removed. A version is superseded at the age of the next one, so the
+    youngest version older than READING_TIME must stay, and all before it may go.
+
+    >>> print(_age_of_unread(timedelta(minutes=minutes) for minutes in (90, 30, 3)))
+    0:31:00
+    """
+    return min((age for age in ages if age > READING_TIME), default=READING_TIME) + timedelta(minutes=1)

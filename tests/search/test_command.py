@@ -1,0 +1,96 @@
+"""`python -m search`: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from common.command_line import run
+from search.__main__ import main
+from tests.search.small_index import TEXTS
+
+pytestmark = pytest.mark.lancedb
+
+
+def test_the_terminal_indexes_and_answers_in_words_and_in_json(
+    tmp_path: Path, model_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    documents, index = str(tmp_path / "documents"), str(tmp_path / "index #1 %20 ключ")
+    (tmp_path / "documents").mkdir()
+    for name, text in TEXTS.items():
+        (tmp_path / "documents" / f"{name}.txt").write_text(text, encoding="utf-8")
+    main(["index", documents, index, "--model", str(model_folder), "--dtype", "float32"])
+    assert capsys.readouterr().out == "4 added, 0 changed, 0 removed, 0 unchanged\n"
+    main(["index", documents, index, "--json", "true", "--dtype", "float32"])
+    assert json.loads(capsys.readouterr().out) == {"added": 0, "changed": 0, "removed": 0, "unchanged": 4}
+    main(["query", index, "The cat", "--hits", "2", "--sentences", "1", "--json", "true", "--dtype", "float32"])
+    hits = json.loads(capsys.readouterr().out)
+    assert len(hits) == 2
+    for hit in hits:
+        (sentence,) = hit["sentences"]
+        assert hit["text"][sentence["begin"] : sentence["end"]] == sentence["text"] != ""
+    main(["query", index, "The cat", "--hits", "2", "--sentences", "1", "--dtype", "float32"])
+    words = capsys.readouterr().out
+    for hit in hits:
+        assert hit["id"] in words
+        assert hit["sentences"][0]["text"] in words
+    for ranking, count in (("late", 4), ("hybrid", 4), ("bm25", 1)):
+        main(["query", index, "chat", "--ranking", ranking, "--json", "true", "--dtype", "float32"])
+        assert len(json.loads(capsys.readouterr().out)) == count
+
+
+def test_nothing_in_a_document_commands_the_terminal(
+    tmp_path: Path, model_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evil = "cat \x1b[2J\x1b]52;c;aGk=\x07 \x9b2J\x08\r\x7f sat"
+    (tmp_path / "a.jsonl").write_text(json.dumps({"id": f"id {evil}", "title": f"title {evil}", "text": evil}))
+    index = str(tmp_path / "index")
+    main(["index", str(tmp_path / "a.jsonl"), index, "--model", str(model_folder), "--dtype", "float32"])
+    main(["query", index, "cat", "--dtype", "float32"])
+    main(["query", index, "cat", "--json", "true", "--dtype", "float32"])
+    printed = capsys.readouterr().out
+    assert not {character for character in printed if not character.isprintable()} - {"\n"}
+    assert json.loads(printed[printed.index("[\n") :])[0]["text"] == evil
+    (tmp_path / "b\x1b[2J.jsonl").write_text("{")
+    monkeypatch.setattr("sys.argv", ["search", "index", str(tmp_path / "b\x1b[2J.jsonl"), index, "--dtype", "float32"])
+    with pytest.raises(SystemExit):
+        run(main)
+    assert "b\\x1b[2J.jsonl, line 1: is no JSON" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["query", "nowhere", "The cat"], "holds no index"),
+        (["index", "documents", "index"], "--model FOLDER"),
+        (["index", "nowhere", "index", "--model", "{model}"], "nowhere is missing"),
+        (["index", "documents", "documents/index"], "would be read as documents"),
+        (["index", "documents", "index", "--model", "nowhere"], "no model folder"),
+        (["query", "nowhere", "The cat", "--hits", "0"], "does not conform to restriction v>0"),
+        (["query", "nowhere", "The cat", "--top", "1"], "unrecognized arguments: --top 1"),
+        (["query", "nowhere", "The cat", "--ranking", "best"], "Got value: best"),
+        (["query", "nowhere"], "required: query.question"),
+        (["index", "documents", "file", "--model", "{model}"], "Not a directory"),
+    ],
+)
+def test_the_terminal_says_in_a_line_what_is_wrong_and_the_way_out(
+    tmp_path: Path,
+    model_folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "documents").mkdir()
+    (tmp_path / "documents" / "cat.txt").write_text(TEXTS["cat"], encoding="utf-8")
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("sys.argv", ["search", *(argument.format(model=model_folder) for argument in arguments)])
+    with pytest.raises(SystemExit) as stopped:
+        run(main)
+    assert stopped.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+    assert message in line

@@ -1,0 +1,218 @@
+"""Rankings beside slow computations of the same."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import search.index
+import search.ranking
+import search.update
+from search.documents import Document
+from search.encoder import Encoder
+from search.index import open_index
+from search.ranking import Ranking, UnknownLanguage, rank, scaled_bm25, search_index
+from search.update import update_index
+from tests.search.small_index import TEXTS, CountingEncoder, documents_of
+
+pytestmark = pytest.mark.lancedb
+
+
+@pytest.mark.parametrize("sentences", [False, True])
+def test_documents_are_ranked_by_cosine_and_explained_by_their_sentences(
+    tmp_path: Path, encoder: Encoder, sentences: bool
+) -> None:
+    update_index(tmp_path, documents_of(TEXTS), encoder, sentences=sentences)
+    hits = search_index(open_index(tmp_path), "The cat", encoder, num_hits=3, ranking="dense")
+    (query,) = encoder.model.encode_queries(["The cat"], encoder.tokenizer)
+    cosines = {
+        name: float(encoder.encode([Document(name, name, None, text)])[0] @ query) for name, text in TEXTS.items()
+    }
+    assert [hit.document.id for hit in hits] == sorted(cosines, key=cosines.__getitem__, reverse=True)[:3]
+    for hit in hits:
+        assert hit.score == pytest.approx(cosines[hit.document.id], abs=1e-5)
+        assert sum(sentence.score for sentence in hit.explanation.sentences) == pytest.approx(hit.score, abs=1e-5)
+
+
+class NamedVectors(Encoder):
+    """Texts of documents and queries are numbers, each with its vector."""
+
+    vectors: np.ndarray
+
+    def encode(self, documents: Sequence[Document]) -> np.ndarray:
+        return self.vectors[[int(document.text) for document in documents]]
+
+    def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
+        return self.vectors[[int(query) for query in queries]]
+
+
+def test_many_documents_are_compared_partition_by_partition_with_exact_cosines(
+    tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, languages = 1000, ["de", "en", "fr"]
+    monkeypatch.setattr(search.update, "APPROXIMATE_FROM", count)
+    for module in (search.index, search.update):
+        monkeypatch.setattr(module, "PARTITIONS", 16)
+    monkeypatch.setattr(search.index, "NEAREST_PARTITIONS", 4)
+    many = NamedVectors(*encoder)
+    vectors = np.random.default_rng(0).standard_normal((count, encoder.model.config.hidden_size)).astype(np.float32)
+    many.vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    documents = [
+        Document(f"{number:03}", "", "fr" if number % 100 == 0 else languages[number % 2], f"{number}")
+        for number in range(count)
+    ]
+
+    def indexes() -> set[str]:
+        return {column for kept in open_index(tmp_path).table.list_indices() for column in kept.columns}
+
+    update_index(tmp_path, documents[:-1], many)
+    assert indexes() == {"id", "words"}
+    update_index(tmp_path, documents, many)
+    assert indexes() == {"id", "words", "vector"}
+
+    index, hits = open_index(tmp_path), 0
+    for number in range(0, count, 50):
+        exact = {document.id: float(cosine) for document, cosine in zip(documents, many.vectors @ many.vectors[number])}
+        nearest = sorted(exact, key=exact.__getitem__, reverse=True)[:10]
+        found = rank(index, f"{number}", many, "dense", 10)
+        hits += len({*found} & {*nearest})
+        assert found == pytest.approx({id: exact[id] for id in found}, abs=1e-5)
+        french = rank(index, f"{number}", many, "dense", 10, ["fr"])
+        assert set(french) == {f"{other:03}" for other in range(0, count, 100)}  # in all partitions
+    assert 0.5 < hits / (10 * count / 50) < 1  # of vectors without any order, a quarter of which are looked at
+
+    update_index(tmp_path, documents[100:], many)
+    assert "007" not in rank(open_index(tmp_path), "7", many, "dense")
+    assert next(iter(rank(open_index(tmp_path), "107", many, "dense"))) == "107"
+
+
+@pytest.mark.parametrize("sentences", [False, True])
+def test_late_ranks_the_best_by_hybrid_again_with_their_best_sentence(
+    tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch, sentences: bool
+) -> None:
+    update_index(tmp_path, documents_of(TEXTS), encoder, sentences=sentences)
+    index = open_index(tmp_path)
+    explanations = encoder.model.explain("The cat", list(TEXTS.values()), encoder.tokenizer, scoring="maximum")
+    expected = dict(zip(TEXTS, explanations))
+    cosines, hybrid = (rank(index, "The cat", encoder, ranking) for ranking in ("dense", "hybrid"))
+    scores = {id: hybrid[id] + (expected[id].score - cosines[id]) / 2 for id in TEXTS}
+    best = sorted(TEXTS, key=lambda id: -scores[id])
+    assert rank(index, "The cat", encoder, "late") == pytest.approx(scores, abs=1e-5)
+    assert list(rank(index, "The cat", encoder, "late")) == best
+    for hit in search_index(index, "The cat", encoder, 2, "late"):
+        assert hit.score == pytest.approx(scores[hit.document.id], abs=1e-5)
+        explanation = expected[hit.document.id]
+        assert hit.explanation.score == pytest.approx(explanation.score, abs=1e-5)
+        for found, wanted in zip(hit.explanation.sentences, explanation.sentences, strict=True):
+            assert found == pytest.approx(wanted, abs=1e-5)
+    monkeypatch.setattr(search.ranking, "CANDIDATES", 2)
+    hybrid = rank(index, "The cat", encoder, "hybrid", 2)
+    scores = {id: score + (expected[id].score - cosines[id]) / 2 for id, score in hybrid.items()}
+    assert rank(index, "The cat", encoder, "late", 2) == pytest.approx(scores, abs=1e-5)
+    assert list(rank(index, "The cat", encoder, "late", 2)) == sorted(scores, key=lambda id: -scores[id])
+
+
+@pytest.mark.parametrize("ranking", get_args(Ranking))
+def test_a_query_is_encoded_once_or_not_at_all(index_folder: Path, counting: CountingEncoder, ranking: Ranking) -> None:
+    index = open_index(index_folder)
+    expected = rank(index, "Le chat", counting, ranking)
+    assert counting.encoded == ["Le chat"] * (ranking != "bm25")
+    *_, vector = counting.encode_queries(["The cat sat on the mat.", "Le chat"])
+    counting.encoded.clear()
+    assert rank(index, "Le chat", counting, ranking, vector=vector) == pytest.approx(expected, abs=1e-6)
+    assert counting.encoded == []
+    search_index(index, "Le chat", counting, ranking=ranking)
+    assert counting.encoded == ["Le chat"]
+
+
+def bm25(question: list[str], documents: dict[str, list[str]]) -> dict[str, float]:
+    """As Lucene computes it, with k1 = 1.2 and b = 0.75, over documents that have words."""
+    mean = sum(map(len, documents.values())) / max(len(documents), 1)
+    scores = {}
+    for id, words in documents.items():
+        counts = Counter(words)
+        for term in set(question) & set(words):
+            containing = sum(term in other for other in documents.values())
+            idf = math.log(1 + (len(documents) - containing + 0.5) / (containing + 0.5))
+            saturated = counts[term] * 2.2 / (counts[term] + 1.2 * (0.25 + 0.75 * len(words) / mean))
+            scores[id] = scores.get(id, 0) + idf * saturated
+    return scores
+
+
+@settings(max_examples=30)
+@given(st.lists(st.text("abc ", max_size=12), min_size=1, max_size=20), st.text("abcd ", max_size=8))
+def test_bm25_is_lucenes(
+    tmp_path_factory: pytest.TempPathFactory, encoder: Encoder, texts: list[str], question: str
+) -> None:
+    folder = tmp_path_factory.mktemp("index")
+    update_index(folder, [Document(f"{place:02}", "", None, text) for place, text in enumerate(texts)], encoder)
+    words = {f"{place:02}": text.split() for place, text in enumerate(texts) if text.split()}
+    found = rank(open_index(folder), question, encoder, "bm25")
+    assert found == pytest.approx(bm25(question.split(), words), abs=1e-4)
+    shutil.rmtree(folder)
+
+
+def test_a_query_finds_the_stems_of_every_language(tmp_path: Path, encoder: Encoder) -> None:
+    documents = [
+        Document("houses", "", "en", "Two houses stood there."),
+        Document("katze", "", "de", "Die Katze schlief."),
+        Document("zh", "", "zh", "猫在垫子上睡觉。"),
+        Document("plain", "", None, "Katzen"),
+    ]
+    update_index(tmp_path, documents, encoder)
+    index = open_index(tmp_path)
+    assert set(rank(index, "a house", encoder, "bm25")) == {"houses"}
+    assert set(rank(index, "Katzen", encoder, "bm25")) == {"katze", "plain"}
+    assert set(rank(index, "睡觉", encoder, "bm25")) == {"zh"}
+    assert rank(index, "?!", encoder, "bm25") == {}
+    assert set(rank(index, "Katzen", encoder, "hybrid", languages=["de"])) == {"katze"}
+    assert set(rank(index, "Katzen", encoder, "dense", languages=["de", "zh"])) == {"katze", "zh"}
+    with pytest.raises(UnknownLanguage, match="no documents in fr; their languages are: de, en, zh"):
+        rank(index, "Katzen", encoder, languages=["fr"])
+
+
+scores_by_id = st.dictionaries(st.sampled_from("abcdef"), st.floats(0.01, 30), max_size=6)
+
+
+@given(scores_by_id, scores_by_id)
+def test_bm25_is_scaled_to_a_tenth_of_the_range_of_the_cosines(
+    scores: dict[str, float], cosines: dict[str, float]
+) -> None:
+    scaled = scaled_bm25(scores, cosines)
+    if not scores or not cosines:
+        assert scaled == {}
+        return
+    cosine_range = max(cosines.values()) - min(cosines.values())
+    assert scaled.keys() == scores.keys()
+    for id, score in scaled.items():
+        assert score == pytest.approx(cosine_range / 10 * scores[id] / max(scores.values()))
+
+
+def test_hybrid_finds_by_bm25_what_is_not_near_and_ranks_it_by_its_cosine_too(
+    tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search.ranking, "CANDIDATES", 2)
+    texts = TEXTS | {"rare": "Zzyzx. " + TEXTS["dog"]}
+    update_index(tmp_path, documents_of(texts), encoder)
+    index = open_index(tmp_path)
+    question = "Zzyzx chat"
+    cosines = rank(index, question, encoder, "dense")
+    scores = rank(index, question, encoder, "bm25")
+    assert set(scores) == {"rare", "chat"}
+    near = list(cosines)[:2]
+    cosine_range = cosines[near[0]] - cosines[near[1]]
+    scaled = {id: cosine_range / 10 * score / max(scores.values()) for id, score in scores.items()}
+    expected = {id: cosines[id] + scaled.get(id, 0) for id in {*near, *scores}}
+    assert "rare" not in near
+    best = dict(sorted(expected.items(), key=lambda item: -item[1])[:2])
+    assert rank(index, question, encoder, "hybrid", 2) == pytest.approx(best, abs=1e-5)
+    assert rank(index, "!?", encoder, "hybrid", 2) == pytest.approx(rank(index, "!?", encoder, "dense", 2))

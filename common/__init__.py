@@ -1,1 +1,1 @@
-"""What all commands share: whole files, records of text, fingerprints, devices and the command line."""
+"""Shared by all commands: atomic files, readers of records, fingerprints, device and dtype, and the command line."""

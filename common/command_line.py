@@ -1,5 +1,5 @@
-"""The command line of every program: a dataclass filled from YAML (`--config FILE`) and `--key value`, and one line on
-stderr with exit code 2 for what a user can mend."""
+"""The command line of every program. Options are the fields of a dataclass, filled from YAML (`--config FILE`) and
+`--key value`. A user's mistake becomes one line on stderr and exit code 2."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ def options_from(dataclass: Any, argv: list[str] | None = None, *, positional: b
     """The options of a command.
 
     Args:
-        dataclass: its fields are the options, its docstring is what `--help` says; or one for each subcommand, by name.
+        dataclass: its fields are the options, its docstring is the text of `--help`. For a command with subcommands, a
+            dictionary {name of the subcommand: dataclass}.
         argv: the command line without the program's name; that of this process if not given.
-        positional: whether fields without a default are given by place, not by name.
+        positional: whether fields without a default are positional arguments.
         texts: `prog` and `description` of `--help`, where those of the dataclass do not serve.
 
     Returns:
-        an instance of the dataclass; of several, of the one whose subcommand was named.
+        an instance of the dataclass; with subcommands, of the dataclass of the one that was given.
 
     Raises:
         ValueError: an option is unknown, missing or of another type.
@@ -49,8 +50,8 @@ def plain(options: Any) -> Any:
 
 
 def run(main: Callable[[], None]) -> None:
-    """Run a program. An error that a user can mend becomes one line on stderr and exit code 2; with HMDE_TRACEBACK set
-    it ends in a traceback, as errors of other kinds do."""
+    """Run a program. A ValueError, TypeError or OSError becomes one line on stderr and exit code 2. With HMDE_TRACEBACK
+    set, it ends in a traceback, as errors of other kinds do."""
     try:
         main()
     except (ValueError, TypeError, OSError) as error:
@@ -61,8 +62,8 @@ def run(main: Callable[[], None]) -> None:
 
 
 def printable(text: str) -> str:
-    r"""One line of text that any terminal shows as it is: white space becomes blanks; control characters, which a
-    terminal may obey, and lone surrogates become escapes.
+    r"""One line of text that is safe in any terminal: white space becomes blanks; control characters and lone surrogates
+    become escapes.
 
     >>> printable("a\x1b[2J\tb\x9b2J")
     'a\\x1b[2J b\\x9b2J'

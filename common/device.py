@@ -1,4 +1,4 @@
-"""What the hardware does best: all cores of a processor, and the number format that it multiplies fastest."""
+"""Choice of device, dtype and number of CPU threads."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ def device() -> str:
 
 
 def dtype_of(dtype: Dtype) -> torch.dtype:
-    """The format of weights and activations. `auto` is bfloat16 where the GPU, or else the processor, multiplies it in
-    hardware (AMX or AVX-512 BF16 on x86, BF16 on Arm), and float32 elsewhere."""
+    """The dtype of weights and activations. `auto` is bfloat16 if the GPU, or without one the CPU, has native support for
+    it (AMX or AVX-512 BF16 on x86, BF16 on Arm), and float32 otherwise."""
     if dtype != "auto":
         return getattr(torch, dtype)
     if device() == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float32
     capabilities: dict = getattr(torch.cpu, "get_capabilities", dict)()  # not in older releases
-    in_hardware = any(capabilities.get(name) for name in ("amx_bf16", "avx512_bf16", "bf16"))
-    return torch.bfloat16 if in_hardware else torch.float32
+    native = any(capabilities.get(name) for name in ("amx_bf16", "avx512_bf16", "bf16"))
+    return torch.bfloat16 if native else torch.float32
 
 
 def use_all_cores(num_processes: int = 1) -> int:
-    """Divide the cores of this machine among the processes of a run, and return the threads of this one.
+    """Divide the CPU cores of this machine among the processes of a run, and return the threads of this process.
 
-    `accelerate launch` gives each process one thread unless OMP_NUM_THREADS says more, whatever the machine has. A
-    larger number is the user's and stays, and so does any number where `accelerate launch` did not start the process.
+    `accelerate launch` sets OMP_NUM_THREADS to 1 for each process, whatever the machine has. A larger number was set by
+    the user and stays; so does any number if the process was not started by `accelerate launch`.
 
     Args:
-        num_processes: on this machine.
+        num_processes: processes of the run on this machine.
     """
     launched = "ACCELERATE_MIXED_PRECISION" in os.environ  # which `accelerate launch` always sets
     if launched and os.environ.get("OMP_NUM_THREADS", "1") == "1":

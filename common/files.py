@@ -1,7 +1,7 @@
-"""Files and folders that are there whole or not at all. Every file that this project writes is written here.
+"""Atomic writes: a file or folder is complete or absent. Every file that this project writes is written here.
 
-A writer holds the lock of its path, so of several processes one writes and the others wait. It writes under a temporary
-name beside the path and then renames. What a killed process leaves behind, the next writer of that path removes.
+A writer holds the lock of its path, so one process writes and the others wait. It writes under a temporary name beside
+the path and then renames. The next writer of the path removes what a killed process left behind.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def locked(path: str | Path, *, wait: bool = True) -> Iterator[None]:
-    """Hold the lock of a path, `.<name>.lock` beside it. The lock of a process that dies is free again.
+    """Hold the lock of a path, `.<name>.lock` beside it. The lock of a process that dies is released.
 
     Args:
-        path: of a file or folder that need not exist.
-        wait: for the process that holds the lock; otherwise it is an error.
+        path: a file or folder, which need not exist.
+        wait: whether to wait for a process that holds the lock, or to raise an error.
 
     Raises:
         ValueError: another process holds the lock, and `wait` is false.
@@ -52,8 +52,8 @@ def locked(path: str | Path, *, wait: bool = True) -> Iterator[None]:
 
 
 def partial_of(path: str | Path) -> Path:
-    """The temporary name under which a file or folder is written: hidden, and with an ending of its own, so that no
-    pattern by which finished ones are found matches what a killed process leaves.
+    """The temporary name under which a file or folder is written. It is hidden and has an ending of its own, so no
+    pattern for finished files matches what a killed process leaves behind.
 
     >>> print(partial_of("runs/shard-1.parquet"))
     runs/.shard-1.parquet.partial
@@ -88,7 +88,7 @@ def folder_written_whole(folder: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def file_written_whole(path: str | Path) -> Iterator[Path]:
-    """A temporary file name beside `path`, which says nothing of the format. The file takes the place of `path` when
+    """A temporary file name beside `path`, whose ending does not tell the format. The file takes the place of `path` when
     the block ends without an error."""
     partial = partial_of(path)
     with locked(path):
@@ -113,10 +113,10 @@ def write_json(path: str | Path, content: Any) -> None:
 
 
 def new_array(path: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
-    """A .npy file of zeros, mapped into memory, whose space on the disk is reserved.
+    """A memory-mapped .npy file of zeros, whose space on the disk is reserved.
 
-    Without the reservation the file would be sparse, and a full disk would end the process by a signal (SIGBUS) at some
-    later write.
+    Without the reservation the file would be sparse, and a full disk would kill the process by SIGBUS at some later
+    write.
 
     Raises:
         OSError: the disk has no room for it; names the path and the size.

@@ -1,4 +1,4 @@
-"""Names for content: the same for the same content, another for any other. Every cache is keyed by them."""
+"""Fingerprints: hashes of content, from which all cache keys are made."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import modeling_hmde
 
 
 def fingerprint(*parts: object) -> str:
-    """A name for what a result depends on.
+    """A hash of everything that a result depends on.
 
     >>> fingerprint("a", 1) == fingerprint("a", 1) != fingerprint("a1")
     True
@@ -31,21 +31,21 @@ def digest(path: Path) -> str:
 
 
 def fingerprint_of_folder(folder: Path, pattern: str = "*", without: str = "") -> str:
-    """Of the names and contents of all files of a folder, hidden ones and the one named `without` aside."""
+    """Hashes the names and contents of all files of a folder, except hidden ones and the one named `without`."""
     files = sorted(path for path in folder.rglob(pattern) if path.is_file() and path.name != without)
     files = [path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
     return fingerprint(*((str(path.relative_to(folder)), digest(path)) for path in files))
 
 
 def fingerprint_of_model(model: str) -> str:
-    """Of the files of a folder but its card, which changes no vector; or of the commit that a Hub name stands for."""
+    """Hashes the files of a folder except its card, which changes no vector; for a Hub name, name and commit."""
     if Path(model).is_dir():
         return fingerprint_of_folder(Path(model), without="README.md")
     return fingerprint(model, getattr(AutoConfig.from_pretrained(model), "_commit_hash", None))
 
 
 def fingerprint_of_weights(weights: Iterable[tuple[str, torch.Tensor]]) -> str:
-    """Of names and values."""
+    """Hashes names and values."""
     sha256 = hashlib.sha256()
     for name, weight in weights:
         sha256.update(name.encode())
@@ -54,5 +54,5 @@ def fingerprint_of_weights(weights: Iterable[tuple[str, torch.Tensor]]) -> str:
 
 
 def fingerprint_of_code() -> str:
-    """Of the model's code: another version of it may read the same weights in another way."""
+    """Hashes the model's code, since another version of it may use the same weights in another way."""
     return fingerprint_of_folder(Path(modeling_hmde.__file__).parent, "*.py")

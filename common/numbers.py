@@ -1,4 +1,4 @@
-"""Types of options that are numbers of a range. The command line refuses a value outside it and names the option."""
+"""Types of options that are numbers in a range. The command line refuses other values and names the option."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ Advance = Callable[[int], object]
 
 
 def progress_bar(name: str, total: int | None, unit: str = "text", delay: float = 0) -> tqdm:
-    """A bar on stderr. There is none without a name, and none where stderr is no terminal.
+    """A bar on stderr. Without a name, or if stderr is no terminal, there is no bar.
 
     Args:
         name: what is done, and for what.
@@ -22,4 +22,4 @@ def progress_bar(name: str, total: int | None, unit: str = "text", delay: float 
 
 
 def no_bar(count: int) -> None:
-    """In place of a bar's `update`."""
+    """Stands in for a bar's `update`."""

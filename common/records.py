@@ -1,6 +1,6 @@
-"""Text files line by line and tables row by row: UTF-8, gzip, JSON lines and Parquet, with one style of error.
+"""Readers of text files line by line and of tables row by row: UTF-8, gzip, JSON lines and Parquet.
 
-An error names the file and the line or row, the rule that it breaks, and the way out. Files are read piece by piece.
+An error names the file, the line or row, the rule that it breaks, and the way out. Files are streamed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PARQUET = ".parquet"
 
 
 def where(path: Path, *numbers: int) -> str:
-    """How a user finds lines or rows again. Both count from 1.
+    """A file and its line or row numbers, from 1, as errors name them.
 
     >>> where(Path("en.jsonl"), 7)
     'en.jsonl, line 7'
@@ -58,9 +58,8 @@ def unpacked(path: Path) -> Iterator[BinaryIO]:
 
 
 def lines(path: Path, name: str = "") -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 file without their ends, and their numbers, from 1. A line ends with a line feed and with
-    nothing else: U+2028 and U+0085 belong to the text. A byte-order mark is no text. A file that ends in .gz is
-    unpacked.
+    """The lines of a UTF-8 file without their line ends, and their numbers, from 1. Only a line feed ends a line: U+2028
+    and U+0085 belong to the text. A byte-order mark is skipped. A file that ends in .gz is unpacked.
 
     Args:
         name: of a progress bar over the bytes; empty for none.

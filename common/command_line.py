@@ -62,8 +62,8 @@ def run(main: Callable[[], None]) -> None:
 
 
 def printable(text: str) -> str:
-    r"""One line of text that is safe in any terminal: white space becomes blanks; control characters and lone surrogates
-    become escapes.
+    r"""One line of text that is safe in any terminal: white space becomes blanks, and control characters and lone
+    surrogates become escapes.
 
     >>> printable("a\x1b[2J\tb\x9b2J")
     'a\\x1b[2J b\\x9b2J'

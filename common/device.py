@@ -15,8 +15,8 @@ def device() -> str:
 
 
 def dtype_of(dtype: Dtype) -> torch.dtype:
-    """The dtype of weights and activations. `auto` is bfloat16 if the GPU, or without one the CPU, has native support for
-    it (AMX or AVX-512 BF16 on x86, BF16 on Arm), and float32 otherwise."""
+    """The dtype of weights and activations. `auto` is bfloat16 if the GPU, or without one the CPU, supports it natively
+    (AMX or AVX-512 BF16 on x86, BF16 on Arm), and float32 otherwise."""
     if dtype != "auto":
         return getattr(torch, dtype)
     if device() == "cuda":

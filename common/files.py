@@ -88,8 +88,8 @@ def folder_written_whole(folder: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def file_written_whole(path: str | Path) -> Iterator[Path]:
-    """A temporary file name beside `path`, whose ending does not tell the format. The file takes the place of `path` when
-    the block ends without an error."""
+    """A temporary file name beside `path`, whose ending does not tell the format. The file takes the place of `path`
+    when the block ends without an error."""
     partial = partial_of(path)
     with locked(path):
         partial.unlink(missing_ok=True)

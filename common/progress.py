@@ -13,10 +13,10 @@ def progress_bar(name: str, total: int | None, unit: str = "text", delay: float 
     """A bar on stderr. Without a name, or if stderr is no terminal, there is no bar.
 
     Args:
-        name: what is done, and for what.
-        total: how many there are to do; None if that is not known.
-        unit: of `total`; B for bytes.
-        delay: seconds before the bar appears, for what is often too quick for one.
+        name: the step, shown before the bar.
+        total: number of units; None if it is not known.
+        unit: name of a unit; B for bytes.
+        delay: seconds before the bar appears, so that quick steps show none.
     """
     return tqdm(desc=name, total=total, unit=unit, unit_scale=unit == "B", delay=delay, disable=None if name else True)
 

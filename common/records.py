@@ -58,8 +58,8 @@ def unpacked(path: Path) -> Iterator[BinaryIO]:
 
 
 def lines(path: Path, name: str = "") -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 file without their line ends, and their numbers, from 1. Only a line feed ends a line: U+2028
-    and U+0085 belong to the text. A byte-order mark is skipped. A file that ends in .gz is unpacked.
+    """The lines of a UTF-8 file without their line ends, and their numbers, from 1. Only a line feed ends a line:
+    U+2028 and U+0085 belong to the text. A byte-order mark is skipped. A file that ends in .gz is unpacked.
 
     Args:
         name: of a progress bar over the bytes; empty for none.

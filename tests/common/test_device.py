@@ -1,4 +1,4 @@
-"""A machine's cores and its fastest number format are used unless the user says otherwise."""
+"""All CPU cores and the fastest dtype of a machine are used unless the user says otherwise."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_users_number_of_threads_stays():
         ({}, torch.float32),
     ],
 )
-def test_the_format_is_the_one_that_the_processor_multiplies(monkeypatch, capabilities, expected):
+def test_the_dtype_is_one_that_the_cpu_supports_natively(monkeypatch, capabilities, expected):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
     assert dtype_of("auto") == expected
@@ -71,12 +71,12 @@ def test_on_a_gpu_the_gpu_decides(monkeypatch, in_hardware):
     assert dtype_of("auto") == (torch.bfloat16 if in_hardware else torch.float32)
 
 
-def test_a_format_that_is_named_is_taken():
+def test_a_dtype_that_is_named_is_taken():
     assert (dtype_of("float32"), dtype_of("bfloat16")) == (torch.float32, torch.bfloat16)
 
 
 @pytest.mark.parametrize(("capability", "expected"), [("avx512_bf16", "bf16"), ("avx2", "no")])
-def test_training_takes_the_format_that_the_processor_multiplies_and_says_which(monkeypatch, capability, expected):
+def test_training_takes_the_dtype_that_the_cpu_supports_natively_and_says_which(monkeypatch, capability, expected):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {capability: True})
     recipe = PretrainRecipe(corpus="corpus", output="output", mixed_precision="auto")

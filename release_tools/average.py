@@ -21,7 +21,7 @@ from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 from release_tools.pack import tokenizer_options
 from training.data.articles import load_articles
 from training.data.dev_set import DevSet
-from training.model_card import write_card_of_mean
+from training.model_card import write_average_card
 
 DEV_CONCEPTS = 200  # with fewer, models of one kind cannot be told apart
 
@@ -73,7 +73,7 @@ def main(argv: list[str] | None = None) -> None:
             for name, path in [*zip(models, models), ("their mean", str(folder))]:
                 model = HMDEForDocumentEmbedding.from_pretrained(path, dtype=dtype_of("auto")).eval()
                 scores[name] = dev_set.evaluate(model, tokenizer)
-        write_card_of_mean(folder, options.push_to_hub or output, config, models, scores, DEV_CONCEPTS)
+        write_average_card(folder, options.push_to_hub or output, config, models, scores, DEV_CONCEPTS)
     print(f"wrote {output}")
     if options.push_to_hub is not None:
         upload_folder(output, options.push_to_hub)

@@ -4,22 +4,19 @@
 
 Reads files in MLDoc's format, `<language>.<part>.tsv`, label TAB text, or a data set as it is published; writes a model
 folder ready for the Hub, its scores in results.json, and beside it a training folder with checkpoints, from which
-`--resume_from_checkpoint true` goes on. The model is an HMDE, or a baseline: any encoder that transformers knows, which
-reads the beginning of a document, or a Longformer of replications/longformer/, whose first token sees all of it.
+`--resume true` resumes. The model is an HMDE, or a baseline: any encoder that transformers knows, which reads the
+beginning of a document, or a Longformer of replications/longformer/, whose first token sees all of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
-import yaml
 from accelerate import PartialState
 from datasets import Dataset, concatenate_datasets
-from huggingface_hub import ModelCard, ModelCardData
 from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
@@ -31,130 +28,87 @@ from transformers import (
     TrainerState,
     set_seed,
 )
-from transformers.trainer_utils import PredictionOutput
+from transformers.trainer_utils import IntervalStrategy, PredictionOutput, SaveStrategy
 
 from common.command_line import options_from, run
 from common.files import folder_written_whole, write_json
 from common.fingerprints import fingerprint
+from common.numbers import PositiveFloat, PositiveInt
 from common.saved_models import model_type_of
 from evaluation.datasets.conversion import prepare
 from evaluation.datasets.files import read_labelled_texts
 from evaluation.recipes import ClassificationTask
 from evaluation.tables import Scores, averages, environment
 from evaluation.tasks.classification import MEASURES, LabelledTexts, accuracy_and_f1, check_labels, tokenized
-from training.loop.trainer_runs import trainer_run, training_arguments
-from training.model_card import origin_of
-
-CARD = """\
----
-{{ card_data }}
----
-
-# {{ name }}
-
-A classifier of documents by the labels {{ labels | join(", ") }}, fine-tuned from {{ recipe.model }}\
-{% if hmde %}, a hierarchical multilingual document encoder (HMDE),{% endif %} on documents in \
-{{ recipe.train_languages | join(", ") }}. It reads other languages without having been trained on them.
-
-```python
-from transformers import pipeline
-
-classify = pipeline("text-classification", model="{{ name }}"{% if hmde %}, trust_remote_code=True{% endif %})
-classify("A long document. In any language.")
-```
-{% if hmde %}
-The code in this folder runs on your machine: pin it with `revision="<commit>"`.
-{% endif %}
-## Results
-
-The model is that of optimizer step {{ state.best_global_step }} of {{ state.global_step }}, where the \
-{{ recipe.metric_for_best_model }} on dev was best, {{ "%.4f" | format(state.best_metric) }}.
-
-| | accuracy | macro-F1 |
-|---|---|---|
-{% for name, found in scores.items() -%}
-| {{ name }} | {{ "%.3f" | format(found.accuracy) }} | {{ "%.3f" | format(found.macro_f1) }} |
-{% endfor %}
-The whole recipe:
-
-```yaml
-{{ recipe_yaml }}
-```
-"""
+from training.loop.checkpoints import training_folder
+from training.loop.trainer_runs import TrainerArguments, recipe_of_run, trainer_run
+from training.model_card import TEMPLATES, as_yaml, card_data, write_card
 
 
 @dataclass
-class FinetuneRecipe:
-    """A fine-tuning run; the defaults are the paper's. What TrainingArguments has too means the same there.
+class ClassifierArguments(TrainerArguments):
+    """Arguments of transformers' Trainer; the defaults are the paper's (appendix A.1)."""
 
-    Args:
-        model: folder or Hub name of a pretrained HMDE, or of an encoder to compare with it. All weights are trained.
-        data: folder of <language>.<part>.tsv: .train.tsv and .dev.tsv of each train language, and .test.tsv of each
-            test language; or whatever its format reads.
-        output: folder of the finished model, ready for the Hub. Checkpoints and logs go to `<output>-training`.
-        train_languages: of training and dev documents.
-        test_languages: languages to test in.
-        format: of `data`: hmde, or one of classification in evaluation/datasets/conversion.py.
-        text_pairs: whether a text is two with a tab between, such as a premise and a hypothesis.
-        num_train_epochs: passes over the training documents, at most.
-        early_stopping_patience: evaluations on dev without a better one after which training stops.
-        eval_steps: optimizer steps between evaluations on dev; an epoch's if not given.
-        metric_for_best_model: by which the model is chosen on dev.
-        per_device_train_batch_size: documents of one forward pass on one device.
-        gradient_accumulation_steps: forward passes to an optimizer step.
-        per_device_eval_batch_size: documents of one forward pass on one device in dev and tests.
-        learning_rate: reached after the warm-up, then falling linearly to 0 at the end of `num_train_epochs`.
-        warmup_steps: optimizer steps over which the learning rate rises from 0.
-        weight_decay: AdamW's.
-        bf16: mixed precision.
-        activation_checkpointing: recompute activations in the backward pass, for memory.
-        report_to: a tracker of the Trainer (tensorboard, wandb, mlflow ...), or none.
-        resume_from_checkpoint: go on from the last checkpoint of this output.
-        seed: of the classifier's start, dropout and order.
-    """
-
-    model: str
-    data: str
-    output: str
-    train_languages: list[str] = field(default_factory=lambda: ["en"])
-    test_languages: list[str] = field(default_factory=list)
-    format: str = "hmde"
-    text_pairs: bool = False
-    num_train_epochs: int = 50
-    early_stopping_patience: int = 7
-    eval_steps: int | None = None
-    metric_for_best_model: Literal["loss", "accuracy"] = "loss"
+    num_train_epochs: PositiveFloat = 50
     per_device_train_batch_size: int = 4
     gradient_accumulation_steps: int = 8
     per_device_eval_batch_size: int = 16
     learning_rate: float = 2e-5
-    warmup_steps: int = 200
-    weight_decay: float = 0.0
-    bf16: bool = False
-    activation_checkpointing: bool = False
-    report_to: str = "none"
-    resume_from_checkpoint: bool = False
-    seed: int = 42
+    warmup_steps: float = 200
+    eval_strategy: IntervalStrategy | str = "epoch"
+    logging_strategy: IntervalStrategy | str = "epoch"
+    save_strategy: SaveStrategy | str = "epoch"
+    load_best_model_at_end: bool = True
+    metric_for_best_model: str | None = "loss"
+    restore_callback_states_from_checkpoint: bool = True  # how much patience is left
 
-    def __post_init__(self) -> None:
-        if not self.train_languages:
-            raise ValueError("train_languages is empty; name at least one")
-        positive = ("num_train_epochs", "early_stopping_patience", "gradient_accumulation_steps", "learning_rate")
-        for name in (*positive, "per_device_train_batch_size", "per_device_eval_batch_size"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
+
+@dataclass
+class FinetuneRecipe:
+    """A fine-tuning run; the defaults are the paper's."""
+
+    model: str
+    """Folder or Hub name of a pretrained HMDE, or of an encoder to compare with it. All weights are trained."""
+
+    data: str
+    """Folder of <language>.<part>.tsv: .train.tsv and .dev.tsv of each train language, and .test.tsv of each test
+    language; or whatever its format reads."""
+
+    output: str
+    """Folder of the finished model, ready for the Hub. Checkpoints and logs go to `<output>-training`."""
+
+    train_languages: list[str] = field(default_factory=lambda: ["en"])
+    """Languages of the training and dev documents."""
+
+    test_languages: list[str] = field(default_factory=list)
+    """Languages to test in."""
+
+    format: str = "hmde"
+    """Format of `data`: hmde, or one of classification in evaluation/datasets/conversion.py."""
+
+    text_pairs: bool = False
+    """Whether a text is two with a tab between, such as a premise and a hypothesis."""
+
+    early_stopping_patience: PositiveInt = 7
+    """Training stops after this many evaluations on dev without a better one."""
+
+    resume: bool = False
+    """Resume from the last whole checkpoint of this output."""
+
+    trainer: ClassifierArguments = field(default_factory=ClassifierArguments)
+    """Learning rate, batches, epochs, `metric_for_best_model` and the other arguments of transformers' Trainer."""
 
 
 def main(argv: list[str] | None = None) -> None:
     recipe = options_from(FinetuneRecipe, argv)
-    with trainer_run(recipe.output, recipe.resume_from_checkpoint) as checkpoint:
+    with trainer_run(recipe.trainer, recipe.output, recipe.resume) as checkpoint:
         fine_tune(recipe, checkpoint)
 
 
 def fine_tune(recipe: FinetuneRecipe, checkpoint: str | None) -> None:
     """
     Args:
-        checkpoint: to go on from.
+        checkpoint: to resume from, if any.
 
     Raises:
         ValueError: the model or the data are not what the recipe says.
@@ -162,7 +116,7 @@ def fine_tune(recipe: FinetuneRecipe, checkpoint: str | None) -> None:
     model_type = model_type_of("model", recipe.model)
     train, dev, tests = read(recipe)
     labels = sorted({label for documents in train for label in documents.labels})
-    set_seed(recipe.seed)  # the classifier starts at random
+    set_seed(recipe.trainer.seed)  # the classifier starts at random
     tokenizer = AutoTokenizer.from_pretrained(recipe.model)
     model = AutoModelForSequenceClassification.from_pretrained(
         recipe.model,
@@ -174,21 +128,9 @@ def fine_tune(recipe: FinetuneRecipe, checkpoint: str | None) -> None:
     model.accepts_loss_kwargs = False
     if model_type != "hmde":  # some tokenizers do not say how much their model reads
         tokenizer.model_max_length = min(tokenizer.model_max_length, model.config.max_position_embeddings)
-    strategy = "epoch" if recipe.eval_steps is None else "steps"
-    arguments = training_arguments(
-        recipe,
-        eval_strategy=strategy,
-        logging_strategy="epoch",
-        save_strategy=strategy,
-        save_steps=recipe.eval_steps or 500,  # of strategy steps
-        save_total_limit=1,  # and the best one
-        load_best_model_at_end=True,
-        metric_for_best_model=f"eval_{recipe.metric_for_best_model}",
-        restore_callback_states_from_checkpoint=True,  # how much patience is left
-    )
     trainer = Trainer(
         model=model,
-        args=arguments,
+        args=recipe.trainer,
         train_dataset=concatenate_datasets([encode(documents, tokenizer, labels) for documents in train]),
         eval_dataset=concatenate_datasets([encode(documents, tokenizer, labels) for documents in dev]),
         processing_class=tokenizer,
@@ -228,7 +170,10 @@ def read(recipe: FinetuneRecipe) -> tuple[list[LabelledTexts], list[LabelledText
     known = {label for documents in train for label in documents.labels}
     files = ", ".join(str(documents.file) for documents in train)
     if len(known) < 2:
-        raise ValueError(f"{files} has no label but {known.pop()!r}; a classifier needs two or more")
+        raise ValueError(
+            f"the training documents of train_languages {recipe.train_languages} ({files}) have the labels "
+            f"{sorted(known)}; a classifier needs two or more"
+        )
     check_labels([*dev, *tests], known, known_by=files)
     return train, dev, tests
 
@@ -241,7 +186,7 @@ def converted(recipe: FinetuneRecipe) -> Path:
         train_languages=recipe.train_languages,
         format=recipe.format,
     )
-    folder = Path(f"{recipe.output}-training") / f"data-{fingerprint(task)}"
+    folder = training_folder(recipe.output) / f"data-{fingerprint(task)}"
     with PartialState().local_main_process_first():
         if not folder.exists():
             with folder_written_whole(folder) as partial:
@@ -277,7 +222,7 @@ def write_results(
     groups = {"average": tests, f"average without {', '.join(recipe.train_languages)}": others}
     scores |= averages(scores, groups, MEASURES)
     results = {
-        "recipe": asdict(recipe),
+        "recipe": recipe_of_run(recipe),
         "environment": environment(),
         "scores": scores,
         "epochs": [entry for entry in state.log_history if "eval_loss" in entry],
@@ -285,27 +230,24 @@ def write_results(
     write_json(folder / "results.json", results)
 
     hmde = model_type_of("model", recipe.model) == "hmde"
-    base_model, licence = origin_of(recipe.model)
-    data = ModelCardData(
+    metadata = card_data(
+        recipe.model,
         language=sorted({*recipe.train_languages, *recipe.test_languages}),
-        license=licence,
-        library_name="transformers",
         pipeline_tag="text-classification",
         tags=["hmde", "multilingual"] if hmde else ["multilingual"],
-        base_model=base_model,
     )
-    card = ModelCard.from_template(
-        data,
-        template_str=CARD,
+    write_card(
+        folder,
+        TEMPLATES / "classifier.md",
+        metadata,
         name=recipe.output,
         hmde=hmde,
         labels=labels,
         state=state,
         scores=scores,
         recipe=recipe,
-        recipe_yaml=yaml.safe_dump(asdict(recipe), sort_keys=False, allow_unicode=True).strip(),
+        recipe_yaml=as_yaml(recipe_of_run(recipe)),
     )
-    card.save(folder / "README.md")
 
 
 if __name__ == "__main__":

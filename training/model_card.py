@@ -7,46 +7,12 @@ from typing import Any
 
 import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from jinja2 import Environment, FileSystemLoader
 
 from common.saved_models import card_of
 from modeling_hmde.publishing_hmde import METADATA, model_card
 
-TRAINING = """\
-## How it was trained
-
-On the corpus *{corpus}*: {num_triples} triples of an anchor, a positive in another language and a
-hard negative.{taught}
-
-| language | documents |
-|---|---|
-{documents}
-
-The model kept is that of optimizer step {kept_step} of {steps}. The whole recipe:
-
-```yaml
-{recipe}
-```
-"""
-
-RESULTS = """
-## Results
-
-Mean reciprocal rank of a dev concept's document in another language, in a pool of up to {num_concepts} concepts:
-`document` when its document is the query, `title` when its title is.
-
-| | document | title | mean |
-|---|---|---|---|
-{results}
-"""
-
-MEAN = """\
-## How it was trained
-
-Its weights are the mean of those of {count} models, which began with the same sentence encoder and were trained apart
-from each other (model soups; Wortsman et al., ICML 2022).
-
-{trainings}
-"""
+TEMPLATES = Path(__file__).parent / "templates"
 
 
 def write_model_card(
@@ -69,20 +35,19 @@ def write_model_card(
         history: dev scores by optimizer step, step 0 being the untrained start.
         kept_step: the step whose model is kept.
     """
-    base_model, licence = origin_of(recipe["sentence_encoder"])
     scores = history[kept_step]
-    data = ModelCardData(
+    corpus = Path(recipe["corpus"]).name
+    data = card_data(
+        recipe["sentence_encoder"],
         **METADATA,
         language=sorted(statistics["articles"]),
-        license=licence,
-        base_model=base_model,
         model_name=name,
         eval_results=[
             EvalResult(
                 task_type="text-retrieval",
                 task_name="Cross-lingual document retrieval",
                 dataset_type="custom",
-                dataset_name=Path(recipe["corpus"]).name,
+                dataset_name=corpus,
                 dataset_split="dev",
                 metric_type="mrr",
                 metric_name=f"MRR ({label})",
@@ -92,25 +57,22 @@ def write_model_card(
         ],
     )
     distillation = recipe["losses"]["distillation"]
-    taught = f" It learned the vectors of *{Path(distillation['teacher']).name}*." if distillation else ""
-    training = TRAINING.format(
-        corpus=Path(recipe["corpus"]).name,
-        taught=taught,
-        num_triples=statistics["triples"]["train"],
-        documents="\n".join(f"| {language} | {count} |" for language, count in sorted(statistics["articles"].items())),
+    training = section(
+        "pretraining.md",
+        corpus=corpus,
+        statistics=statistics,
+        teacher=Path(distillation["teacher"]).name if distillation else None,
         kept_step=kept_step,
         steps=max(history),
-        recipe=yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True).strip(),
+        recipe_yaml=as_yaml(recipe),
+        num_concepts=recipe["eval_concepts"],
+        rows={f"step {step}" if step else "before training": scores for step, scores in history.items()},
     )
-    training += results_of(
-        {f"step {step}" if step else "before training": scores for step, scores in history.items()},
-        recipe["eval_concepts"],
-    )
-    sentence_encoder = base_model or recipe["sentence_encoder"]
+    sentence_encoder = str(data.base_model or recipe["sentence_encoder"])
     model_card(name, config, data, sentence_encoder, training).save(folder / "README.md")
 
 
-def write_card_of_mean(
+def write_average_card(
     folder: Path,
     name: str,
     config: Any,
@@ -118,92 +80,34 @@ def write_card_of_mean(
     scores: dict[str, dict[str, float]],
     num_concepts: int,
 ) -> None:
-    """Write the `README.md` of the mean of several models, with what their cards say of their trainings.
+    """Write the `README.md` of the average of several models, with what their cards tell about their training.
 
     Args:
-        folder: the mean's.
-        name: of the mean, as it is shown and loaded.
-        config: the mean's HMDEConfig.
+        folder: of the average.
+        name: of the average, as it is shown and loaded.
+        config: the average's HMDEConfig.
         models: folders of the models, whose first one's card gives the metadata.
-        scores: dev scores by name, the mean's last; empty if nothing was measured.
+        scores: dev scores by name, the average's last; empty if nothing was measured.
         num_concepts: the pool's size.
     """
-    cards = {model: card_of(model) for model in models}
-    first = cards[models[0]]
-    base_model, licence = origin_of(models[0])
-    data = ModelCardData(
-        **METADATA,
-        language=first.data.get("language") if first else None,
-        license=licence,
-        base_model=base_model,
-        model_name=name,
-    )
-    training = MEAN.format(
-        count=len(models),
-        trainings="\n\n".join(
-            f"### {model}\n\n{section(card.text, 'How it was trained') if card else ''}".strip()
-            for model, card in cards.items()
-        ),
-    )
-    if scores:
-        training += results_of(scores, num_concepts)
-    model_card(name, config, data, base_model or "", training).save(folder / "README.md")
+    cards = [card_of(model) for model in models]
+    first = cards[0]
+    data = card_data(models[0], **METADATA, language=first.data.get("language") if first else None, model_name=name)
+    trainings = [below_heading(card.text, "How it was trained") if card else "" for card in cards]
+    training = section("average.md", models=models, trainings=trainings, num_concepts=num_concepts, rows=scores)
+    model_card(name, config, data, str(data.base_model or ""), training).save(folder / "README.md")
 
 
-def section(text: str, heading: str) -> str:
-    """What stands below a heading of the second level, up to the next one; empty if there is no such heading."""
+def section(template: str, **values: Any) -> str:
+    """A part of a card, by one of this folder's templates."""
+    environment = Environment(loader=FileSystemLoader(TEMPLATES), trim_blocks=True)
+    return environment.get_template(template).render(values).strip()
+
+
+def below_heading(text: str, heading: str) -> str:
+    """The text between a heading of the second level and the next one; empty if there is no such heading."""
     return text.partition(f"## {heading}\n")[2].partition("\n## ")[0].strip()
 
-
-def results_of(scores: dict[str, dict[str, float]], num_concepts: int) -> str:
-    """The section on dev scores, which are given by the name of a row."""
-    rows = "\n".join(
-        f"| {name} | {of['document_mrr']:.3f} | {of['title_mrr']:.3f} | {of['mrr']:.3f} |"
-        for name, of in scores.items()
-    )
-    return RESULTS.format(num_concepts=num_concepts, results=rows)
-
-
-SENTENCE_CARD = """\
----
-{{ card_data }}
----
-
-# {{ name }}
-
-{% if translates %}A model of translation: this encoder, and a decoder that looks at its states
-(`decoder.safetensors`). An NTDV stands on two of them.{% else %}A multilingual sentence encoder, trained on pairs of
-sentences that are translations of each other{% if base_model %}, from {{ base_model }}{% endif %}, towards
-{{ objectives }}. The vector of a sentence is {{ vector }}; vectors are compared by cosine.{% endif %}
-
-```python
-from transformers import AutoModel, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained("{{ name }}"{% if own_code %}, trust_remote_code=True{% endif %})
-model = AutoModel.from_pretrained("{{ name }}"{% if own_code %}, trust_remote_code=True{% endif %})
-```
-
-{% if not translates %}`HMDEForDocumentEmbedding.from_sentence_encoder("{{ name }}", sentence_pooling="{{
-recipe["pooling"] }}"{% if recipe["sentence_layer"] %}, sentence_layer={{ recipe["sentence_layer"] }}{% endif %})` makes
-the lower part of a document encoder of it{% if own_code %}, after `import modeling_sentences`{% endif %}.
-
-{% endif %}## How it was trained
-
-The model kept is that of optimizer step {{ kept_step }} of {{ steps }}. The whole recipe:
-
-```yaml
-{{ recipe_text }}
-```
-
-## Results
-
-{{ measure }}.
-
-| step | {{ tables | join(" | ") }} | mean |
-|{{ "---|" * (tables | length + 2) }}
-{% for row in rows %}| {{ row | join(" | ") }} |
-{% endfor %}
-"""
 
 P_AT_1 = "The share of dev sentences whose nearest one in the other language is their translation, mean of both ways"
 TOKEN_ACCURACY = "The share of the tokens of dev translations that are the first choice, given those before them"
@@ -222,18 +126,15 @@ def write_sentence_model_card(
         kept_step: the step whose model is kept.
     """
     start = recipe["sentence_encoder"]
-    base_model, licence = origin_of(start) if start is not None else (None, None)
     keys = list(history[kept_step])  # the mean comes last
     tables = [key.removesuffix(f"_{keys[-1]}") for key in keys[:-1]]
     translates = keys[-1] == "token_accuracy"
     token = {"cls": "the state of its first token", "mean": "the mean of the states of its tokens"}[recipe["pooling"]]
     layer = f" in layer {recipe['sentence_layer']}" if recipe["sentence_layer"] else " in the last layer"
-    data = ModelCardData(
+    data = card_data(
+        start,
         language=sorted({language for table in tables for language in table.split("-")}),
-        license=licence,
-        base_model=base_model,
         model_name=name,
-        library_name="transformers",
         pipeline_tag="feature-extraction",
         tags=["sentence-embeddings", "multilingual", "cross-lingual-retrieval"],
         eval_results=[
@@ -249,24 +150,52 @@ def write_sentence_model_card(
             )
         ],
     )
-    card = ModelCard.from_template(
+    write_card(
+        folder,
+        TEMPLATES / "sentence_encoder.md",
         data,
-        template_str=SENTENCE_CARD,
         name=name,
-        base_model=base_model or start,
+        base_model=data.base_model or start,
         objectives=", ".join(recipe["objectives"]),
         vector=token + layer,
         translates=translates,
         measure=TOKEN_ACCURACY if translates else P_AT_1,
         own_code=any(folder.glob("modeling_*.py")),
         recipe=recipe,
-        recipe_text=yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True).strip(),
+        recipe_text=as_yaml(recipe),
         kept_step=kept_step,
         steps=max(history),
         tables=tables,
         rows=[[step, *(f"{scores[key]:.3f}" for key in keys)] for step, scores in history.items()],
     )
-    card.save(folder / "README.md")
+
+
+def card_data(start: str | None, **metadata: Any) -> ModelCardData:
+    """Metadata of a trained model. Its base model and licence are those of the model that it was trained from.
+
+    Args:
+        start: Hub name or folder of the model that training started from; None if it started from random weights.
+        metadata: all else, as ModelCardData takes it.
+    """
+    base_model, licence = origin_of(start) if start is not None else (None, None)
+    return ModelCardData(**{"library_name": "transformers"} | metadata, base_model=base_model, license=licence)
+
+
+def write_card(folder: Path, template: Path, data: ModelCardData, **values: Any) -> None:
+    """Write the `README.md` of a model's folder.
+
+    Args:
+        folder: the finished model's.
+        template: a file for Jinja that starts with the metadata, `{{ card_data }}` between two lines `---`.
+        data: the metadata.
+        values: whatever else the template shows.
+    """
+    ModelCard.from_template(data, template_path=str(template), **values).save(folder / "README.md")
+
+
+def as_yaml(recipe: dict[str, Any]) -> str:
+    """A recipe as a card shows it, and as `--config` reads it."""
+    return yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True).strip()
 
 
 def origin_of(model: str) -> tuple[str | None, str | None]:

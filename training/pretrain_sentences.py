@@ -193,7 +193,7 @@ def tokenizer_of(
             raise ValueError(f"tokenizer: {recipe.tokenizer} has no tokenizer that opens: {error}") from error
     assert recipe.vocabulary_size is not None
     name = fingerprint(corpus, recipe.vocabulary_size, recipe.seed)
-    folder = training_folder(recipe) / f"tokenizer-{name}"
+    folder = training_folder(recipe.output) / f"tokenizer-{name}"
     if accelerator.is_main_process and not folder.exists():
         sentences = pairs.sentences(SENTENCE_PAIRS_OF_A_VOCABULARY)
         with folder_written_whole(folder) as partial:

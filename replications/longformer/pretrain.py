@@ -10,7 +10,7 @@ checkpoint of transformers' Longformer. The released code of the paper never giv
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,10 @@ from transformers.models.longformer.modeling_longformer import LongformerMaskedL
 
 from common.command_line import options_from
 from common.files import folder_written_whole, write_json
+from common.numbers import NonNegativeFloat, PositiveInt, Share
 from evaluation.tables import environment
 from training.data.articles import load_articles
-from training.loop.trainer_runs import trainer_run, training_arguments
+from training.loop.trainer_runs import TrainerArguments, recipe_of_run, trainer_run
 
 # Where BERT and XLM-R keep the head of masked language modelling, by its name in Longformer.
 HEADS = {
@@ -48,59 +49,53 @@ HEADS = {
 
 
 @dataclass
-class LongformerRecipe:
-    """A conversion and its training; the defaults are the paper's (appendix A.1). What TrainingArguments has too means
-    the same there.
+class LongformerArguments(TrainerArguments):
+    """Arguments of transformers' Trainer; the defaults are the paper's (appendix A.1)."""
 
-    Args:
-        encoder: folder or Hub name of a BERT- or XLM-R-type encoder.
-        corpus: folder that python -m training.corpus wrote; its training articles are read one by one.
-        output: folder of the finished model. Checkpoints go to `<output>-training`.
-        max_length: tokens of a document, start and end token included.
-        attention_window: tokens that a token sees, half of them on either side; even.
-        global_attention: whether the first token sees all tokens and is seen by all.
-        mlm_probability: share of the tokens that are to be guessed.
-        num_train_epochs: passes over the articles.
-        max_steps: optimizer steps to stop after; -1 for the whole of `num_train_epochs`.
-        per_device_train_batch_size: articles of one forward pass on one device.
-        gradient_accumulation_steps: forward passes to an optimizer step.
-        learning_rate: reached after the warm-up, then falling linearly to 0.
-        warmup_steps: optimizer steps over which the learning rate rises from 0.
-        weight_decay: AdamW's.
-        bf16: mixed precision.
-        activation_checkpointing: recompute activations in the backward pass, for memory.
-        logging_steps: optimizer steps between two losses in the log.
-        save_steps: optimizer steps between two checkpoints, of which the last two are kept.
-        resume_from_checkpoint: go on from the last whole checkpoint of this output.
-        seed: of the head's start, masks, dropout and order.
-    """
-
-    encoder: str
-    corpus: str
-    output: str
-    max_length: int = 4096
-    attention_window: int = 512
-    global_attention: bool = True
-    mlm_probability: float = 0.15
-    num_train_epochs: float = 1.0
-    max_steps: int = -1
+    num_train_epochs: NonNegativeFloat = 1
     per_device_train_batch_size: int = 2
     gradient_accumulation_steps: int = 32
     learning_rate: float = 1e-5
-    warmup_steps: int = 500
+    warmup_steps: float = 500
     weight_decay: float = 0.01
-    bf16: bool = False
-    activation_checkpointing: bool = False
-    logging_steps: int = 10
-    save_steps: int = 500
-    resume_from_checkpoint: bool = False
-    seed: int = 42
+    logging_steps: float = 10
+    save_total_limit: int | None = 2
+
+
+@dataclass
+class LongformerRecipe:
+    """A conversion and its training; the defaults are the paper's (appendix A.1)."""
+
+    encoder: str
+    """Folder or Hub name of a BERT- or XLM-R-type encoder."""
+
+    corpus: str
+    """Folder that python -m training.corpus wrote; its training articles are read one by one."""
+
+    output: str
+    """Folder of the finished model. Checkpoints go to `<output>-training`."""
+
+    max_length: PositiveInt = 4096
+    """Tokens of a document, start and end token included."""
+
+    attention_window: PositiveInt = 512
+    """Tokens that a token sees, half of them on either side; even."""
+
+    global_attention: bool = True
+    """Whether the first token sees all tokens and is seen by all."""
+
+    mlm_probability: Share = 0.15
+    """Share of the tokens that are masked."""
+
+    resume: bool = False
+    """Resume from the last whole checkpoint of this output."""
+
+    trainer: LongformerArguments = field(default_factory=LongformerArguments)
+    """Learning rate, batches, epochs and the other arguments of transformers' Trainer."""
 
     def __post_init__(self) -> None:
-        if self.attention_window < 2 or self.attention_window % 2:
-            raise ValueError(f"attention_window is {self.attention_window}; it must be even and at least 2")
-        if not 0 < self.mlm_probability < 1:
-            raise ValueError(f"mlm_probability is {self.mlm_probability}; it must lie between 0 and 1")
+        if self.attention_window % 2:
+            raise ValueError(f"attention_window is {self.attention_window}; it must be even")
 
 
 @dataclass
@@ -150,24 +145,24 @@ class LongformerForMaskedLM(transformers.LongformerForMaskedLM):
 
 def main(argv: list[str] | None = None) -> None:
     recipe = options_from(LongformerRecipe, argv)
-    with trainer_run(recipe.output, recipe.resume_from_checkpoint) as checkpoint:
+    with trainer_run(recipe.trainer, recipe.output, recipe.resume) as checkpoint:
         train(recipe, checkpoint)
 
 
 def train(recipe: LongformerRecipe, checkpoint: str | None) -> None:
     """
     Args:
-        checkpoint: to go on from.
+        checkpoint: to resume from, if any.
 
     Raises:
         ValueError: the encoder or the corpus is not what the recipe says.
     """
-    set_seed(recipe.seed)
+    set_seed(recipe.trainer.seed)
     articles = training_articles(Path(recipe.corpus))
     model, tokenizer = convert(recipe.encoder, recipe.max_length, recipe.attention_window)
     trainer = Trainer(
         model=model,
-        args=training_arguments(recipe, save_total_limit=2, report_to="none"),
+        args=recipe.trainer,
         train_dataset=articles.map(
             lambda texts: tokenizer(texts, truncation=True, return_special_tokens_mask=True),
             input_columns="text",
@@ -183,7 +178,7 @@ def train(recipe: LongformerRecipe, checkpoint: str | None) -> None:
     if not recipe.global_attention:
         copy_local_to_global(model)
     if trainer.is_world_process_zero():
-        results = {"recipe": asdict(recipe), "environment": environment(), "history": trainer.state.log_history}
+        results = {"recipe": recipe_of_run(recipe), "environment": environment(), "history": trainer.state.log_history}
         with folder_written_whole(recipe.output) as folder:
             model.save_pretrained(folder)
             tokenizer.save_pretrained(folder)

@@ -111,9 +111,10 @@ def test_the_loss_falls_and_the_model_is_an_ordinary_checkpoint(
 ) -> None:
     settings = {
         "encoder": labse, "corpus": corpus, "output": tmp_path / "out", "max_length": 64, "attention_window": 16,
-        "max_steps": 30, "learning_rate": 1e-2, "warmup_steps": 2, "per_device_train_batch_size": 8,
-        "gradient_accumulation_steps": 1, "logging_steps": 10, "global_attention": str(global_attention).lower(),
-        "activation_checkpointing": str(global_attention).lower(),
+        "global_attention": str(global_attention).lower(), "trainer.max_steps": 30, "trainer.learning_rate": 1e-2,
+        "trainer.warmup_steps": 2, "trainer.per_device_train_batch_size": 8,
+        "trainer.gradient_accumulation_steps": 1, "trainer.logging_steps": 10,
+        "trainer.activation_checkpointing": str(global_attention).lower(),
     }  # fmt: skip
     main([part for name, value in settings.items() for part in (f"--{name}", str(value))])
     history = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))["history"]
@@ -135,8 +136,8 @@ def test_a_killed_run_goes_on_from_its_last_whole_checkpoint(corpus: Path, labse
     def run(output: str, **changes: object) -> list[float]:
         settings = {
             "encoder": labse, "corpus": corpus, "output": tmp_path / output, "max_length": 64, "attention_window": 16,
-            "max_steps": 6, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 1, "logging_steps": 1,
-            "save_steps": 2,
+            "trainer.max_steps": 6, "trainer.per_device_train_batch_size": 4,
+            "trainer.gradient_accumulation_steps": 1, "trainer.logging_steps": 1, "trainer.save_steps": 2,
         }  # fmt: skip
         main([part for name, value in (settings | changes).items() for part in (f"--{name}", str(value))])
         history = json.loads((tmp_path / output / "results.json").read_text(encoding="utf-8"))["history"]
@@ -148,16 +149,16 @@ def test_a_killed_run_goes_on_from_its_last_whole_checkpoint(corpus: Path, labse
     (newest / "trainer_state.json").write_text(
         '{"global_step": 6', encoding="utf-8"
     )  # the kill came while it was saved
-    with pytest.raises(ValueError, match=r"checkpoints of an earlier run.* go on with --resume_from_checkpoint true"):
+    with pytest.raises(ValueError, match=r"checkpoints of an earlier run.* resume it with --resume true"):
         run("killed")
 
     def second(_rank: int) -> None:
         with pytest.raises(ValueError, match=r"another process is writing .*killed-training; wait for it, or name"):
-            run("killed", resume_from_checkpoint="true")
+            run("killed", resume="true")
 
     with locked(tmp_path / "killed-training"):
         assert in_processes(1, second) == [0]
-    resumed = run("killed", resume_from_checkpoint="true")
+    resumed = run("killed", resume="true")
     assert resumed[:4] == losses[:4]  # of the checkpoint; which tokens are masked from then on is drawn anew
     assert len(resumed) == 6
 

@@ -4,13 +4,13 @@
 
 Reads train-v1.1.json and dev-v1.1.json as they are published; writes a model folder for AutoModelForQuestionAnswering,
 with the scores on dev in results.json, and beside it a training folder with checkpoints, from which
-`--resume_from_checkpoint true` goes on. The model is that of the last step. `python -m evaluation` tests it on MLQA.
+`--resume true` resumes. The model is that of the last step. `python -m evaluation` tests it on MLQA.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,15 @@ from transformers import (
     Trainer,
     set_seed,
 )
+from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
 from common.command_line import options_from
 from common.files import folder_written_whole, write_json
+from common.numbers import PositiveFloat
 from common.saved_models import model_type_of
 from evaluation.questions import Question, answer, measure, read_questions, windows_of
 from evaluation.tables import environment
-from training.loop.trainer_runs import trainer_run, training_arguments
+from training.loop.trainer_runs import TrainerArguments, recipe_of_run, trainer_run
 from training.model_card import origin_of
 
 CARD = """\
@@ -47,48 +49,47 @@ an F1 of {{ "%.3f" | format(scores.f1) }} and answers {{ "%.3f" | format(scores.
 
 
 @dataclass
-class FinetuneQuestionsRecipe:
-    """A fine-tuning run on questions. What TrainingArguments has too means the same there.
+class QuestionArguments(TrainerArguments):
+    """Arguments of transformers' Trainer; the defaults are the paper's."""
 
-    Args:
-        model: folder or Hub name of a sentence encoder. All weights are trained.
-        data: folder of SQuAD's train-v1.1.json and dev-v1.1.json.
-        output: folder of the finished model. Checkpoints and logs go to `<output>-training`.
-        num_train_epochs: passes over the training questions.
-        per_device_train_batch_size: windows of text of one forward pass on one device.
-        gradient_accumulation_steps: forward passes to an optimizer step.
-        learning_rate: reached after the warm-up, then falling linearly to 0.
-        warmup_steps: optimizer steps over which the learning rate rises from 0; below 1, the share of all steps.
-        bf16: mixed precision.
-        report_to: a tracker of the Trainer (tensorboard, wandb, mlflow ...), or none.
-        resume_from_checkpoint: go on from the last checkpoint of this output.
-        seed: of the new layer's start, dropout and order.
-    """
-
-    model: str
-    data: str
-    output: str
-    num_train_epochs: int = 3
-    per_device_train_batch_size: int = 8
+    num_train_epochs: PositiveFloat = 3
     gradient_accumulation_steps: int = 4
     learning_rate: float = 3e-5
     warmup_steps: float = 0.1
-    bf16: bool = False
-    report_to: str = "none"
-    resume_from_checkpoint: bool = False
-    seed: int = 42
+    logging_strategy: IntervalStrategy | str = "epoch"
+    save_strategy: SaveStrategy | str = "epoch"
+
+
+@dataclass
+class FinetuneQuestionsRecipe:
+    """A fine-tuning run on questions."""
+
+    model: str
+    """Folder or Hub name of a sentence encoder. All weights are trained."""
+
+    data: str
+    """Folder of SQuAD's train-v1.1.json and dev-v1.1.json."""
+
+    output: str
+    """Folder of the finished model. Checkpoints and logs go to `<output>-training`."""
+
+    resume: bool = False
+    """Resume from the last whole checkpoint of this output."""
+
+    trainer: QuestionArguments = field(default_factory=QuestionArguments)
+    """Learning rate, batches, epochs and the other arguments of transformers' Trainer."""
 
 
 def main(argv: list[str] | None = None) -> None:
     recipe = options_from(FinetuneQuestionsRecipe, argv)
-    with trainer_run(recipe.output, recipe.resume_from_checkpoint) as checkpoint:
+    with trainer_run(recipe.trainer, recipe.output, recipe.resume) as checkpoint:
         fine_tune(recipe, checkpoint)
 
 
 def fine_tune(recipe: FinetuneQuestionsRecipe, checkpoint: str | None) -> None:
     """
     Args:
-        checkpoint: to go on from.
+        checkpoint: to resume from, if any.
 
     Raises:
         ValueError: the model or the data are not what the recipe says.
@@ -99,14 +100,14 @@ def fine_tune(recipe: FinetuneQuestionsRecipe, checkpoint: str | None) -> None:
             "name a sentence encoder"
         )
     train, dev = (read_questions(Path(recipe.data) / f"{part}-v1.1.json") for part in ("train", "dev"))
-    set_seed(recipe.seed)  # the new layer starts at random
+    set_seed(recipe.trainer.seed)  # the new layer starts at random
     tokenizer = AutoTokenizer.from_pretrained(recipe.model)
     model = AutoModelForQuestionAnswering.from_pretrained(recipe.model, dtype="float32")
     # Some tokenizers do not say how much their model reads.
     tokenizer.model_max_length = min(tokenizer.model_max_length, model.config.max_position_embeddings)
     trainer = Trainer(
         model=model,
-        args=training_arguments(recipe, logging_strategy="epoch", save_strategy="epoch", save_total_limit=1),
+        args=recipe.trainer,
         train_dataset=encode(train, tokenizer),
         processing_class=tokenizer,
         data_collator=DataCollatorWithPadding(tokenizer),
@@ -118,9 +119,8 @@ def fine_tune(recipe: FinetuneQuestionsRecipe, checkpoint: str | None) -> None:
         with folder_written_whole(recipe.output) as folder:
             model.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
-            write_json(
-                folder / "results.json", {"recipe": asdict(recipe), "environment": environment(), "scores": scores}
-            )
+            results = {"recipe": recipe_of_run(recipe), "environment": environment(), "scores": scores}
+            write_json(folder / "results.json", results)
             card_of(recipe, scores).save(folder / "README.md")
 
 

@@ -148,8 +148,10 @@ def test_a_classifier_of_entailments_has_the_accuracies_counted_by_hand(
 def test_pairs_are_fine_tuned_from_the_published_files(xnli: Path, tmp_path: Path, labse: Path, languages: str) -> None:
     options = {
         "model": labse, "data": xnli, "format": "xnli", "text_pairs": "true", "output": tmp_path / "model",
-        "train_languages": languages, "test_languages": '["fr"]', "num_train_epochs": 2, "warmup_steps": 0,
-        "gradient_accumulation_steps": 1, "eval_steps": 1, "metric_for_best_model": "accuracy",
+        "train_languages": languages, "test_languages": '["fr"]', "trainer.num_train_epochs": 2,
+        "trainer.warmup_steps": 0, "trainer.gradient_accumulation_steps": 1, "trainer.eval_strategy": "steps",
+        "trainer.eval_steps": 1, "trainer.save_strategy": "steps", "trainer.save_steps": 1,
+        "trainer.metric_for_best_model": "accuracy",
     }  # fmt: skip
     finetune.main([part for name, value in options.items() for part in (f"--{name}", str(value))])
     results = json.loads((tmp_path / "model" / "results.json").read_text(encoding="utf-8"))
@@ -309,8 +311,9 @@ def test_a_model_learns_where_answers_stand(tmp_path: Path, labse: Path) -> None
     for part in ("train", "dev"):
         written(tmp_path / "squad" / f"{part}-v1.1.json", squad(*asked * (8 if part == "train" else 1)))
     options = {
-        "model": labse, "data": tmp_path / "squad", "output": tmp_path / "model", "num_train_epochs": 8,
-        "learning_rate": 5e-3, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 1,
+        "model": labse, "data": tmp_path / "squad", "output": tmp_path / "model", "trainer.num_train_epochs": 8,
+        "trainer.learning_rate": 5e-3, "trainer.per_device_train_batch_size": 4,
+        "trainer.gradient_accumulation_steps": 1,
     }  # fmt: skip
     finetune_questions.main([part for name, value in options.items() for part in (f"--{name}", str(value))])
     results = json.loads((tmp_path / "model" / "results.json").read_text(encoding="utf-8"))

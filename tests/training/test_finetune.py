@@ -10,9 +10,9 @@ import pytest
 import torch
 import yaml
 from huggingface_hub import ModelCard
-from jsonargparse import auto_cli
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trainer, TrainerState
 
+from common.command_line import options_from
 from common.files import locked
 from evaluation.__main__ import main as evaluate
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
@@ -58,10 +58,10 @@ def fine_tune(folder: Path, output: str = "classifier", **changes: object) -> di
         "data": folder,
         "output": folder / output,
         "test_languages": '["en", "de"]',
-        "num_train_epochs": 3,
-        "gradient_accumulation_steps": 2,
-        "learning_rate": 1e-2,
-        "warmup_steps": 1,
+        "trainer.num_train_epochs": 3,
+        "trainer.gradient_accumulation_steps": 2,
+        "trainer.learning_rate": 1e-2,
+        "trainer.warmup_steps": 1,
     }
     finetune.main([part for name, value in (options | changes).items() for part in (f"--{name}", str(value))])
     return json.loads((folder / output / "results.json").read_text(encoding="utf-8"))
@@ -73,11 +73,14 @@ def losses(results: dict[str, Any]) -> list[float]:
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"bf16": "true", "activation_checkpointing": "true", "report_to": "tensorboard"}],
+    [
+        {},
+        {"trainer.bf16": "true", "trainer.activation_checkpointing": "true", "trainer.report_to": "tensorboard"},
+    ],
     ids=["plain", "bf16-checkpointed-tracked"],
 )
 def test_the_folder_holds_a_classifier_that_learnt_and_the_scores_it_has(folder: Path, changes: dict[str, str]) -> None:
-    results = fine_tune(folder, num_train_epochs=8, **changes)
+    results = fine_tune(folder, **{"trainer.num_train_epochs": 8}, **changes)
     assert losses(results)[-1] < losses(results)[0] / 2
 
     model = AutoModelForSequenceClassification.from_pretrained(folder / "classifier").eval()
@@ -98,16 +101,16 @@ def test_the_folder_holds_a_classifier_that_learnt_and_the_scores_it_has(folder:
     files = {path.name for path in (folder / "classifier").iterdir()}
     assert {"modeling_hmde.py", "tokenizer.json", "model.safetensors"} <= files
     assert not any("optimizer" in name or "checkpoint" in name or "training" in name for name in files)
-    assert any((folder / "classifier-training").rglob("events.out.tfevents.*")) == ("report_to" in changes)
+    assert any((folder / "classifier-training").rglob("events.out.tfevents.*")) == ("trainer.report_to" in changes)
 
 
 def test_without_test_languages_only_dev_is_scored(folder: Path) -> None:
-    assert list(fine_tune(folder, test_languages="[]", num_train_epochs=1)["scores"]) == ["en.dev"]
+    assert list(fine_tune(folder, test_languages="[]", **{"trainer.num_train_epochs": 1})["scores"]) == ["en.dev"]
 
 
 def test_training_stops_when_patience_is_at_its_end_and_the_best_model_is_kept(folder: Path) -> None:
     mislabel(folder / "en.dev.tsv")
-    results = fine_tune(folder, num_train_epochs=9, early_stopping_patience=2)
+    results = fine_tune(folder, **{"trainer.num_train_epochs": 9}, early_stopping_patience=2)
     assert len(losses(results)) == 3
     assert losses(results) == sorted(losses(results))
 
@@ -126,7 +129,7 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(
 ) -> None:
     if dev_is_mislabelled:
         mislabel(folder / "en.dev.tsv")
-    changes = {"num_train_epochs": 5, "early_stopping_patience": 2}
+    changes = {"trainer.num_train_epochs": 5, "early_stopping_patience": 2}
     whole = fine_tune(folder, "whole", **changes)
 
     evaluated = []
@@ -143,7 +146,7 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(
         fine_tune(folder, "halved", **changes)
     assert not (folder / "halved").exists()
     (folder / "halved-training" / "checkpoint-999").mkdir()  # as a kill leaves it
-    halved = fine_tune(folder, "halved", resume_from_checkpoint="true", **changes)
+    halved = fine_tune(folder, "halved", resume="true", **changes)
 
     assert evaluated[3:] == ([3] if dev_is_mislabelled else [3, 4, 5])
     assert losses(halved) == losses(whole)
@@ -164,10 +167,12 @@ def test_accumulated_batches_have_the_loss_of_one(folder: Path, labse: Path, kin
             folder,
             f"steps-{steps}",
             model=labse if kind == "encoder" else folder / "hmde",
-            num_train_epochs=1,
-            learning_rate=1e-12,
-            gradient_accumulation_steps=steps,
-            per_device_train_batch_size=8 // steps,
+            **{
+                "trainer.num_train_epochs": 1,
+                "trainer.learning_rate": 1e-12,
+                "trainer.gradient_accumulation_steps": steps,
+                "trainer.per_device_train_batch_size": 8 // steps,
+            },
         )
         (state,) = (folder / f"steps-{steps}-training").glob("checkpoint-*/trainer_state.json")
         first_losses.append(json.loads(state.read_text())["log_history"][0]["loss"])
@@ -200,7 +205,7 @@ def test_a_bad_file_is_refused_before_training(folder: Path, file: str, line: st
 
 def test_one_label_alone_is_refused(folder: Path) -> None:
     write_texts(folder / "en.train.tsv", 4, animals=ANIMALS)
-    with pytest.raises(ValueError, match=r"en\.train\.tsv has no label but 'animals'"):
+    with pytest.raises(ValueError, match=r"en\.train\.tsv\) have the labels \['animals'\]; a classifier needs two"):
         fine_tune(folder)
 
 
@@ -212,8 +217,9 @@ def test_an_unknown_key_is_an_error(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_train_epochs": 0}, "num_train_epochs is 0; it must be above 0"),
-        ({"resume_from_checkpoint": "true"}, "classifier-training has no checkpoint"),
+        ({"trainer.num_train_epochs": 0}, r"num_train_epochs.*\n *Not of type PositiveFloat: 0"),
+        ({"trainer.output_dir": "elsewhere"}, "unrecognized arguments: --trainer.output_dir"),
+        ({"resume": "true"}, "classifier-training has no checkpoint"),
         ({"output": "."}, "exists; remove it and .*-training, name another output"),
     ],
 )
@@ -226,9 +232,7 @@ def test_an_unfinished_run_is_neither_continued_nor_replaced_unasked(folder: Pat
     checkpoint = folder / "classifier-training" / "checkpoint-1"
     checkpoint.mkdir(parents=True)
     TrainerState(global_step=1).save_to_json(str(checkpoint / "trainer_state.json"))
-    with pytest.raises(
-        ValueError, match=r"has checkpoints of an earlier run.* go on with --resume_from_checkpoint true"
-    ):
+    with pytest.raises(ValueError, match=r"has checkpoints of an earlier run.* resume it with --resume true"):
         fine_tune(folder)
 
 
@@ -258,13 +262,13 @@ def test_a_baseline_is_fine_tuned_and_stands_beside_the_hmde_in_the_report(
             part.save_pretrained(model)
     with (folder / "en.train.tsv").open("a", encoding="utf-8") as file:
         file.write(f"animals\t{'The cat sat on the mat. ' * 200}\n")  # more than either can read
-    results = fine_tune(folder, "baseline", model=model, num_train_epochs=8)
+    results = fine_tune(folder, "baseline", model=model, **{"trainer.num_train_epochs": 8})
     assert losses(results)[-1] < losses(results)[0] / 2
     card = (folder / "baseline" / "README.md").read_text(encoding="utf-8")
     assert "hmde" not in card.lower().replace(str(folder).lower(), "").replace("format: hmde", "")
     assert "trust_remote_code" not in card
 
-    fine_tune(folder, "hmde-classifier", num_train_epochs=1)
+    fine_tune(folder, "hmde-classifier", **{"trainer.num_train_epochs": 1})
     recipe = {
         "output": str(folder / "report"),
         "systems": {"bm25": {"kind": "bm25"}},
@@ -286,14 +290,13 @@ def test_a_baseline_is_fine_tuned_and_stands_beside_the_hmde_in_the_report(
 
 
 def test_the_recipe_for_mldoc_is_the_papers() -> None:
-    file = CONFIGURATIONS / "mldoc.yaml"
-    recipe = auto_cli(finetune.FinetuneRecipe, args=["--config", str(file)], as_positional=False)
-    assert (recipe.learning_rate, recipe.weight_decay, recipe.warmup_steps) == (2e-5, 0.0, 200)
-    assert (recipe.per_device_train_batch_size, recipe.gradient_accumulation_steps) == (4, 8)
-    assert (recipe.num_train_epochs, recipe.early_stopping_patience) == (50, 7)
-    assert recipe == finetune.FinetuneRecipe(
-        recipe.model, recipe.data, recipe.output, ["en"], recipe.test_languages, format="mldoc"
-    )
+    recipe = options_from(finetune.FinetuneRecipe, ["--config", str(CONFIGURATIONS / "mldoc.yaml")])
+    trainer = recipe.trainer
+    assert (trainer.learning_rate, trainer.weight_decay, trainer.warmup_steps) == (2e-5, 0.0, 200)
+    assert (trainer.per_device_train_batch_size, trainer.gradient_accumulation_steps) == (4, 8)
+    assert (trainer.num_train_epochs, recipe.early_stopping_patience) == (50, 7)
+    assert trainer.to_dict() == finetune.ClassifierArguments().to_dict()
+    assert (recipe.train_languages, recipe.format) == (["en"], "mldoc")
 
 
 @pytest.mark.parametrize("name", ["paper", "licensed"])
@@ -307,7 +310,7 @@ def test_mldoc_is_read_alike_by_fine_tuning_and_by_evaluation(name: str) -> None
 
 def test_the_sample_has_every_file_that_its_recipe_reads() -> None:
     file = CONFIGURATIONS / "sample.yaml"
-    recipe = auto_cli(finetune.FinetuneRecipe, args=["--config", str(file)], as_positional=False)
+    recipe = options_from(finetune.FinetuneRecipe, ["--config", str(file)])
     recipe.data = str(CONFIGURATIONS.parent.parent / recipe.data)
     train, dev, tests = finetune.read(recipe)
     assert (len(train), len(dev), len(tests)) == (1, 1, len(recipe.test_languages))

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 MANIFEST = "manifest.json"
 
-# What a run may change when it goes on, because no step depends on it.
+# Options that may change on resume, because no step depends on them.
 MAY_CHANGE = {
     *("corpus", "output", "resume", "num_workers", "eval_steps", "save_steps"),
     *("keep_checkpoints", "log_steps", "log_with", "push_to_hub", "device_tflops"),
@@ -29,7 +29,7 @@ MAY_CHANGE = {
 
 
 def describe_run(recipe: dict[str, Any], data: str, num_processes: int) -> dict[str, Any]:
-    """What must be the same when a run goes on: its recipe, its data, its processes. As JSON reads it back.
+    """What must be the same when a run is resumed: its recipe, data and number of processes. As JSON reads it back.
 
     Args:
         recipe: all fields.
@@ -39,30 +39,36 @@ def describe_run(recipe: dict[str, Any], data: str, num_processes: int) -> dict[
     return json.loads(json.dumps(kept | {"corpus": data, "number of processes": num_processes}))
 
 
-def check_output(output: str, checkpoint_folders: list[Path], resume: bool, option: str) -> None:
-    """Whether a run may write its output, and whether its training folder is what it takes it for.
+def training_folder(output: str) -> Path:
+    """Where the checkpoints and logs of a run lie, and whatever it makes on the way.
+
+    Args:
+        output: folder of the finished model.
+    """
+    return Path(f"{output}-training")
+
+
+def check_output(output: str, checkpoint_folders: list[Path], resume: bool) -> None:
+    """Whether a run may write its output, and whether its training folder has what it expects.
 
     Args:
         output: folder of the finished model.
         checkpoint_folders: in its training folder.
-        resume: whether the run goes on from them.
-        option: that says so.
+        resume: whether the run resumes from them.
 
     Raises:
-        ValueError: the output is there already, there are checkpoints of another run, or there is none to go on from.
+        ValueError: the output is there already, there are checkpoints of another run, or there is none to resume from.
     """
-    training = f"{output}-training"
+    folder = training_folder(output)
     if Path(output).exists() and not resume:
-        raise ValueError(
-            f"{output} exists; remove it and {training}, name another output, or go on with --{option} true"
-        )
+        raise ValueError(f"{output} exists; remove it and {folder}, name another output, or resume with --resume true")
     if checkpoint_folders and not resume:
         raise ValueError(
-            f"{training} has checkpoints of an earlier run, which would be mixed up with those of this one; go on with "
-            f"--{option} true, remove {training}, or name another output"
+            f"{folder} has checkpoints of an earlier run, which would be mixed up with those of this one; resume it "
+            f"with --resume true, remove {folder}, or name another output"
         )
     if resume and not checkpoint_folders:
-        raise ValueError(f"{training} has no checkpoint to resume from; start without --{option}")
+        raise ValueError(f"{folder} has no checkpoint to resume from; start without --resume")
 
 
 def save_checkpoint(accelerator: Accelerator, folder: Path, step: int, run: dict[str, Any], keep: int) -> None:
@@ -92,7 +98,7 @@ def save_checkpoint(accelerator: Accelerator, folder: Path, step: int, run: dict
         raise RuntimeError(
             f"the checkpoint of step {step} could not be written to {folder}: {error}. "
             + (f"{before[-1].name} is whole; " if before else "There is none before it; ")
-            + "free some space and go on with --resume true"
+            + "free some space and resume with --resume true"
         ) from error
     accelerator.wait_for_everyone()
 
@@ -128,7 +134,7 @@ def load_newest_checkpoint(accelerator: Accelerator, folder: Path, run: dict[str
     if different:
         raise ValueError(
             f"{chosen[0]} belongs to another run: {'; '.join(different)}. Each process has its share of the data and "
-            "random numbers of its own, so none of these can change on the way; start anew under another output"
+            "random numbers of its own, so none of these can change on resume; start anew under another output"
         )
     accelerator.load_state(chosen[0])
 

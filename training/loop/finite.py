@@ -11,7 +11,7 @@ from training.loop.cached_gradients import Embeddings
 
 WAY_OUT = (
     "The last checkpoint was saved before this; look at these documents, lower the learning rate or raise the "
-    "precision, and go on with --resume true"
+    "precision, and resume with --resume true"
 )
 
 

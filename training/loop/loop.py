@@ -36,6 +36,7 @@ from training.loop.checkpoints import (
     load_newest_checkpoint,
     save_checkpoint,
     sigterm_lets_the_step_finish,
+    training_folder,
 )
 from training.loop.distributed import follow
 from training.loop.finite import check_grad_norm, check_losses
@@ -81,7 +82,7 @@ class Stage(Generic[BatchType]):
         evaluate: scores of an encoder on the dev split, by name. Called on the main process alone.
         criterion: the score by which the best model is chosen; higher is better.
         save: an encoder's model, into a folder.
-        run: what must be the same when a run goes on.
+        run: what must be the same when a run is resumed.
         validation_batches: the dev split in batches, on the device of this process, for `keep: validation_loss`.
         queue: vectors of earlier batches, if there is a loss for them. It has no part in the validation loss.
     """
@@ -134,11 +135,6 @@ class Progress:
         self.__dict__.update(state)
 
 
-def training_folder(options: LoopOptions) -> Path:
-    """Where checkpoints, logs and the model that would be kept so far lie."""
-    return Path(f"{options.output}-training")
-
-
 def total_steps(options: LoopOptions, steps_per_epoch: int) -> int:
     """Optimizer steps of a run."""
     steps = options.epochs * steps_per_epoch
@@ -150,7 +146,7 @@ def accelerator_of(options: LoopOptions) -> Accelerator:
     accelerator = Accelerator(
         mixed_precision=options.mixed_precision,
         log_with=options.log_with,
-        project_config=ProjectConfiguration(logging_dir=str(training_folder(options) / "logs")),
+        project_config=ProjectConfiguration(logging_dir=str(training_folder(options.output) / "logs")),
         kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)],  # the buffers are constants
     )
     if accelerator.device.type == "cpu":
@@ -172,7 +168,7 @@ class Loop(Generic[BatchType]):
         self.stage = stage
         self.options = options
         self.accelerator = accelerator
-        self.folder = training_folder(options)
+        self.folder = training_folder(options.output)
         criterion = {"best": stage.criterion, "validation_loss": VALIDATION_LOSS, "last": None}[options.keep]
         self.progress = Progress(criterion)
         self.meter = Meter(accelerator.num_processes, options.device_tflops)
@@ -311,13 +307,13 @@ def train(
         write_card: into the finished folder.
 
     Raises:
-        ValueError: the output is there already, another process writes it, or there is nothing to go on from.
+        ValueError: the output is there already, another process writes it, or there is nothing to resume from.
     """
-    folder = training_folder(options)
+    folder = training_folder(options.output)
     accelerator = accelerator_of(options)
     with locked(folder, wait=False) if accelerator.is_main_process else nullcontext():
         accelerator.wait_for_everyone()  # until the main process has the lock, so that no other run changes the folder
-        check_output(options.output, checkpoints(folder / "checkpoints"), options.resume, "resume")
+        check_output(options.output, checkpoints(folder / "checkpoints"), options.resume)
         loop = Loop(make_stage(accelerator), options, accelerator)
         with sigterm_lets_the_step_finish(accelerator):
             progress = loop.run()

@@ -1,11 +1,10 @@
-"""A run of transformers' Trainer: its arguments, a training folder of its own, and whole checkpoints to go on from."""
+"""A run of transformers' Trainer: its arguments, a training folder of its own, and whole checkpoints to resume from."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +13,45 @@ from transformers import TrainerState, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 
 from common.files import locked
-from training.loop.checkpoints import check_output
+from training.loop.checkpoints import check_output, training_folder
+
+
+@dataclass
+class TrainerArguments(TrainingArguments):
+    """TrainingArguments of transformers, without those that the `output` and `resume` of a recipe stand for. A recipe
+    nests a subclass with its own defaults, so that each argument is an option: `--trainer.learning_rate 2e-5`."""
+
+    save_total_limit: int | None = 1
+    report_to: str | list[str] | None = "none"
+    use_cpu: bool = field(default_factory=lambda: not torch.accelerator.is_available())  # else bf16 is refused there
+    output_dir: str | None = field(default=None, init=False)
+    resume_from_checkpoint: str | None = field(default=None, init=False)
+
+    def changed(self) -> dict[str, Any]:
+        """The arguments that differ from the defaults of transformers, as JSON and YAML hold them."""
+        defaults = TrainingArguments(use_cpu=self.use_cpu).to_dict()
+        return {name: value for name, value in self.to_dict().items() if value != defaults[name]}
+
+
+def recipe_of_run(recipe: Any) -> dict[str, Any]:
+    """The fields of a recipe for the results and the card of its run, where `trainer` has what it changed."""
+    return asdict(recipe) | {"trainer": recipe.trainer.changed()}
 
 
 @contextmanager
-def trainer_run(output: str, resume: bool) -> Iterator[str | None]:
-    """Keep other runs away from `<output>-training`, and find the checkpoint to go on from, if `resume` says so.
+def trainer_run(arguments: TrainerArguments, output: str, resume: bool) -> Iterator[str | None]:
+    """Send the Trainer's files to `<output>-training`, keep other runs away from it, and find the checkpoint to resume
+    from, if `resume` says so.
 
     Raises:
         ValueError: another run writes there, the output is there already, there are checkpoints of another run, or
-            there is none to go on from.
+            there is none to resume from.
     """
-    folder = Path(f"{output}-training")
-    is_main_process = os.environ.get("RANK", "0") == "0"  # the Trainer, which knows it too, is made later
-    with locked(folder, wait=False) if is_main_process else nullcontext():
+    folder = training_folder(output)
+    arguments.output_dir = str(folder)
+    with locked(folder, wait=False) if arguments.process_index == 0 else nullcontext():
         checkpoints = whole_checkpoints(folder)
-        check_output(output, checkpoints, resume, "resume_from_checkpoint")
+        check_output(output, checkpoints, resume)
         yield str(checkpoints[-1]) if resume else None
 
 
@@ -42,16 +64,3 @@ def whole_checkpoints(folder: Path) -> list[Path]:
         except (OSError, ValueError):
             continue
     return sorted(steps, key=steps.__getitem__)
-
-
-def training_arguments(recipe: Any, **more: Any) -> TrainingArguments:
-    """The fields of a recipe that TrainingArguments has too.
-
-    Args:
-        recipe: a dataclass with an `output`.
-        more: that the recipe does not say, or says otherwise.
-    """
-    known = {field.name for field in fields(TrainingArguments)}
-    shared = {name: value for name, value in asdict(recipe).items() if name in known}
-    cpu = not torch.accelerator.is_available()  # unsaid, bf16 is refused there
-    return TrainingArguments(output_dir=f"{recipe.output}-training", **({"use_cpu": cpu} | shared | more))

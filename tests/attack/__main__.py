@@ -26,7 +26,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
 from rich.console import Console
 from rich.table import Table
 
-from common.command_line import options_from
+from common.command_line import options_from, run
 from tests.attack import (
     checkpoints,
     corpora,
@@ -83,12 +83,12 @@ class AttackOptions:
     """Attacks in each area at most."""
 
     seed: int = 0
-    """Of all that is drawn."""
+    """Seed of everything that is drawn."""
 
 
 @dataclass
 class Tally:
-    """Of one area."""
+    """Attacks and failures of one area."""
 
     attacks: int = 0
     failures: list[str] = field(default_factory=list)
@@ -106,7 +106,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def attack(options: AttackOptions) -> dict[str, Tally]:
-    """Let the areas take turns, and count.
+    """Alternate the areas until the time is up.
 
     Raises:
         ValueError: there is no such area.
@@ -133,4 +133,4 @@ def attack(options: AttackOptions) -> dict[str, Tally]:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -24,11 +24,14 @@ from torch.nn.utils.rnn import pad_sequence
 
 from common.command_line import options_from
 from common.device import Dtype, dtype_of
-from evaluation.datasets.files import RetrievalSet, read_labelled_texts, read_retrieval_set
-from evaluation.recipes import RetrievalTask, SystemRecipe
-from evaluation.systems import HMDESystem, System, load_hmde
+from evaluation.datasets.labelled_sets import read_labelled_texts
+from evaluation.datasets.retrieval_sets import RetrievalSet, read_retrieval_set
+from evaluation.recipes import RetrievalTask
+from evaluation.registry import system_options
+from evaluation.systems import System, load_system
+from evaluation.systems.hmde import HMDESystem
 from evaluation.tables import Table, averages, write_report
-from evaluation.tasks.classification import fit
+from evaluation.tasks.classifiers import fit_logistic_regression
 from evaluation.tasks.retrieval import evaluate_retrieval, groups_of
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from training.data.sentence_vectors import encode_sentences, fingerprint_of_vectors
@@ -47,7 +50,7 @@ class ChoicesBenchmark:
         recipe: a file of configuration/pretrain, which the choices change.
         corpus, sentence_encoder: as in the recipe.
         choices: options of the recipe by the name of the choice; none for the recipe as it is.
-        baselines: systems that are not trained.
+        baselines: systems that are not trained, as in a recipe of an evaluation.
         retrieval: tasks by name, none of them a test set.
         topics: folder of en.train.tsv and en.dev.tsv, from which a logistic regression learns and is measured.
         output: folder of models and results.
@@ -61,7 +64,7 @@ class ChoicesBenchmark:
     choices: dict[str, dict[str, Any]]
     retrieval: dict[str, RetrievalTask]
     output: str
-    baselines: dict[str, SystemRecipe] = field(default_factory=dict)
+    baselines: dict[str, dict[str, Any]] = field(default_factory=dict)
     topics: str | None = None
     seeds: list[int] = field(default_factory=lambda: [1, 2])
     dtype: Dtype = "auto"
@@ -100,7 +103,7 @@ def main(argv: list[str] | None = None) -> None:
     file = output / "results.jsonl"
     results = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     sets = {
-        name: read_retrieval_set(task.data, task.pairs, task.split, task.sought_by)
+        name: read_retrieval_set(task.data, task.pairs, task.split, task.query_source)
         for name, task in benchmark.retrieval.items()
     }
     kept: KeptSentences = {}
@@ -112,9 +115,10 @@ def main(argv: list[str] | None = None) -> None:
         print(json.dumps(results[-1]), flush=True)
 
     done = {(result["name"], result["seed"]) for result in results}
-    for name, system in benchmark.baselines.items():
+    baselines = {name: system_options(name=name, **options) for name, options in benchmark.baselines.items()}
+    for name, system in baselines.items():
         if (name, None) not in done:
-            baseline = load_hmde(system, dtype_of(benchmark.dtype))
+            baseline = load_system(system, dtype_of(benchmark.dtype))
             keep(name, None, SystemFromKeptSentences(baseline.model, baseline.tokenizer, kept=kept))
     for seed in benchmark.seeds:
         for name, options in benchmark.choices.items():
@@ -157,7 +161,7 @@ def scores_of(system: System, benchmark: ChoicesBenchmark, sets: dict[str, Retri
     if benchmark.topics:
         examples = [read_labelled_texts(Path(benchmark.topics) / f"en.{part}.tsv") for part in ("train", "dev")]
         train, dev = ((system.encode_documents(texts, "en"), labels) for labels, texts in examples)
-        scores["topics of English dev, accuracy"] = float(fit(*train, *dev)[0].score(*dev))
+        scores["topics of English dev, accuracy"] = float(fit_logistic_regression(*train, *dev)[0].score(*dev))
     return scores
 
 

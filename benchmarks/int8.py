@@ -40,9 +40,10 @@ from benchmarks.encode import EncodeBenchmark, draw, read_documents
 from benchmarks.measure import alternate, markdown_table, median_ratio, timed, write_results
 from common.command_line import options_from, run
 from common.numbers import NonNegativeInt, PositiveInt
-from evaluation.datasets.files import read_retrieval_set
-from evaluation.recipes import SystemRecipe
-from evaluation.systems import HMDESystem, load_hmde
+from evaluation.datasets.retrieval_sets import read_retrieval_set
+from evaluation.recipes import PassagesOptions
+from evaluation.systems import load_system
+from evaluation.systems.hmde import HMDESystem
 from evaluation.tasks.retrieval import evaluate_retrieval
 
 TOKENS = 2048  # whose hidden states a layer multiplies
@@ -57,7 +58,7 @@ class Int8Benchmark:
     """Folder of article tables, whose documents are timed. Without it, only layers are timed."""
 
     data: str | None = None
-    """Retrieval set of `pair`, in the format that evaluation/datasets/files.py describes; required with documents."""
+    """Retrieval set of `pair`, in the format of evaluation/datasets/retrieval_sets.py; required with documents."""
 
     encoder: str = "runs/e5-small"
     """Hub name or folder of the sentence encoder."""
@@ -196,8 +197,8 @@ def measure_documents(benchmark: Int8Benchmark) -> tuple[dict[str, list[float]],
 
 def load(name: MethodName, encoder: str) -> HMDESystem:
     """An HMDE before training, with passages of 512 tokens, whose sentence encoder computes in a dtype."""
-    recipe = SystemRecipe(kind="passages", model=encoder, pooling="mean", query_prompt="query: ")
-    system = load_hmde(recipe, torch.bfloat16 if name == "bfloat16" else torch.float32)
+    recipe = PassagesOptions(encoder, "mean", query_prompt="query: ")
+    system = load_system(recipe, torch.bfloat16 if name == "bfloat16" else torch.float32)
     sentence_encoder = system.model.hmde.sentence_encoder
     if name == "torch":
         in_int8(sentence_encoder)

@@ -58,8 +58,15 @@ def unpacked(path: Path) -> Iterator[BinaryIO]:
 
 
 def lines(path: Path, name: str = "") -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 file without their line ends, and their numbers, from 1. Only a line feed ends a line:
-    U+2028 and U+0085 belong to the text. A byte-order mark is skipped. A file that ends in .gz is unpacked.
+    """The lines of a UTF-8 file without their line ends, and their numbers, from 1. Arguments and errors as in
+    `sized_lines`."""
+    return ((number, line) for number, line, _ in sized_lines(path, name))
+
+
+def sized_lines(path: Path, name: str = "") -> Iterator[tuple[int, str, int]]:
+    """The lines of a UTF-8 file without their line ends, their numbers, from 1, and their sizes in bytes with line end.
+    Only a line feed ends a line: U+2028 and U+0085 belong to the text. A byte-order mark is skipped. A file that ends
+    in .gz is unpacked.
 
     Args:
         name: of a progress bar over the bytes; empty for none.
@@ -73,7 +80,7 @@ def lines(path: Path, name: str = "") -> Iterator[tuple[int, str]]:
             packed = getattr(file, "fileobj", file)
             for number, line in enumerate(file, start=1):
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-                yield number, text.removesuffix("\n").removesuffix("\r")
+                yield number, text.removesuffix("\n").removesuffix("\r"), len(line)
                 progress.update(packed.tell() - progress.n)
     except UnicodeDecodeError as error:
         byte = f"byte {error.start} of it is 0x{error.object[error.start]:02x}"
@@ -103,10 +110,19 @@ def json_rows(path: Path, name: str = "") -> Iterator[tuple[int, Any]]:
     """
     for number, line in lines(path, name):
         if line.strip():
-            try:
-                yield number, json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise malformed(path, number, f"is no JSON ({error}); write one JSON value a line") from None
+            yield number, json_value(path, number, line)
+
+
+def json_value(path: Path, number: int, line: str) -> Any:
+    """The JSON value of a line.
+
+    Raises:
+        ValueError: it is no JSON.
+    """
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise malformed(path, number, f"is no JSON ({error}); write one JSON value a line") from None
 
 
 @contextmanager

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 from common.command_line import options_from, run
 from evaluation.recipes import EvaluationRecipe
+from evaluation.registry import SYSTEMS, TASKS, recipe_type
 
 
 def main(argv: list[str] | None = None) -> None:
-    recipe = options_from(EvaluationRecipe, argv)
+    recipe = options_from(recipe_type(EvaluationRecipe, SYSTEMS, TASKS), argv)
 
     from evaluation.compare import compare  # takes seconds, for which neither --help nor a misspelt option should wait
 

@@ -2,7 +2,7 @@
 
     python -m evaluation.attribution --config configuration/evaluate/xquad-attribution.yaml [--key value ...]
 
-Of each question to a paragraph that holds its answer, the sentences of the paragraph are ranked twice: by their
+For each question to a paragraph that holds its answer, the sentences of the paragraph are ranked twice: by their
 contribution to the document embedding's cosine, and by their own cosine with the question (late interaction, or, for
 the kind `sentences`, plain similarity of the sentence encoder). Beside that stands chance, and how well the two ways to
 score a whole paragraph find the paragraph among all. Writes
@@ -22,11 +22,12 @@ from typing import Any, get_args
 import numpy as np
 import torch
 
-from common.command_line import options_from
+from common.command_line import options_from, run
 from common.device import Dtype, dtype_of
-from evaluation.datasets.files import languages_of
-from evaluation.recipes import SystemRecipe
-from evaluation.systems import HMDESystem, check_systems, load_hmde
+from evaluation.datasets.languages import languages_of
+from evaluation.registry import SYSTEMS, recipe_type, system_options
+from evaluation.systems import check_systems, load_system
+from evaluation.systems.hmde import HMDESystem
 from evaluation.tables import Scores, Table, write_report
 from modeling_hmde import DocumentSentences, Explanation, score_sentences
 from modeling_hmde.attribution_hmde import Scoring
@@ -44,21 +45,17 @@ class AttributionRecipe:
         data: folder of `<language>.json` in SQuAD's format, paragraphs and ids the same in all languages: XQuAD, or
             XQuAD-R of LAReQA.
         pairs: `<question language>-<paragraph language>`, such as en-de.
-        systems: by name, of the kinds hmde and sentences; see SystemRecipe.
+        systems: by name, each with its `kind`, hmde or sentences, and the options of that kind; see
+            evaluation/recipes.py.
         output: folder to write. Files of an earlier evaluation there are replaced.
-        dtype: float32, bfloat16, or auto: bfloat16 where the processor or the GPU multiplies it in hardware.
+        dtype: float32, bfloat16, or auto: bfloat16 where the CPU or the GPU has native support for it.
     """
 
     data: str
     pairs: list[str]
-    systems: dict[str, SystemRecipe]
+    systems: dict[str, Any]
     output: str
     dtype: Dtype = "auto"
-
-    def __post_init__(self) -> None:
-        for name, system in self.systems.items():
-            if system.kind not in ("hmde", "sentences"):
-                raise ValueError(f"system {name} is of kind {system.kind}, which has no sentences; use hmde, sentences")
 
 
 @dataclass
@@ -77,12 +74,14 @@ class Question:
 
 
 def main(argv: list[str] | None = None) -> None:
-    recipe = options_from(AttributionRecipe, argv)
+    kinds = {kind: SYSTEMS[kind] for kind in ("hmde", "sentences")}  # those that have sentences
+    recipe = options_from(recipe_type(AttributionRecipe, kinds), argv)
+    systems = {name: system_options(name=f"system {name}", **asdict(given)) for name, given in recipe.systems.items()}
     questions = {pair: read_questions(Path(recipe.data), pair) for pair in recipe.pairs}
-    check_systems(recipe.systems)
+    check_systems(systems)
     columns: dict[str, Scores] = {"chance": {}}
-    for name, system_recipe in recipe.systems.items():
-        system = load_hmde(system_recipe, dtype_of(recipe.dtype))
+    for name, options in systems.items():
+        system = load_system(options, dtype_of(recipe.dtype))
         for pair, (asked, paragraphs) in questions.items():
             for scoring in get_args(Scoring):
                 documents = system.model.prepare_sentences(
@@ -116,8 +115,8 @@ def read_questions(folder: Path, pair: str) -> tuple[list[Question], list[str]]:
     paragraphs = _read_squad(folder / f"{paragraph_language}.json")
     questions = [
         Question(texts[question_id], index, answers)
-        for index, (_, of_paragraph) in enumerate(paragraphs)
-        for question_id, _, answers in of_paragraph
+        for index, (_, asked) in enumerate(paragraphs)
+        for question_id, _, answers in asked
         if answers and question_id in texts
     ]
     if not questions:
@@ -200,4 +199,4 @@ def chance(questions: Sequence[Question], documents: Sequence[DocumentSentences]
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -1,29 +1,62 @@
-"""Accuracy and F1 as a metric of the library evaluate, which takes seconds to import."""
+"""All measures: for rankings (MAP, nDCG, MRR ...), for one label a text (accuracy, macro-F1), for several
+(R-precision, micro-F1)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-import datasets
-import evaluate
-from sklearn.metrics import accuracy_score, f1_score
+import ir_measures
+import numpy as np
+from ir_measures import AP, RR, P, R, nDCG
+
+Qrels = Mapping[str, Mapping[str, int]]  # grade by query_id and doc_id
+Ranked = Mapping[str, Mapping[str, float]]  # score by query_id and doc_id
+
+# Each the mean over the queries. AP divides by all relevant documents of the collection, retrieved or not.
+RETRIEVAL_MEASURES = {"MAP": AP, "nDCG@10": nDCG @ 10, "MRR": RR, "Recall@100": R @ 100, "P@1": P @ 1}
 
 
-class AccuracyAndF1(evaluate.Metric):
-    """Accuracy, and macro-F1 over the labels that occur or are predicted. The metrics of these names that
-    `evaluate.load` finds are programs on the Hub; this one is here, and says the same without a network."""
+def retrieval_scores(qrels: Qrels, run: Ranked) -> dict[str, float]:
+    """Each measure of rankings, as trec_eval computes it: the mean over the queries."""
+    values = ir_measures.calc_aggregate(RETRIEVAL_MEASURES.values(), qrels, run)
+    return {name: values[measure] for name, measure in RETRIEVAL_MEASURES.items()}
 
-    def _info(self) -> evaluate.MetricInfo:
-        label = datasets.Value("string")
-        return evaluate.MetricInfo(
-            description="Accuracy and macro-F1.",
-            citation="",
-            inputs_description="predictions, references: one label a document.",
-            features=datasets.Features({"predictions": label, "references": label}),
-        )
 
-    def _compute(self, predictions: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-        return {
-            "accuracy": float(accuracy_score(references, predictions)),
-            "macro_f1": float(f1_score(references, predictions, average="macro")),
-        }
+def retrieval_values(qrels: Qrels, run: Ranked) -> dict[str, dict[str, float]]:
+    """Each measure of rankings by query_id."""
+    names = {str(measure): name for name, measure in RETRIEVAL_MEASURES.items()}
+    values: dict[str, dict[str, float]] = {name: {} for name in RETRIEVAL_MEASURES}
+    for value in ir_measures.iter_calc(RETRIEVAL_MEASURES.values(), qrels, run):
+        values[names[str(value.measure)]][value.query_id] = value.value
+    return values
+
+
+def accuracy_and_f1(labels: Sequence[str], predicted: Sequence[str]) -> dict[str, float]:
+    """Accuracy, and macro-F1 over the labels that occur or are predicted; one label a text."""
+    from sklearn.metrics import accuracy_score, f1_score  # takes seconds to import
+
+    return {
+        "accuracy": float(accuracy_score(labels, predicted)),
+        "macro_f1": float(f1_score(labels, predicted, average="macro")),
+    }
+
+
+def micro_f1(targets: np.ndarray, predicted: np.ndarray) -> float:
+    """
+    Args:
+        targets, predicted: (documents, labels), 1 where a document has the label.
+    """
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(targets, predicted, average="micro", zero_division=0))
+
+
+def r_precisions(targets: np.ndarray, decisions: np.ndarray) -> list[float]:
+    """Of each document with R labels, the share of them that is among its R most probable ones.
+
+    Args:
+        targets: (documents, labels), 1 where a document has the label.
+        decisions: (documents, labels), higher where more probable.
+    """
+    ranked = np.argsort(-decisions, axis=1, kind="stable")
+    return [float(relevant[order[: relevant.sum()]].mean()) for relevant, order in zip(targets, ranked)]

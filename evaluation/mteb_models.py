@@ -1,6 +1,6 @@
 """The systems under mteb, the public benchmark: HMDE and its baselines as encoders that it knows how to ask.
 
-    model = SystemForMTEB("hmde", SystemRecipe("hmde", "runs/hmde"))
+    model = SystemForMTEB("hmde", HMDEOptions("runs/hmde"))
     mteb.evaluate(model, mteb.get_tasks(tasks=["MultiLongDocRetrieval"]))
 
 A query passes the sentence encoder alone; everything else is a document. The language of a subset reaches the sentence
@@ -20,8 +20,9 @@ from mteb.types import PromptType
 
 from common.device import Dtype, dtype_of
 from common.fingerprints import fingerprint_of_model
-from evaluation.recipes import RANKING_KINDS, SystemRecipe
-from evaluation.systems import HMDESystem, check_system, load_system
+from evaluation.recipes import SystemOptions
+from evaluation.systems import check_systems, load_system
+from evaluation.systems.hmde import HMDESystem
 
 
 class SystemForMTEB(AbsEncoder):
@@ -29,20 +30,20 @@ class SystemForMTEB(AbsEncoder):
 
     Args:
         name: of the model in mteb's results, `<organisation>/<model>`; without a `/` it is of `hmde`.
-        recipe: the system.
+        options: the system, see evaluation/recipes.py.
         dtype: of weights and activations.
 
     Raises:
-        ValueError: the recipe is unsound, or has no vectors.
+        ValueError: the model is not what the options say, or has no vectors.
     """
 
-    def __init__(self, name: str, recipe: SystemRecipe, dtype: Dtype = "auto") -> None:
-        check_system(name.replace("/", "-"), recipe)
-        if recipe.kind in RANKING_KINDS:
-            raise ValueError(f"{name} is of kind {recipe.kind}, which ranks and has no vectors; mteb asks for vectors")
-        system: Any = load_system(recipe, dtype_of(dtype))
+    def __init__(self, name: str, options: SystemOptions, dtype: Dtype = "auto") -> None:
+        check_systems({name.replace("/", "-"): options})
+        if options.ranks:
+            raise ValueError(f"{name} ranks and has no vectors; mteb asks for vectors")
+        system: Any = load_system(options, dtype_of(dtype))
         self.system = system
-        self.mteb_model_meta = model_meta(name, recipe, system)
+        self.mteb_model_meta = model_meta(name, options, system)
 
     def encode(
         self,
@@ -72,22 +73,22 @@ class SystemForMTEB(AbsEncoder):
 def language_of(task_metadata: Any, subset: str) -> str:
     """ISO 639-1 code of the documents of a subset: of its last language where there are two."""
     languages = task_metadata.eval_langs
-    of_subset = languages[subset] if isinstance(languages, dict) else languages
-    return langcodes.get(of_subset[-1]).language or "en"
+    codes = languages[subset] if isinstance(languages, dict) else languages
+    return langcodes.get(codes[-1]).language or "en"
 
 
-def model_meta(name: str, recipe: SystemRecipe, system: Any) -> ModelMeta:
+def model_meta(name: str, options: SystemOptions, system: Any) -> ModelMeta:
     """What mteb wants to know of a model. Of most models, a folder says nothing about licence and training data."""
     config = system.model.config if isinstance(system, HMDESystem) else None
     return ModelMeta(
         loader=None,
         name=name if "/" in name else f"hmde/{name}",
-        revision=fingerprint_of_model(recipe.model),
+        revision=fingerprint_of_model(options.model),
         release_date=None,
         languages=None,
         n_parameters=sum(parameter.numel() for parameter in system.model.parameters()),
         memory_usage_mb=None,
-        max_tokens=system.tokenizer.model_max_length if config else recipe.max_length,
+        max_tokens=system.tokenizer.model_max_length if config else getattr(options, "max_length", None),
         embed_dim=config.hidden_size if config else None,
         license=None,
         open_weights=True,
@@ -95,6 +96,6 @@ def model_meta(name: str, recipe: SystemRecipe, system: Any) -> ModelMeta:
         public_training_data=None,
         framework=["PyTorch", "Transformers"],
         similarity_fn_name=ScoringFunction.COSINE,
-        use_instructions=bool(recipe.query_prompt or recipe.document_prompt),
+        use_instructions=bool(getattr(options, "query_prompt", "") or getattr(options, "document_prompt", "")),
         training_datasets=None,
     )

@@ -10,10 +10,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from common.files import file_written_whole
-from evaluation.tasks.classification import LabelledTexts
+from evaluation.datasets.labelled_sets import LabelledTexts
 
-# Documents of a language in a plot of vectors.
-POINTS_PER_LANGUAGE = 200
+POINTS_PER_LANGUAGE = 200  # documents in a plot of vectors
+SEED = 0  # of the layout of t-SNE
 
 Colour = tuple[float, ...]
 
@@ -46,12 +46,12 @@ def plot_rows(title: str, scores: dict[str, dict[str, float]], colour_of: Mappin
         colour_of: each system.
         path: of the image.
     """
-    rows = list(dict.fromkeys(row for of_system in scores.values() for row in of_system))
+    rows = list(dict.fromkeys(row for system_scores in scores.values() for row in system_scores))
     figure = Figure(figsize=(max(6.0, 0.3 * len(rows)), 4), layout="constrained")
     axes = figure.subplots()
     axes.grid(axis="x", color="0.9")
-    for system, of_system in scores.items():
-        values = [of_system.get(row, np.nan) for row in rows]
+    for system, system_scores in scores.items():
+        values = [system_scores.get(row, np.nan) for row in rows]
         axes.plot(values, "o", markersize=5, label=system, color=colour_of[system], alpha=0.8)
     axes.set_xticks(np.arange(len(rows)), rows, rotation=90 if len(rows) > 12 else 0)
     axes.set_ylim(bottom=0)
@@ -60,9 +60,7 @@ def plot_rows(title: str, scores: dict[str, dict[str, float]], colour_of: Mappin
     return save(figure, path)
 
 
-def plot_vectors(
-    title: str, texts: Sequence[LabelledTexts], vectors: Sequence[np.ndarray], path: Path, seed: int
-) -> Path:
+def plot_vectors(title: str, texts: Sequence[LabelledTexts], vectors: Sequence[np.ndarray], path: Path) -> Path:
     """Documents of several languages in two dimensions by t-SNE, coloured by language and by topic.
 
     Args:
@@ -70,21 +68,19 @@ def plot_vectors(
         texts: the documents of each language.
         vectors: (documents, hidden) of each language.
         path: of the image.
-        seed: of the layout.
     """
     from sklearn.manifold import TSNE
 
-    shown = np.concatenate([of_language[:POINTS_PER_LANGUAGE] for of_language in vectors])
+    shown = np.concatenate([language_vectors[:POINTS_PER_LANGUAGE] for language_vectors in vectors])
     languages = [part.language for part in texts for _ in part.labels[:POINTS_PER_LANGUAGE]]
     topics = [label for part in texts for label in part.labels[:POINTS_PER_LANGUAGE]]
     perplexity = min(30.0, (len(shown) - 1) / 3)
-    points = TSNE(perplexity=perplexity, init="random", random_state=seed).fit_transform(shown)
+    points = TSNE(perplexity=perplexity, init="random", random_state=SEED).fit_transform(shown)
     figure = Figure(figsize=(10, 5), layout="constrained")
     figure.suptitle(title)
     for axes, name, kinds in zip(figure.subplots(1, 2), ("language", "topic"), (languages, topics)):
         for kind, colour in colours(sorted(set(kinds))).items():
-            of_kind = points[[one == kind for one in kinds]]
-            axes.scatter(*of_kind.T, s=8, label=kind, color=colour)
+            axes.scatter(*points[[one == kind for one in kinds]].T, s=8, label=kind, color=colour)
         axes.set(title=f"by {name}", xticks=[], yticks=[])
         axes.legend(fontsize=7, ncols=2, loc="best")
     return save(figure, path)

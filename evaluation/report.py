@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from dataclasses import asdict
@@ -12,17 +13,14 @@ import yaml
 
 from common.files import write_json, write_text
 from common.progress import progress_bar
-from evaluation.plots import colours, plot_averages, plot_rows
+from evaluation.plots import SEED, colours, plot_averages, plot_rows
 from evaluation.published import Published, beside_ours
-from evaluation.recipes import EvaluationRecipe
 from evaluation.significance import bootstrap_interval, paired_p_values
 from evaluation.tables import Table, environment, show
 
 # A difference is marked where chance explains it with a lower probability.
 SIGNIFICANCE_LEVEL = 0.05
 
-# Of everything that is drawn: bootstrap samples, the layout of t-SNE.
-SEED = 0
 
 # What is known of a system on a task: `task_type`, `models` (that made it), `measure` (the one in the tables),
 # `protocol`, and by row and measure `rows`, `averages` and `per_item` (values by query or document).
@@ -31,46 +29,48 @@ Results = dict[str, dict[str, Result]]  # by task and system
 Intervals = dict[str, tuple[float, float]]  # by row
 
 
-def write_comparison(recipe: EvaluationRecipe, results: Results, published: list[Published]) -> None:
+def write_comparison(recipe: dict[str, Any], results: Results, published: list[Published]) -> None:
     """Write report.md, results.json and the plots, and show the tables."""
-    output = Path(recipe.output)
-    reference = recipe.reference or list(recipe.systems)[-1]
+    output = Path(recipe["output"])
+    reference = recipe["reference"] or list(recipe["systems"])[-1]
     tables = []
     intervals: dict[str, dict[str, Intervals]] = {}
     p_values: dict[str, dict[str, dict[str, float]]] = {}
     with progress_bar("differences and intervals", sum(map(len, results.values())), "result", delay=1) as progress:
-        for task, of_task in results.items():
-            p_values[task] = p_values_of(of_task, reference)
-            tables.append(table_of(task, of_task, reference, p_values[task]))
+        for task, task_results in results.items():
+            p_values[task] = p_values_of(task_results, reference)
+            tables.append(table_of(task, task_results, reference, p_values[task]))
             intervals[task] = {}
-            for system, result in of_task.items():
+            for system, result in task_results.items():
                 intervals[task][system] = intervals_of(result)
                 progress.update()
     beside = [beside_ours(table, results[table.task]) for table in published if table.task in results]
     beside = [table for table in beside if table.scores]
-    widths = [table_of_intervals(task, results[task], of_task) for task, of_task in intervals.items()]
+    widths = [table_of_intervals(task, results[task], task_results) for task, task_results in intervals.items()]
     plots = plot(results, output / "plots")
     made = {
         "command": shlex.join(["python", "-m", "evaluation", *sys.argv[1:]]),
         "seed": SEED,
         "environment": environment(),
-        "recipe": asdict(recipe),
+        "recipe": recipe,
     }
     kept = {
         task: {
             system: {key: value for key, value in result.items() if key != "per_item"}
             | {"intervals": intervals[task][system], "p_values": p_values[task].get(system, {})}
-            for system, result in of_task.items()
+            for system, result in task_results.items()
         }
-        for task, of_task in results.items()
+        for task, task_results in results.items()
     }
     write_json(output / "results.json", made | {"published": [asdict(table) for table in published], "tasks": kept})
+    plain = json.loads(json.dumps(made))  # range types become the numbers that they are
+    how = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
     sections = {
         "Scores": [table.to_markdown() for table in tables],
         "Beside published numbers": [table.to_markdown() for table in beside],
         "How sure": [table.to_markdown() for table in widths if any(table.scores.values())],
         "Plots": [f"![{path.stem}](plots/{path.name})\n" for path in plots],
-        "How it was made": [f"```yaml\n{yaml.safe_dump(made, sort_keys=False, allow_unicode=True)}```\n"],
+        "How it was made": [f"```yaml\n{how}```\n"],
     }
     lines = ["# Evaluation\n"]
     for title, parts in sections.items():
@@ -86,8 +86,8 @@ def table_of(task: str, results: dict[str, Result], reference: str, p_values: di
         p_values: by system and row; none without the reference.
     """
     marks = {
-        system: {row: "*" for row, p_value in of_system.items() if p_value < SIGNIFICANCE_LEVEL}
-        for system, of_system in p_values.items()
+        system: {row: "*" for row, p_value in system_scores.items() if p_value < SIGNIFICANCE_LEVEL}
+        for system, system_scores in p_values.items()
     }
     note = ""
     if p_values:
@@ -108,8 +108,8 @@ def p_values_of(results: dict[str, Result], reference: str) -> dict[str, dict[st
 def table_of_intervals(task: str, results: dict[str, Result], intervals: dict[str, Intervals]) -> Table:
     """Half the width of the bootstrap interval of each row."""
     scores = {
-        system: {row: (high - low) / 2 for row, (low, high) in of_system.items()}
-        for system, of_system in intervals.items()
+        system: {row: (high - low) / 2 for row, (low, high) in system_scores.items()}
+        for system, system_scores in intervals.items()
     }
     return Table(f"{measure_of(results)} on {task}, half the 95 % bootstrap interval", "", scores)
 
@@ -120,7 +120,7 @@ def measure_of(results: dict[str, Result]) -> str:
 
 
 def intervals_of(result: Result) -> Intervals:
-    return {row: bootstrap_interval(values, SEED) for row, values in values_of(result).items() if row in result["rows"]}
+    return {row: bootstrap_interval(values) for row, values in values_of(result).items() if row in result["rows"]}
 
 
 def values_of(result: Result) -> dict[str, dict[str, float]]:
@@ -144,26 +144,25 @@ def column(result: Result) -> dict[str, float]:
 
 def plot(results: Results, folder: Path) -> list[Path]:
     """All plots that the results allow. Those of vectors were made with the results."""
-    colour_of = colours(system for of_task in results.values() for system in of_task)  # the same in all plots
+    colour_of = colours(system for task_results in results.values() for system in task_results)  # the same in all plots
     paths = []
     averages = {
-        f"{task}, {measure_of(of_task)}": {
+        f"{task}, {measure_of(task_results)}": {
             system: result["averages"]["average"][result["measure"]]
-            for system, result in of_task.items()
+            for system, result in task_results.items()
             if "average" in result["averages"]
         }
-        for task, of_task in results.items()
+        for task, task_results in results.items()
     }
     if any(averages.values()):
-        shown = {task: of_task for task, of_task in averages.items() if of_task}
+        shown = {task: task_results for task, task_results in averages.items() if task_results}
         paths.append(plot_averages(shown, colour_of, folder / "averages.png"))
-    for task, of_task in results.items():
+    for task, task_results in results.items():
         rows = {
             system: {row: scores[result["measure"]] for row, scores in result["rows"].items()}
-            for system, result in of_task.items()
+            for system, result in task_results.items()
         }
-        paths.append(plot_rows(f"{measure_of(of_task)} on {task}", rows, colour_of, folder / f"{task}.png"))
-    of_vectors = [
-        folder / result["plot"] for of_task in results.values() for result in of_task.values() if "plot" in result
-    ]
-    return paths + [path for path in of_vectors if path.exists()]
+        paths.append(plot_rows(f"{measure_of(task_results)} on {task}", rows, colour_of, folder / f"{task}.png"))
+    all_results = [result for task_results in results.values() for result in task_results.values()]
+    vector_plots = [folder / result["plot"] for result in all_results if "plot" in result]
+    return paths + [path for path in vector_plots if path.exists()]

@@ -1,34 +1,32 @@
-"""Document vectors and their indexes on disk, known by what they were made from; texts pass through in a stream."""
+"""Document vectors on disk, known by what they were made from, and the nearest of them; texts pass in a stream."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from common.files import file_written_whole, locked, new_array
 from common.fingerprints import digest, fingerprint
-from common.progress import Advance, no_bar, progress_bar
-from evaluation.datasets.files import DocumentFile
-from evaluation.recipes import IndexKind
+from common.progress import Advance, no_bar
+from evaluation.datasets.retrieval_sets import DocumentFile
 
 Encode = Callable[[list[str]], np.ndarray]
 
 # Documents whose texts are in memory at once: as many as an HMDE tokenizes together.
 DOCUMENTS_AT_ONCE = 1024
 
-# Vectors that an index takes at once, so that a mapped file is never in memory whole.
-VECTORS_AT_ONCE = 4096
+# Vectors compared at once, so that a mapped file is never in memory whole.
+VECTORS_AT_ONCE = 1 << 16
 
 
 def cached_vectors(
     encode: Encode,
     documents: Mapping[str, str],
     cache: Path | None = None,
-    maker: str = "",
+    cache_key: str = "",
     advance: Advance = no_bar,
 ) -> np.ndarray:
     """The vectors of a collection, from the cache if they are there, memory-mapped.
@@ -39,7 +37,7 @@ def cached_vectors(
         encode: some texts to (texts, hidden), float32.
         documents: text by doc_id.
         cache: folder of vectors; None keeps nothing.
-        maker: fingerprint of the system that `encode` belongs to.
+        cache_key: of the system that `encode` belongs to.
         advance: told how many documents are done, whenever some are.
 
     Returns:
@@ -52,7 +50,7 @@ def cached_vectors(
     if cache is None:
         return np.concatenate(list(_encoded(encode, documents, advance)))
     made_from = fingerprint_of_documents(documents)
-    path = cache / f"{maker}-{made_from}.npy"
+    path = cache / f"{cache_key}-{made_from}.npy"
     with locked(path):
         if path.exists():
             advance(len(documents))
@@ -96,56 +94,23 @@ def fingerprint_of_documents(documents: Mapping[str, str]) -> str:
     return fingerprint(*documents.items())
 
 
-def search(
-    vectors: np.ndarray,
-    queries: np.ndarray,
-    depth: int,
-    kind: IndexKind = "flat",
-    index_file: Path | None = None,
-    name: str = "",
-) -> tuple[np.ndarray, np.ndarray]:
-    """The vectors with the highest inner products with each query.
+def search(vectors: np.ndarray, queries: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray]:
+    """The vectors with the highest inner products with each query, exactly.
 
     Args:
-        vectors: (documents, hidden), float32.
+        vectors: (documents, hidden), float32. A mapped file is read in blocks, never whole.
         queries: (queries, hidden), float32.
         depth: documents a query ranks at most.
-        kind: `flat` compares all, exactly; `ivf` and `hnsw` leave out most, for speed.
-        index_file: where an `ivf` or `hnsw` index is kept; one that is there is used. Its name must tell the vectors.
-        name: of the progress bar while an index is built.
 
     Returns:
-        inner products and rows of `vectors`, both (queries, documents ranked); row -1 where an index found fewer.
+        inner products and rows of `vectors`, both (queries, documents ranked).
     """
     import faiss
 
-    depth = min(depth, len(vectors))
-    if index_file is None or kind == "flat":  # which would be a copy of the vectors
-        index: Any = build_index(vectors, kind)
-    else:
-        with locked(index_file):
-            if not index_file.exists():
-                with file_written_whole(index_file) as partial:
-                    faiss.write_index(build_index(vectors, kind, name), str(partial))
-        index = faiss.read_index(str(index_file))
-    if kind == "hnsw":
-        faiss.ParameterSpace().set_index_parameter(index, "efSearch", max(2 * depth, 128))
-    return index.search(queries, depth)
-
-
-def build_index(vectors: np.ndarray, kind: IndexKind, name: str = "") -> Any:
-    """An index of inner products, of the size that FAISS's guidelines give for the number of vectors."""
-    import faiss
-
-    lists = max(1, min(int(4 * len(vectors) ** 0.5), len(vectors) // 39))  # k-means wants 39 vectors a list
-    description = {"flat": "Flat", "ivf": f"IVF{lists},Flat", "hnsw": "HNSW32"}[kind]
-    index: Any = faiss.index_factory(vectors.shape[1], description, faiss.METRIC_INNER_PRODUCT)
-    if kind == "ivf":
-        sample = np.random.default_rng(0).permutation(len(vectors))[: 50 * lists]
-        index.train(np.ascontiguousarray(vectors[np.sort(sample)]))
-        index.nprobe = max(1, lists // 8)
-    with progress_bar(name, len(vectors)) as progress:
-        for begin in range(0, len(vectors), VECTORS_AT_ONCE):
-            index.add(np.ascontiguousarray(vectors[begin : begin + VECTORS_AT_ONCE]))
-            progress.update(min(VECTORS_AT_ONCE, len(vectors) - begin))
-    return index
+    nearest = faiss.ResultHeap(len(queries), min(depth, len(vectors)), keep_max=True)
+    for begin in range(0, len(vectors), VECTORS_AT_ONCE):
+        block = np.ascontiguousarray(vectors[begin : begin + VECTORS_AT_ONCE])
+        products, rows = faiss.knn(queries, block, min(depth, len(block)), faiss.METRIC_INNER_PRODUCT)
+        nearest.add_result(products, rows + begin)
+    nearest.finalize()
+    return nearest.D, nearest.I

@@ -35,11 +35,12 @@ from common.files import folder_written_whole, write_json
 from common.fingerprints import fingerprint
 from common.numbers import PositiveFloat, PositiveInt
 from common.saved_models import model_type_of
-from evaluation.datasets.conversion import prepare
-from evaluation.datasets.files import read_labelled_texts
-from evaluation.recipes import ClassificationTask
+from evaluation.datasets import convert
+from evaluation.datasets.labelled_sets import LabelledTexts, check_labels, read_labelled_texts
+from evaluation.metrics import accuracy_and_f1
+from evaluation.recipes import MEASURES, ClassificationTask
 from evaluation.tables import Scores, averages, environment
-from evaluation.tasks.classification import MEASURES, LabelledTexts, accuracy_and_f1, check_labels, tokenized
+from evaluation.tasks.classification import tokenized
 from training.loop.checkpoints import training_folder
 from training.loop.trainer_runs import TrainerArguments, recipe_of_run, trainer_run
 from training.model_card import TEMPLATES, as_yaml, card_data, write_card
@@ -190,7 +191,7 @@ def converted(recipe: FinetuneRecipe) -> Path:
     with PartialState().local_main_process_first():
         if not folder.exists():
             with folder_written_whole(folder) as partial:
-                prepare(task, partial)
+                convert(task, partial)
     return folder
 
 

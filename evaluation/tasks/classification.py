@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,23 +30,18 @@ from common.device import device
 from common.fingerprints import fingerprint
 from common.progress import Advance, no_bar, progress_bar
 from common.saved_models import model_type_of
-from evaluation.datasets.files import LABEL_SEPARATOR, check_language, read_labelled_texts
+from evaluation.datasets.labelled_sets import LabelledSet, LabelledTexts, check_labels, read_labelled_set
+from evaluation.metrics import accuracy_and_f1, micro_f1, r_precisions
+from evaluation.plots import plot_vectors
 from evaluation.recipes import MEASURES, ClassificationTask
 from evaluation.systems import System
 from evaluation.tables import Scores, averages
-from evaluation.tasks.mlp import fit_mlp
+from evaluation.tasks import SystemRun
+from evaluation.tasks.classifiers import MultilabelClassifier, fit_logistic_regression, fit_mlp, fit_multilabel
 from evaluation.vectors import cached_vectors
 from modeling_hmde import HMDETokenizer
 from modeling_hmde.modeling_hmde import MAX_TOKENS_PER_BUCKET
 from modeling_hmde.packing_hmde import bucket_by_length
-
-if TYPE_CHECKING:  # importing it takes seconds, and only frozen vectors need it
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.multiclass import OneVsRestClassifier
-
-# Inverse strengths of regularisation to choose from; unit vectors need weak ones.
-C_GRID = (0.1, 1.0, 10.0, 100.0, 1000.0)
-
 
 # What learns from frozen vectors.
 PROTOCOLS = {
@@ -55,74 +50,37 @@ PROTOCOLS = {
 }
 
 
-class LabelledTexts(NamedTuple):
-    """The documents of one file, or pairs of texts with a tab between."""
-
-    file: Path
-    language: str
-    labels: list[str]
-    texts: list[str]
-    pairs: bool = False
-
-
-class LabelledSet(NamedTuple):
-    """The documents of a task: training and dev documents of each train language, and those of each test."""
-
-    train: list[LabelledTexts]
-    dev: list[LabelledTexts]
-    tests: list[LabelledTexts]
-
-
 # Scores by measure, and the value of each document.
 Measured = tuple[dict[str, float], dict[str, float]]
 
 
-class MultilabelClassifier(NamedTuple):
-    """One logistic regression a label."""
-
-    one_vs_rest: OneVsRestClassifier
-    labels: list[str]
-
-
-def read_labelled_set(task: ClassificationTask) -> LabelledSet:
+def read(task: ClassificationTask) -> LabelledSet:
     """The files of a task, whose format is hmde by now.
 
     Raises:
-        ValueError: one is missing or malformed, or has a label that cannot be learnt from the training documents.
+        ValueError: one is missing or malformed, or has a label that a classifier does not know.
     """
-
-    def read(language: str, part: str) -> LabelledTexts:
-        file = Path(task.data) / f"{language}.{part}.tsv"
-        return LabelledTexts(file, language, *read_labelled_texts(file, task.text_pairs), task.text_pairs)
-
-    for language in {*task.train_languages, *task.test_languages}:
-        check_language(language)
-    train, dev = ([read(language, part) for language in task.train_languages] for part in ("train", "dev"))
-    tests = [read(language, "test") for language in task.test_languages]
-    for part in train:
-        known = set(part.labels)
-        if task.multilabel:
-            known = {one for label in known for one in label.split(LABEL_SEPARATOR)}
-        if len(known) == 1:
-            raise ValueError(f"{part.file} has no label but {known.pop()!r}; there is nothing to tell apart")
-        check_labels([*dev, *tests], known, str(part.file))
-    return LabelledSet(train, dev, tests)
+    labelled = read_labelled_set(task)
+    for classifier, models in task.finetuned.items():
+        for model in models:
+            check_labels(labelled.tests, known_labels(classifier, model), f"the model {classifier}")
+    return labelled
 
 
-def check_labels(files: Sequence[LabelledTexts], known: set[str], known_by: str) -> None:
-    """Raises:
-    ValueError: a file has a label that cannot be predicted.
-    """
-    for texts in files:
-        for label in texts.labels:
-            if label not in known and not set(label.split(LABEL_SEPARATOR)) <= known:
-                raise ValueError(
-                    f"{texts.file} has the label {label!r}, which {known_by} does not know: it knows "
-                    f"{', '.join(sorted(known))}; use the same labels in all files"
-                )
+def evaluate_system(system: System, task: ClassificationTask, data: LabelledSet, run: SystemRun) -> dict[str, Any]:
+    """Everything that is reported of a system whose vectors are left as they are. Plots them too."""
+    cache = run.output / "cache"
+    result = evaluate_frozen(system, task, data, cache, run.document_cache_key, run.bar)
+    if not task.multilabel:
+        result["plot"] = f"{run.task}-{run.system}.png"
+        with progress_bar(f"{run.bar}: plot", 1, "plot") as progress:
+            vectors = [encode(system, test, cache, run.document_cache_key) for test in data.tests]
+            plot_vectors(run.system, data.tests, vectors, run.output / "plots" / result["plot"])
+            progress.update()
+    return result
 
 
-def labels_of(name: str, model: str) -> set[str]:
+def known_labels(name: str, model: str) -> set[str]:
     """The labels that a saved classifier predicts.
 
     Raises:
@@ -137,7 +95,7 @@ def evaluate_frozen(
     task: ClassificationTask,
     labelled: LabelledSet,
     cache: Path | None = None,
-    maker: str = "",
+    cache_key: str = "",
     name: str = "",
 ) -> dict[str, Any]:
     """Everything that is reported of a system whose vectors are left as they are.
@@ -147,20 +105,20 @@ def evaluate_frozen(
         task: what is learnt and tested.
         labelled: the task's documents.
         cache: folder of vectors; None keeps nothing.
-        maker: fingerprint of all that the vectors of documents depend on.
+        cache_key: of all that the vectors of documents depend on.
         name: of task and system, for progress bars.
     """
     began = time.perf_counter()
     parts = (*labelled.train, *labelled.dev, *labelled.tests)
     with progress_bar(name and f"{name}: documents", sum(len(part.texts) for part in parts)) as progress:
-        vectors = {part.file: encode(system, part, cache, maker, progress.update) for part in parts}
+        vectors = {part.file: encode(system, part, cache, cache_key, progress.update) for part in parts}
     seconds = time.perf_counter() - began
     measured, chosen = learn_and_test(task, labelled, vectors, name=name)
     draws = []
-    for draw in range(task.resamples):
-        bar = name and f"{name}, draw {draw + 1} of {task.resamples}"
+    for draw in range(task.bootstrap_resamples):
+        bar = name and f"{name}, draw {draw + 1} of {task.bootstrap_resamples}"
         draws.append(scores_by_row(learn_and_test(task, labelled, vectors, draw, bar)[0]))
-    over_draws = f"; averages over {task.resamples} draws of the training documents too" if draws else ""
+    over_draws = f"; averages over {task.bootstrap_resamples} draws of the training documents too" if draws else ""
     return {
         "protocol": f"frozen vectors, {PROTOCOLS[task.classifier]}{over_draws}",
         **summary(task, scores_by_row(measured), {row: values for row, (_, values) in measured.items()}, draws),
@@ -227,26 +185,26 @@ def learn(
     if task.multilabel:
         one_a_label, C = fit_multilabel(*examples, name=name)
         return lambda vectors, labels: mean_of_runs([measure_multilabel(one_a_label, vectors, labels)]), C
-    classifier, C = fit(*examples, name=name)
+    classifier, C = fit_logistic_regression(*examples, name=name)
     return lambda vectors, labels: mean_of_runs([measure(labels, list(classifier.predict(vectors)))]), C
 
 
 def encode(
-    system: System, part: LabelledTexts, cache: Path | None, maker: str, advance: Advance = no_bar
+    system: System, part: LabelledTexts, cache: Path | None, cache_key: str, advance: Advance = no_bar
 ) -> np.ndarray:
     """(documents, hidden) of one file, from the cache if they are there."""
     texts = {str(index): text for index, text in enumerate(part.texts)}
     encode_texts = partial(system.encode_documents, language=part.language)
-    return cached_vectors(encode_texts, texts, cache, fingerprint(maker, part.language), advance)
+    return cached_vectors(encode_texts, texts, cache, fingerprint(cache_key, part.language), advance)
 
 
-def evaluate_finetuned(
-    models: Sequence[str], task: ClassificationTask, labelled: LabelledSet, dtype: torch.dtype, name: str = ""
+def evaluate_models(
+    models: Sequence[str], task: ClassificationTask, labelled: LabelledSet, dtype: torch.dtype, bar: str = ""
 ) -> dict[str, Any]:
     """Everything that is reported of a classifier that was trained as a whole, once or several times. Of several runs
     the scores are means, with their standard deviations."""
     began = time.perf_counter()
-    runs = [scores_of_classifier(model, labelled.tests, dtype, name) for model in models]
+    runs = [scores_of_classifier(model, labelled.tests, dtype, bar) for model in models]
     scores: Scores = {}
     per_item = {}
     for test, *measured in zip(labelled.tests, *runs):
@@ -320,63 +278,6 @@ def summary(
     }
 
 
-def fit(
-    train_vectors: np.ndarray,
-    train_labels: Sequence[str],
-    dev_vectors: np.ndarray,
-    dev_labels: Sequence[str],
-    name: str = "",
-) -> tuple[LogisticRegression, float]:
-    """The logistic regression of the C with the highest accuracy on dev, the smallest of equals, and that C.
-
-    Args:
-        train_vectors, dev_vectors: (documents, hidden), in the training language.
-        train_labels, dev_labels: one a document.
-        name: of the progress bar.
-    """
-    from sklearn.linear_model import LogisticRegression
-
-    def accuracy(C: float) -> tuple[float, LogisticRegression]:
-        classifier = LogisticRegression(C=C, max_iter=10_000).fit(train_vectors, train_labels)
-        return classifier.score(dev_vectors, dev_labels), classifier
-
-    return _best_of_c_grid(accuracy, name)
-
-
-def fit_multilabel(
-    train_vectors: np.ndarray,
-    train_labels: Sequence[str],
-    dev_vectors: np.ndarray,
-    dev_labels: Sequence[str],
-    name: str = "",
-) -> tuple[MultilabelClassifier, float]:
-    """As `fit`, of texts with several labels: one logistic regression a label, C chosen by R-precision on dev."""
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.multiclass import OneVsRestClassifier
-    from sklearn.preprocessing import MultiLabelBinarizer
-
-    binarizer = MultiLabelBinarizer()
-    targets = binarizer.fit_transform([label.split(LABEL_SEPARATOR) for label in train_labels])
-
-    def r_precision(C: float) -> tuple[float, MultilabelClassifier]:
-        one_vs_rest = OneVsRestClassifier(LogisticRegression(C=C, max_iter=10_000)).fit(train_vectors, targets)
-        classifier = MultilabelClassifier(one_vs_rest, list(binarizer.classes_))
-        return measure_multilabel(classifier, dev_vectors, dev_labels)[0]["r_precision"], classifier
-
-    return _best_of_c_grid(r_precision, name)
-
-
-def _best_of_c_grid(fit_with: Callable[[float], tuple[float, Any]], name: str) -> tuple[Any, float]:
-    """The classifier with the highest score on dev and its C, the smallest of equals."""
-    with progress_bar(name, len(C_GRID), unit="fit", delay=1) as progress:
-        candidates = []
-        for C in C_GRID:
-            candidates.append((*fit_with(C), C))
-            progress.update()
-    _, classifier, C = max(candidates, key=lambda candidate: candidate[0])
-    return classifier, C
-
-
 @torch.inference_mode()
 def predict(
     model: PreTrainedModel,
@@ -422,32 +323,15 @@ def tokenized(
     return {name: values for name, values in rows.items() if name in ("input_ids", "token_type_ids")}
 
 
-def accuracy_and_f1(labels: Sequence[str], predicted: Sequence[str]) -> dict[str, float]:
-    """Accuracy and macro-F1 of one label a document."""
-    from evaluation.metrics import AccuracyAndF1
-
-    metric = AccuracyAndF1(keep_in_memory=True)  # else it passes all labels through a file that processes lock
-    return metric.compute(predictions=predicted, references=labels)
-
-
 def measure_multilabel(
     classifier: MultilabelClassifier, vectors: np.ndarray, labels: Sequence[str]
 ) -> tuple[dict[str, float], list[float]]:
-    """Mean R-precision, micro-F1, and the R-precision of each document: of its R labels, the share that is among the R
-    most probable."""
-    from sklearn.metrics import f1_score
-
-    column_of = {name: column for column, name in enumerate(classifier.labels)}
-    targets = np.zeros((len(labels), len(column_of)), dtype=int)
-    for row, label in enumerate(labels):
-        targets[row, [column_of[name] for name in label.split(LABEL_SEPARATOR)]] = 1
-    decisions = classifier.one_vs_rest.decision_function(vectors)
-    ranked = np.argsort(-decisions, axis=1, kind="stable")
-    precisions = [float(relevant[order[: relevant.sum()]].mean()) for relevant, order in zip(targets, ranked)]
-    predicted = classifier.one_vs_rest.predict(vectors)
+    """Mean R-precision, micro-F1 and the number of documents, and the R-precision of each document."""
+    targets = classifier.targets(labels)
+    precisions = r_precisions(targets, classifier.one_vs_rest.decision_function(vectors))
     scores = {
         "r_precision": float(np.mean(precisions)),
-        "micro_f1": float(f1_score(targets, predicted, average="micro", zero_division=0)),
+        "micro_f1": micro_f1(targets, classifier.one_vs_rest.predict(vectors)),
         "documents": len(labels),
     }
     return scores, precisions

@@ -11,31 +11,59 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, NamedTuple, Protocol
 
-import ir_measures
 import numpy as np
-from ir_measures import AP, RR, P, R, nDCG
 
+from common.files import write_text
 from common.fingerprints import fingerprint
 from common.progress import Advance, no_bar, progress_bar
-from evaluation.datasets.files import POOL, RetrievalSet, Run, languages_of, read_run
-from evaluation.recipes import IndexKind, RetrievalTask
-from evaluation.systems import BM25, SearchSystem, System
+from evaluation.datasets.languages import POOL, languages_of
+from evaluation.datasets.retrieval_sets import RetrievalSet, Run, read_retrieval_sets, read_run
+from evaluation.metrics import RETRIEVAL_MEASURES, retrieval_scores, retrieval_values
+from evaluation.recipes import RetrievalTask
+from evaluation.systems import System
 from evaluation.tables import averages
-from evaluation.vectors import Encode, cached_vectors, fingerprint_of_documents, search, texts_of
+from evaluation.tasks import SystemRun
+from evaluation.vectors import Encode, cached_vectors, search
 
-if TYPE_CHECKING:
-    from search.documents import Document
 
-# Each the mean over the queries. AP divides by all relevant documents of the collection, retrieved or not.
-MEASURES = {"MAP": AP, "nDCG@10": nDCG @ 10, "MRR": RR, "Recall@100": R @ 100, "P@1": P @ 1}
+class RankingSystem(Protocol):
+    """A system that ranks whole collections and has no vectors to give, such as BM25.
+
+    reranks: whether the order of a given run's first documents can be taken from it.
+    """
+
+    reranks: ClassVar[bool]
+
+    def rank_pairs(
+        self,
+        retrieval_set: RetrievalSet,
+        pairs: Sequence[str],
+        depth: int,
+        cache: Path | None = None,
+        cache_key: str = "",
+        name: str = "",
+    ) -> dict[str, Run]:
+        """The runs of the pairs that the system can rank.
+
+        Args:
+            depth: documents that a query ranks at most.
+            cache: folder of indexes; None keeps nothing.
+            cache_key: of all that an index depends on beside the documents.
+            name: of task and system, for progress bars.
+        """
+
+
+class RetrievalData(NamedTuple):
+    """The set of each pair, and the runs to rank anew, by pair; no runs for full ranking."""
+
+    sets: Mapping[str, RetrievalSet]
+    given: dict[str, Run]
 
 
 @dataclass
@@ -45,12 +73,10 @@ class Encoded:
     Args:
         queries: (queries, hidden).
         documents: (documents, hidden).
-        files: where the index of a document language may be kept.
     """
 
     queries: dict[str, np.ndarray]
     documents: dict[str, np.ndarray]
-    files: dict[str, Path]
     query_seconds: float
     document_seconds: float
 
@@ -67,54 +93,64 @@ def evaluate_retrieval(
         depth: documents that a query ranks at most.
 
     Returns:
-        by pair: all MEASURES, the number of `queries` these are means over, and how many were `skipped` because the
-        collection has no document that is relevant to them.
+        by pair: all RETRIEVAL_MEASURES, the number of `queries` these are means over, and how many were `skipped`
+        because the collection has no document that is relevant to them.
     """
     encoded = encode(system, retrieval_set, pairs)
     return {pair: score(rank(encoded, retrieval_set, pair, depth), retrieval_set, pair) for pair in pairs}
 
 
-def given_runs(task: RetrievalTask) -> dict[str, Run]:
-    """The runs to rank anew, by pair; empty for full ranking.
+def read(task: RetrievalTask) -> RetrievalData:
+    """The files of a task, whose format is hmde by now.
 
     Raises:
         ValueError: one is missing or malformed.
     """
+    sets = read_retrieval_sets(task.data, task.pairs, task.split, task.query_source)
     if task.rerank is None:
-        return {}
-    files = {pair: Path(task.rerank) / f"{pair}.run" for pair in task.pairs}
-    for file in files.values():
-        if not file.is_file():
-            raise ValueError(f"{file} is missing; rerank needs a run of every pair")
-    return {pair: read_run(file) for pair, file in files.items()}
+        return RetrievalData(sets, {})
+    return RetrievalData(sets, {pair: read_run(Path(task.rerank) / f"{pair}.run") for pair in task.pairs})
+
+
+def evaluate_system(
+    system: System | RankingSystem, task: RetrievalTask, data: RetrievalData, run: SystemRun
+) -> dict[str, Any]:
+    """Everything that is reported of a system on a task. Writes its rankings too."""
+    # Of sentences that seek sentences, both sides are read as queries.
+    cache_key = run.cache_key if task.query_source == "sentences" else run.document_cache_key
+    result, runs = evaluate_task(system, task, data.sets, data.given, run.output / "cache", cache_key, run.bar)
+    for pair, ranked in runs.items():
+        write_text(run.output / "runs" / run.task / run.system / f"{pair}.run", to_trec(ranked, tag=run.system))
+    return result
 
 
 def evaluate_task(
-    system: System | BM25 | SearchSystem,
+    system: System | RankingSystem,
     task: RetrievalTask,
-    data: RetrievalSet | Mapping[str, RetrievalSet],
+    sets: RetrievalSet | Mapping[str, RetrievalSet],
+    given: Mapping[str, Run] = {},
     cache: Path | None = None,
-    maker: str = "",
+    cache_key: str = "",
     name: str = "",
 ) -> tuple[dict[str, Any], dict[str, Run]]:
     """Everything that is reported of a system, and its runs by pair.
 
     Args:
-        system: BM25 leaves out the pairs of two languages; search, what it does not rank (see `SystemRecipe`).
+        system: what it does not rank is left out, as pairs of two languages by BM25.
         task: the protocol.
-        data: the set of the task, or of each of its pairs.
+        sets: the set of the task, or of each of its pairs.
+        given: runs to rank anew, by pair; none for full ranking.
         cache: folder of vectors and indexes; None keeps nothing.
-        maker: fingerprint of all that the vectors of documents depend on.
+        cache_key: of all that the vectors of documents depend on.
         name: of task and system, for progress bars.
     """
-    given = given_runs(task)
-    sets = data if isinstance(data, Mapping) else dict.fromkeys(task.pairs, data)
+    sets = sets if isinstance(sets, Mapping) else dict.fromkeys(task.pairs, sets)
     distinct = list({id(retrieval_set): retrieval_set for retrieval_set in sets.values()}.values())
     runs: dict[str, Run] = {}
     seconds: Counter[str] = Counter()
     for retrieval_set in distinct:
-        of_set = replace(task, pairs=[pair for pair in task.pairs if sets[pair] is retrieval_set])
-        found, taken = rank_all(system, of_set, retrieval_set, given, cache, maker, name)
+        part = replace(task, pairs=[pair for pair in task.pairs if sets[pair] is retrieval_set])
+        found, taken = rank_all(system, part, retrieval_set, given, cache, cache_key, name)
         runs |= found
         seconds.update(taken)
     scores = {pair: score(run, sets[pair], pair) for pair, run in runs.items()}
@@ -128,8 +164,10 @@ def evaluate_task(
         "measure": task.measure,
         "protocol": task.protocol,
         "rows": scores,
-        "averages": averages(scores, groups, list(MEASURES)),
-        "per_item": {pair: values_by_query(run, sets[pair], pair) for pair, run in runs.items()},
+        "averages": averages(scores, groups, list(RETRIEVAL_MEASURES)),
+        "per_item": {
+            pair: retrieval_values(sets[pair].judgements(*languages_of(pair)), run) for pair, run in runs.items()
+        },
         "unknown_in_qrels": unknown,
         "documents": sum(len(documents) for one in distinct for documents in one.documents.values()),
         "empty_documents": empty,
@@ -139,36 +177,26 @@ def evaluate_task(
 
 
 def rank_all(
-    system: System | BM25 | SearchSystem,
+    system: Any,
     task: RetrievalTask,
     retrieval_set: RetrievalSet,
-    given: dict[str, Run],
+    given: Mapping[str, Run],
     cache: Path | None,
-    maker: str,
+    cache_key: str,
     name: str,
 ) -> tuple[dict[str, Run], dict[str, float]]:
-    """The runs of a task's pairs, all of one set, and the seconds that encoding took. Arguments as in `evaluate_task`,
-    and the runs to rank anew."""
+    """The runs of a task's pairs, all of one set, and the seconds that encoding took. Arguments as in
+    `evaluate_task`."""
     pairs = task.pairs
-    if isinstance(system, BM25):
-        pairs = [pair for pair in pairs if len(set(languages_of(pair))) == 1]
-        runs = {pair: rank_words(system, retrieval_set, pair, task.depth, name) for pair in pairs}
-        return {pair: reorder(given[pair], run, task.rerank_depth) if given else run for pair, run in runs.items()}, {}
-    if isinstance(system, SearchSystem):
-        asked = not given and task.sought_by in ("queries", "late_sentences")
-        pairs = pairs if asked else []
-        query_languages = dict.fromkeys(languages_of(pair)[0] for pair in pairs)
-        vectors = {
-            language: cached_vectors(system.encode_queries, retrieval_set.queries[language])
-            for language in query_languages
-        }
-        return {
-            pair: rank_by_search(system, retrieval_set, pair, vectors, task.depth, cache, maker, name) for pair in pairs
-        }, {}
+    if hasattr(system, "rank_pairs"):
+        if not given:
+            return system.rank_pairs(retrieval_set, pairs, task.depth, cache, cache_key, name), {}
+        runs = system.rank_pairs(retrieval_set, pairs, task.depth, name=name) if system.reranks else {}
+        return {pair: reorder(given[pair], run, task.rerank_depth) for pair, run in runs.items()}, {}
     if given:
         return {pair: rerank(system, retrieval_set, pair, given[pair], task.rerank_depth, name) for pair in pairs}, {}
-    encoded = encode(system, retrieval_set, pairs, cache, maker, name)
-    runs = {pair: rank(encoded, retrieval_set, pair, task.depth, task.index, name) for pair in pairs}
+    encoded = encode(system, retrieval_set, pairs, cache, cache_key, name)
+    runs = {pair: rank(encoded, retrieval_set, pair, task.depth) for pair in pairs}
     return runs, {"query_seconds": encoded.query_seconds, "document_seconds": encoded.document_seconds}
 
 
@@ -177,7 +205,7 @@ def encode(
     retrieval_set: RetrievalSet,
     pairs: Sequence[str],
     cache: Path | None = None,
-    maker: str = "",
+    cache_key: str = "",
     name: str = "",
 ) -> Encoded:
     """The vectors of the queries and documents of some pairs, each language once."""
@@ -195,20 +223,15 @@ def encode(
                 partial(encode_documents, system, retrieval_set, language),
                 retrieval_set.documents[language],
                 cache,
-                fingerprint(maker, language, retrieval_set.sought_by == "sentences"),
+                fingerprint(cache_key, language, retrieval_set.query_source == "sentences"),
                 progress.update,
             )
             for language in document_languages
         }
-    files = {
-        language: Path(str(vectors.filename))
-        for language, vectors in documents.items()
-        if isinstance(vectors, np.memmap)
-    }
     after = time.perf_counter()
     if POOL in wanted:
         documents[POOL] = np.concatenate([documents[language] for language in retrieval_set.collection(POOL)])
-    return Encoded(queries, documents, files, between - began, after - between)
+    return Encoded(queries, documents, between - began, after - between)
 
 
 def texts_in(texts: Mapping[str, Mapping[str, str]], languages: Iterable[str]) -> int:
@@ -217,103 +240,34 @@ def texts_in(texts: Mapping[str, Mapping[str, str]], languages: Iterable[str]) -
 
 def encode_queries(system: System, retrieval_set: RetrievalSet, language: str, advance: Advance = no_bar) -> np.ndarray:
     encode: Encode = system.encode_queries
-    if retrieval_set.sought_by == "documents":
+    if retrieval_set.query_source == "documents":
         encode = partial(system.encode_documents, language=language)
     return cached_vectors(encode, retrieval_set.queries[language], advance=advance)
 
 
 def encode_documents(system: System, retrieval_set: RetrievalSet, language: str, texts: Sequence[str]) -> np.ndarray:
-    if retrieval_set.sought_by == "sentences":
+    if retrieval_set.query_source == "sentences":
         return system.encode_queries(texts)
     return system.encode_documents(texts, language)
 
 
-def rank(
-    encoded: Encoded, retrieval_set: RetrievalSet, pair: str, depth: int, index: IndexKind = "flat", name: str = ""
-) -> Run:
+def rank(encoded: Encoded, retrieval_set: RetrievalSet, pair: str, depth: int) -> Run:
     """The highest cosines, at most `depth`, of each query to which the collection has a relevant document. In the pool,
     a query that was taken from a document does not find that document."""
     query_language, document_language = languages_of(pair)
     judged = retrieval_set.judgements(query_language, document_language)
     rows = [row for row, query_id in enumerate(retrieval_set.queries[query_language]) if query_id in judged]
-    file = encoded.files.get(document_language)
     cosines, document_rows = search(
         encoded.documents[document_language],
         encoded.queries[query_language][rows],
         depth + (document_language == POOL),
-        index,
-        file and file.with_suffix(f".{index}"),
-        name and f"{name}: index of {document_language}",
     )
     doc_ids = retrieval_set.doc_ids(document_language)
-    run: Run = {}
-    for query_id, of_query, scores in zip(judged, document_rows, cosines):
-        own = retrieval_set.own_document(query_language, query_id) if document_language == POOL else None
-        ranked = [(doc_ids[row], float(cosine)) for row, cosine in zip(of_query, scores) if row >= 0]
-        run[query_id] = dict([item for item in ranked if item[0] != own][:depth])
-    return run
-
-
-def rank_words(system: BM25, retrieval_set: RetrievalSet, pair: str, depth: int, name: str = "") -> Run:
-    """BM25's ranking for each query to which the collection has a relevant document."""
-    query_language, document_language = languages_of(pair)
-    judged = retrieval_set.judgements(query_language, document_language)
-    queries = {query_id: retrieval_set.queries[query_language][query_id] for query_id in judged}
-    documents = retrieval_set.documents[document_language]
-    return system.rank(queries, documents, document_language, depth, name=name and f"{name}: {pair}")
-
-
-@dataclass
-class Collection:
-    """The documents of a document language, as search/ reads them, with their ids in a run."""
-
-    retrieval_set: RetrievalSet
-    document_language: str
-
-    def __iter__(self) -> Iterator[Document]:
-        from search.documents import Document  # needs the extra `search`
-
-        ids = iter(self.retrieval_set.doc_ids(self.document_language))
-        for language in self.retrieval_set.collection(self.document_language):
-            for text in texts_of(self.retrieval_set.documents[language]):
-                yield Document(next(ids), "", language, text)
-
-
-def rank_by_search(
-    system: SearchSystem,
-    retrieval_set: RetrievalSet,
-    pair: str,
-    vectors: Mapping[str, np.ndarray],
-    depth: int,
-    cache: Path | None = None,
-    maker: str = "",
-    name: str = "",
-) -> Run:
-    """What search finds for each query to which the collection has a relevant document. The index lies in the cache. In
-    the pool, a query that was taken from a document does not find that document.
-
-    Args:
-        vectors: (queries, hidden), of all queries, by their language.
-    """
-    query_language, document_language = languages_of(pair)
-    judged = retrieval_set.judgements(query_language, document_language)
-    queries = {query_id: retrieval_set.queries[query_language][query_id] for query_id in judged}
-    of_queries = dict(zip(retrieval_set.queries[query_language], vectors[query_language]))
-    languages = retrieval_set.collection(document_language)
-    made_from = [(language, fingerprint_of_documents(retrieval_set.documents[language])) for language in languages]
-    own = {
-        query_id: retrieval_set.own_document(query_language, query_id) if document_language == POOL else None
-        for query_id in queries
+    run = {
+        query_id: {doc_ids[row]: float(cosine) for row, cosine in zip(ranked, scores)}
+        for query_id, ranked, scores in zip(judged, document_rows, cosines)
     }
-    with TemporaryDirectory() if cache is None else nullcontext(cache) as folder:
-        index = Path(folder) / f"{fingerprint(maker, made_from)}.index"
-        documents = Collection(retrieval_set, document_language)
-        enough = depth + (document_language == POOL)
-        run = system.rank(queries, of_queries, documents, index, enough, name and f"{name}: {pair}")
-    return {
-        query_id: dict([item for item in ranked.items() if item[0] != own[query_id]][:depth])
-        for query_id, ranked in run.items()
-    }
+    return retrieval_set.without_own_documents(run, pair, depth)
 
 
 def rerank(system: System, retrieval_set: RetrievalSet, pair: str, given: Run, depth: int, name: str = "") -> Run:
@@ -356,8 +310,8 @@ def reorder(given: Run, scores: Run, depth: int) -> Run:
     run: Run = {}
     for query_id, documents in given.items():
         ranked = in_order(documents)
-        of_query = scores.get(query_id, {})
-        first = {doc_id: of_query.get(doc_id, -1.0) for doc_id in ranked[:depth]}  # no cosine is lower
+        query_scores = scores.get(query_id, {})
+        first = {doc_id: query_scores.get(doc_id, -1.0) for doc_id in ranked[:depth]}  # no cosine is lower
         run[query_id] = {doc_id: first[doc_id] for doc_id in in_order(first)}
         run[query_id] |= {doc_id: -2.0 - index for index, doc_id in enumerate(ranked[depth:])}
     return run
@@ -373,9 +327,8 @@ def score(run: Run, retrieval_set: RetrievalSet, pair: str) -> dict[str, float]:
     language in the first ten (`own_language@10`)."""
     query_language, document_language = languages_of(pair)
     judged = retrieval_set.judgements(query_language, document_language)
-    values = ir_measures.calc_aggregate(MEASURES.values(), judged, run)
     scores = {
-        **{name: values[measure] for name, measure in MEASURES.items()},
+        **retrieval_scores(judged, run),
         "queries": len(judged),
         "skipped": len(retrieval_set.queries[query_language]) - len(judged),
     }
@@ -383,16 +336,6 @@ def score(run: Run, retrieval_set: RetrievalSet, pair: str) -> dict[str, float]:
         own = [doc_id.startswith(f"{query_language}.") for ranked in run.values() for doc_id in in_order(ranked)[:10]]
         scores["own_language@10"] = float(np.mean(own))
     return scores
-
-
-def values_by_query(run: Run, retrieval_set: RetrievalSet, pair: str) -> dict[str, dict[str, float]]:
-    """Each measure of each query of a run, by measure and query_id."""
-    judged = retrieval_set.judgements(*languages_of(pair))
-    names = {str(measure): name for name, measure in MEASURES.items()}
-    values: dict[str, dict[str, float]] = {name: {} for name in MEASURES}
-    for value in ir_measures.iter_calc(MEASURES.values(), judged, run):
-        values[names[str(value.measure)]][value.query_id] = value.value
-    return values
 
 
 def to_trec(run: Run, tag: str) -> str:

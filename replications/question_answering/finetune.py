@@ -4,7 +4,8 @@
 
 Reads train-v1.1.json and dev-v1.1.json as they are published; writes a model folder for AutoModelForQuestionAnswering,
 with the scores on dev in results.json, and beside it a training folder with checkpoints, from which
-`--resume true` resumes. The model is that of the last step. `python -m evaluation` tests it on MLQA.
+`--resume true` resumes. The model is that of the last step. `python -m replications.evaluate`
+tests it on MLQA.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from common.command_line import options_from
 from common.files import folder_written_whole, write_json
 from common.numbers import PositiveFloat
 from common.saved_models import model_type_of
-from evaluation.questions import Question, answer, measure, read_questions, windows_of
 from evaluation.tables import environment
+from replications.question_answering.evaluation import Question, answer, measure, read_questions, windows_of
 from training.loop.trainer_runs import TrainerArguments, recipe_of_run, trainer_run
 from training.model_card import origin_of
 

@@ -11,7 +11,7 @@ import pytest
 from accelerate.state import AcceleratorState
 
 from benchmarks import choices
-from evaluation.systems import HMDESystem
+from evaluation.systems.hmde import HMDESystem
 from tests.pretraining import options, write_corpus
 from training import pretrain
 

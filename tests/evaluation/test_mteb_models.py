@@ -19,7 +19,8 @@ from torch.utils.data import DataLoader
 
 from common.fingerprints import fingerprint_of_model
 from evaluation.mteb_models import SystemForMTEB
-from evaluation.recipes import SystemRecipe
+from evaluation.recipes import BM25Options, SystemOptions
+from evaluation.registry import system_options
 from evaluation.systems import load_system
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 
@@ -71,13 +72,13 @@ class LocalTask(AbsTaskRetrieval):
 
 
 @pytest.fixture
-def recipe(tmp_path: Path, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer) -> SystemRecipe:
+def recipe(tmp_path: Path, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer) -> SystemOptions:
     model.save_pretrained(tmp_path / "hmde")
     tokenizer.save_pretrained(tmp_path / "hmde")
-    return SystemRecipe("hmde", str(tmp_path / "hmde"))
+    return system_options("hmde", model=str(tmp_path / "hmde"))
 
 
-def test_the_score_of_mteb_is_that_of_the_systems_own_vectors(recipe: SystemRecipe) -> None:
+def test_the_score_of_mteb_is_that_of_the_systems_own_vectors(recipe: SystemOptions) -> None:
     result = mteb.evaluate(SystemForMTEB("hmde", recipe), LocalTask(), cache=None, show_progress_bar=False)
     system = load_system(recipe)
     queries = system.encode_queries(list(QUERIES.values()))
@@ -88,7 +89,9 @@ def test_the_score_of_mteb_is_that_of_the_systems_own_vectors(recipe: SystemReci
 
 
 def test_a_baseline_runs_too_and_its_meta_says_what_it_is(labse: Path) -> None:
-    model = SystemForMTEB("lab/first", SystemRecipe("first", str(labse), pooling="mean", query_prompt="query: "))
+    model = SystemForMTEB(
+        "lab/first", system_options("first", model=str(labse), pooling="mean", query_prompt="query: ")
+    )
     assert model.mteb_model_meta.name == "lab/first"
     assert model.mteb_model_meta.embed_dim == 32
     assert model.mteb_model_meta.max_tokens == 512
@@ -97,7 +100,7 @@ def test_a_baseline_runs_too_and_its_meta_says_what_it_is(labse: Path) -> None:
 
 
 def test_mteb_opens_a_folder_by_its_name_and_tells_queries_from_documents(
-    recipe: SystemRecipe, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer
+    recipe: SystemOptions, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer
 ) -> None:
     texts = list(DOCUMENTS.values())
     encoder = SentenceTransformerEncoderWrapper(recipe.model, trust_remote_code=True)
@@ -115,7 +118,7 @@ def test_mteb_opens_a_folder_by_its_name_and_tells_queries_from_documents(
 
 
 @pytest.mark.parametrize("route", ["a system", "a folder"])
-def test_results_lie_under_the_models_own_name(route: str, recipe: SystemRecipe, tmp_path: Path) -> None:
+def test_results_lie_under_the_models_own_name(route: str, recipe: SystemOptions, tmp_path: Path) -> None:
     if route == "a system":
         model, name = SystemForMTEB("lab/hmde", recipe), f"lab__hmde/{fingerprint_of_model(recipe.model)}"
     else:
@@ -125,11 +128,11 @@ def test_results_lie_under_the_models_own_name(route: str, recipe: SystemRecipe,
     assert (tmp_path / "mteb" / "results" / name / "Local.json").is_file()
 
 
-def test_mteb_looks_for_names_on_the_hub_and_refuses_a_folder(recipe: SystemRecipe) -> None:
+def test_mteb_looks_for_names_on_the_hub_and_refuses_a_folder(recipe: SystemOptions) -> None:
     with pytest.warns(UserWarning, match="Could not find model"), pytest.raises(NotImplementedError):
         mteb.get_model(recipe.model)
 
 
 def test_bm25_is_refused() -> None:
-    with pytest.raises(ValueError, match="is of kind bm25, which ranks and has no vectors"):
-        SystemForMTEB("bm25", SystemRecipe("bm25"))
+    with pytest.raises(ValueError, match="bm25 ranks and has no vectors"):
+        SystemForMTEB("bm25", BM25Options())

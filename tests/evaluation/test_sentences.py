@@ -12,12 +12,12 @@ import torch
 import yaml
 from transformers import AutoTokenizer, BertForQuestionAnswering, BertForSequenceClassification
 
-from evaluation import questions
-from evaluation.__main__ import main
-from evaluation.datasets import conversion
-from evaluation.questions import Question, answer, f1, measure, normalized, read_questions
+from evaluation.datasets import europarl
 from evaluation.tasks.classification import tokenized
+from replications.evaluate import main
+from replications.question_answering import evaluation as questions
 from replications.question_answering import finetune as finetune_questions
+from replications.question_answering.evaluation import Question, answer, f1, measure, normalized, read_questions
 from training import finetune
 
 pytestmark = pytest.mark.usefixtures("fresh_accelerator")
@@ -54,11 +54,11 @@ def test_translations_are_found_as_often_as_counted_by_hand(
         written(tmp_path / "tatoeba" / f"tatoeba.deu-eng.{language}", "".join(f"{text}\n" for text in texts))
     for language in ("fra", "eng"):
         written(tmp_path / "tatoeba" / f"tatoeba.fra-eng.{language}", f"{CAT}\n{DOG}\n")
-    monkeypatch.setattr(conversion, "EUROPARL_QUERIES", 3)
-    monkeypatch.setattr(conversion, "EUROPARL_SENTENCES", 3)
+    monkeypatch.setattr(europarl, "QUERIES", 3)
+    monkeypatch.setattr(europarl, "SENTENCES", 3)
     for language, texts in (("de", (CAT, DOG, MAT)), ("en", (CAT, MAT, DOG))):
         written(tmp_path / "europarl" / f"europarl-v7.de-en.{language}", "".join(f"{text}\n" for text in texts))
-    task = {"sought_by": "sentences", "measure": "P@1"}
+    task = {"query_source": "sentences", "measure": "P@1"}
     found = run_main(
         tmp_path,
         systems={"middle": {"kind": "first", "model": str(labse), "pooling": "mean", "sentence_layer": 1}},
@@ -189,7 +189,7 @@ def test_what_is_no_pair_is_named(xnli: Path, tmp_path: Path, labse: Path) -> No
     }
     with pytest.raises(ValueError, match=r"xnli.test.tsv has no row in language 'th'"):
         run_main(tmp_path, classification={"xnli": task})
-    with pytest.raises(ValueError, match="task xnli has text_pairs, which have no frozen vectors"):
+    with pytest.raises(ValueError, match="text_pairs have no frozen vectors"):
         run_main(tmp_path, classification={"xnli": task | {"text_pairs": True, "train_languages": ["en"]}})
 
 

@@ -13,14 +13,15 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers import models as modules
-from transformers import AutoModel, AutoTokenizer, LongformerForMaskedLM
+from transformers import AutoModel, AutoTokenizer
 
-from evaluation.recipes import SystemRecipe
-from evaluation.systems import BM25, HMDESystem, WindowTokenizer, check_systems, load_system
+from evaluation.registry import system_options
+from evaluation.systems import check_systems, load_system
+from evaluation.systems.bm25 import BM25
+from evaluation.systems.hmde import HMDESystem
+from evaluation.systems.pieces import WindowTokenizer
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from modeling_hmde.configuration_hmde import SentencePooling
 from modeling_hmde.segmentation_hmde import sentence_spans
-from replications.longformer.pretrain import convert
 
 WORDS = ["the", "cat", "sat", "on", "mat", "it", "was", "warm", "there", "dog", "see"]
 PROMPTS = {"query_prompt": "query: ", "document_prompt": "passage: "}
@@ -65,7 +66,7 @@ def test_windows_overlap_by_a_third_whatever_the_length_of_the_document(labse: P
 
 @pytest.mark.parametrize("length", [0, 1, 126, 127, 210, 211, 126 + 84 * 31, 126 + 84 * 31 + 1, 5000])
 def test_windows_are_of_128_tokens_and_at_most_32(labse: Path, length: int) -> None:
-    system = load_system(SystemRecipe("windows", str(labse), pooling="mean"))
+    system = load_system(system_options("windows", model=str(labse), pooling="mean"))
     text = "cat dog " * (length // 2) + "hund" * (length % 2)
     windows = pieces_of(system.tokenizer(text)["input_ids"], system.tokenizer.start_token_id)
     assert windows == overflowing_windows(labse, text, 128)[:32]
@@ -74,14 +75,14 @@ def test_windows_are_of_128_tokens_and_at_most_32(labse: Path, length: int) -> N
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "pooler"])
 def test_windows_equal_the_mean_of_one_window_at_a_time(labse: Path, pooling: str) -> None:
-    system = load_system(SystemRecipe("windows", str(labse), pooling=pooling, max_length=12))
+    system = load_system(system_options("windows", model=str(labse), pooling=pooling, max_length=12))
     texts = ["", "the cat", "the dog sat on the warm mat " * 5, "der hund sah die katze " * 2]
     expected = [mean_vector(labse, overflowing_windows(labse, text, 12), pooling) for text in texts]
     assert system.encode_documents(texts, "en") == pytest.approx(np.stack(expected), abs=1e-5)
 
 
 def test_a_system_reads_the_layer_that_is_named(labse: Path) -> None:
-    recipe = SystemRecipe("first", str(labse), pooling="mean", sentence_layer=1)
+    recipe = system_options("first", model=str(labse), pooling="mean", sentence_layer=1)
     check_systems({"middle": recipe})
     encoder, ids = AutoModel.from_pretrained(labse), torch.tensor([ids_of(labse, "the cat sat")])
     with torch.no_grad():
@@ -91,13 +92,11 @@ def test_a_system_reads_the_layer_that_is_named(labse: Path) -> None:
     )
     with pytest.raises(ValueError, match="system x: sentence_layer is 3, but the sentence encoder has 2 layers"):
         check_systems({"x": replace(recipe, sentence_layer=3)})
-    with pytest.raises(ValueError, match="system x is of kind hmde; a sentence_layer is chosen for first, windows"):
-        check_systems({"x": SystemRecipe("hmde", str(labse), sentence_layer=1)})
 
 
 def test_each_window_has_the_prompt(labse: Path) -> None:
     system = load_system(
-        SystemRecipe("windows", str(labse), pooling="mean", max_length=40, document_prompt="passage: ")
+        system_options("windows", model=str(labse), pooling="mean", max_length=40, document_prompt="passage: ")
     )
     prompt = ids_of(labse, "passage:", add_special_tokens=False)
     room = 40 - 2 - len(prompt)
@@ -117,7 +116,7 @@ def test_first_equals_the_encoder_on_the_first_tokens(
     folder = request.getfixturevalue(encoder)
     texts = [*documents, "", "the cat sat " * 300]
     for limit in (None, 16):
-        system = load_system(SystemRecipe("first", str(folder), pooling="mean", max_length=limit, **PROMPTS))
+        system = load_system(system_options("first", model=str(folder), pooling="mean", max_length=limit, **PROMPTS))
         expected = [
             mean_vector(folder, [ids_of(folder, f"passage: {text}".strip(), truncation=True, max_length=limit or 512)])
             for text in texts
@@ -130,7 +129,7 @@ def test_sentences_equal_the_mean_of_one_sentence_at_a_time(
     encoder: str, request: pytest.FixtureRequest, documents: list[str]
 ) -> None:
     folder = request.getfixturevalue(encoder)
-    system = load_system(SystemRecipe("sentences", str(folder), pooling="mean", **PROMPTS))
+    system = load_system(system_options("sentences", model=str(folder), pooling="mean", **PROMPTS))
     texts = [*documents, " ".join(f"The cat saw {number} dogs." for number in range(150))]
     expected = []
     for text in texts:
@@ -145,14 +144,14 @@ def test_sentences_are_an_hmde_before_its_training(labse: Path, documents: list[
     )
     tokenizer = HMDETokenizer.from_sentence_encoder(str(labse), sentence_prompt="passage: ", query_prompt="query: ")
     before = HMDESystem(untrained, tokenizer)
-    system = load_system(SystemRecipe("sentences", str(labse), pooling="mean", **PROMPTS))
+    system = load_system(system_options("sentences", model=str(labse), pooling="mean", **PROMPTS))
     assert system.encode_documents(documents, "de") == pytest.approx(before.encode_documents(documents, "de"), abs=1e-6)
     assert system.encode_queries(documents) == pytest.approx(before.encode_queries(documents), abs=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["first", "windows", "sentences"])
 def test_queries_are_one_sentence_with_their_own_prompt(labse: Path, kind: str) -> None:
-    system = load_system(SystemRecipe(kind, str(labse), pooling="mean", **PROMPTS))
+    system = load_system(system_options(kind, model=str(labse), pooling="mean", **PROMPTS))
     queries = ["The cat. The dog?", "katze", "cat " * 600]
     limit = 512 if kind == "first" else 128
     ids = [ids_of(labse, f"query: {query}", truncation=True, max_length=limit) for query in queries]
@@ -161,7 +160,7 @@ def test_queries_are_one_sentence_with_their_own_prompt(labse: Path, kind: str) 
 
 
 def test_the_language_reaches_the_sentence_splitter(labse: Path) -> None:
-    system = load_system(SystemRecipe("sentences", str(labse), pooling="mean"))
+    system = load_system(system_options("sentences", model=str(labse), pooling="mean"))
     text = "Am 3. Oktober sah der Hund die Katze."  # only German rules read a day and its month
     assert len(list(sentence_spans(text, "de"))) != len(list(sentence_spans(text, "en")))
     assert not np.allclose(system.encode_documents([text], "de"), system.encode_documents([text], "en"), atol=1e-3)
@@ -172,7 +171,7 @@ def test_an_hmde_from_a_folder_equals_the_one_in_memory(
 ) -> None:
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    recipe = SystemRecipe("hmde", str(tmp_path))
+    recipe = system_options("hmde", model=str(tmp_path))
     check_systems({"saved": recipe})
     saved, in_memory = load_system(recipe), HMDESystem(model, tokenizer)
     assert saved.encode_queries(documents) == pytest.approx(in_memory.encode_queries(documents), abs=1e-6)
@@ -185,7 +184,7 @@ def test_an_hmde_from_a_folder_equals_the_one_in_memory(
 def test_bfloat16_is_near_float32_and_its_vectors_have_unit_length(
     labse: Path, kind: str, documents: list[str]
 ) -> None:
-    recipe = SystemRecipe(kind, str(labse), pooling="mean")
+    recipe = system_options(kind, model=str(labse), pooling="mean")
     half, full = load_system(recipe, "bfloat16"), load_system(recipe)
     assert half.model.dtype == torch.bfloat16
     vectors = half.encode_documents(documents, "en")
@@ -210,24 +209,14 @@ def test_what_is_wrong_with_a_system_is_found_before_any_is_loaded(
 ) -> None:
     hmde = tmp_path / "hmde"
     model.save_pretrained(hmde)
-    good = SystemRecipe("first", str(labse), pooling="mean")
+    good = system_options("first", model=str(labse), pooling="mean")
     wrong = {
         "a/b": (good, "system 'a/b' names files"),
-        "no-pooling": (SystemRecipe("windows", str(labse)), "system no-pooling has no pooling"),
-        "pooling": (SystemRecipe("hmde", str(hmde), pooling="cls"), "system pooling is an HMDE"),
-        "prompt": (SystemRecipe("hmde", str(hmde), query_prompt="q: "), "system prompt is an HMDE"),
-        "no-hmde": (SystemRecipe("hmde", str(labse)), "no-hmde is of kind hmde, but .* a model of type bert"),
-        "an-hmde": (SystemRecipe("first", str(hmde), pooling="cls"), "an-hmde is of kind first, but .* of type hmde"),
-        "no-longformer": (
-            SystemRecipe("longformer", str(labse)),
-            "the kind is longformer for a model of type",
-        ),
-        "untrained": (SystemRecipe("longformer", str(labse), pooling="pooler"), "whose pooler was never trained"),
-        "no-model": (SystemRecipe("longformer"), "no-model is of kind longformer; only bm25 has no model"),
-        "words": (SystemRecipe("bm25", str(labse)), "words is of kind bm25; only bm25 has no model"),
-        "absent": (SystemRecipe("hmde", str(tmp_path / "absent")), "absent is no model folder"),
+        "no-hmde": (system_options("hmde", model=str(labse)), "no-hmde: .* a model of type bert, no HMDE"),
+        "an-hmde": (system_options("first", model=str(hmde), pooling="cls"), "an-hmde: .* holds an HMDE, no sentence"),
+        "absent": (system_options("hmde", model=str(tmp_path / "absent")), "absent is no model folder"),
     }
-    check_systems({"good": good, "hmde": SystemRecipe("hmde", str(hmde))})
+    check_systems({"good": good, "hmde": system_options("hmde", model=str(hmde))})
     for name, (recipe, message) in wrong.items():
         with pytest.raises(ValueError, match=message):
             check_systems({"good": good, name: recipe})
@@ -235,10 +224,30 @@ def test_what_is_wrong_with_a_system_is_found_before_any_is_loaded(
         check_systems({})
 
 
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("windos", {}, "here: kind is 'windos'; it must be one of hmde, first"),
+        ("windows", {"model": "x"}, "here: .*pooling"),
+        ("windows", {"model": "x", "pooling": "max"}, "here: .*pooling"),
+        ("windows", {"model": "x", "pooling": "cls", "max_length": 0}, "here: .*max_length"),
+        ("windows", {"model": "x", "pooling": "cls", "query_path": "document_encoder"}, "here: .*'query_path'"),
+        ("hmde", {"model": "x", "pooling": "cls"}, "here: .*'pooling' is not accepted"),
+        ("late", {"model": "x", "query_prompt": "q: "}, "here: .*'query_prompt' is not accepted"),
+        ("hmde", {"model": "x", "sentence_layer": 1}, "here: .*'sentence_layer' is not accepted"),
+        ("hybrid", {}, "here: .*model"),
+        ("bm25", {"model": "x"}, "here: .*'model' is not accepted"),
+    ],
+)
+def test_a_kind_has_its_own_options_and_no_others(kind: str, options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match="(?s)" + message):
+        system_options(kind, name="here", **options)
+
+
 def test_weighted_sentences_equal_the_mean_by_tokens_of_one_sentence_at_a_time(
     labse: Path, documents: list[str]
 ) -> None:
-    system = load_system(SystemRecipe("weighted_sentences", str(labse), pooling="mean", **PROMPTS))
+    system = load_system(system_options("weighted_sentences", model=str(labse), pooling="mean", **PROMPTS))
     encoder = AutoModel.from_pretrained(labse)
     expected = []
     for text in documents:
@@ -254,7 +263,7 @@ def test_weighted_sentences_equal_the_mean_by_tokens_of_one_sentence_at_a_time(
 def test_passages_equal_the_mean_over_the_tokens_of_a_document_read_at_once(labse: Path) -> None:
     """Of documents of at most 512 tokens, each sentence behind the prompt, all between one start and one end token."""
     documents = ["The cat sat on the mat. It was warm there!", "Le chat dort."]
-    system = load_system(SystemRecipe("passages", str(labse), pooling="mean", **PROMPTS))
+    system = load_system(system_options("passages", model=str(labse), pooling="mean", **PROMPTS))
     encoder = AutoModel.from_pretrained(labse)
     expected = []
     for text in documents:
@@ -267,7 +276,7 @@ def test_passages_equal_the_mean_over_the_tokens_of_a_document_read_at_once(labs
 
 @pytest.mark.parametrize(("max_length", "longest_sentence"), [(40, 40), (256, 128), (None, 128)])
 def test_the_length_of_passages_bounds_their_sentences_too(labse: Path, max_length, longest_sentence) -> None:
-    system = load_system(SystemRecipe("passages", str(labse), pooling="mean", max_length=max_length))
+    system = load_system(system_options("passages", model=str(labse), pooling="mean", max_length=max_length))
     assert system.model.config.passage_length == (max_length or 512)
     assert system.model.config.max_sentence_length == system.tokenizer.max_sentence_length == longest_sentence
 
@@ -287,7 +296,7 @@ def sentence_transformer(labse: Path, tmp_path_factory: pytest.TempPathFactory) 
 def test_a_model_of_sentence_transformers_keeps_its_dense_layer_and_prompts(
     sentence_transformer: Path, labse: Path, documents: list[str]
 ) -> None:
-    recipe = SystemRecipe("sentence_transformers", str(sentence_transformer))
+    recipe = system_options("sentence_transformers", model=str(sentence_transformer))
     check_systems({"labse": recipe})
     system = load_system(recipe)
     dense = SentenceTransformer(str(sentence_transformer))[2].linear
@@ -304,52 +313,9 @@ def test_a_model_of_sentence_transformers_keeps_its_dense_layer_and_prompts(
     expected = np.stack([vector(f"see {text}") for text in texts])
     assert system.encode_queries(texts) == pytest.approx(expected, abs=1e-5)
     own = load_system(
-        SystemRecipe("sentence_transformers", str(sentence_transformer), query_prompt="the ", max_length=5)
+        system_options("sentence_transformers", model=str(sentence_transformer), query_prompt="the ", max_length=5)
     )
     assert own.encode_queries(["cat sat on the mat"]) == pytest.approx(own.encode_queries(["cat sat dog"]), abs=1e-6)
-
-
-@pytest.mark.parametrize("windows", [(16, 16), (8, 16)])
-@pytest.mark.parametrize("global_attention", [True, False])
-@pytest.mark.parametrize("pooling", [None, "cls", "mean"])
-def test_a_longformer_reads_one_document_at_a_time(
-    tmp_path: Path,
-    xlmr: Path,
-    documents: list[str],
-    global_attention: bool,
-    windows: tuple[int, int],
-    pooling: SentencePooling | None,
-) -> None:
-    model, tokenizer = convert(str(xlmr), max_length=1000, attention_window=16)
-    model.config.attention_window = list(windows)
-    model.save_pretrained(tmp_path)
-    model = LongformerForMaskedLM.from_pretrained(tmp_path).eval()
-    tokenizer.save_pretrained(tmp_path)
-    recipe = SystemRecipe(
-        "longformer",
-        str(tmp_path),
-        pooling=pooling,
-        query_prompt="cat ",
-        document_prompt="dog sat ",
-        global_attention=global_attention,
-    )
-    check_systems({"flat": recipe})
-    system = load_system(recipe)
-    texts = [*documents, "", "the cat sat " * 500]
-
-    def expected(text: str) -> np.ndarray:
-        inputs = tokenizer(text, truncation=True, return_tensors="pt")
-        mask = torch.zeros_like(inputs["input_ids"])
-        mask[0, 0] = int(global_attention)
-        with torch.no_grad():
-            (states,) = model.longformer(**inputs, global_attention_mask=mask).last_hidden_state
-        pooled = states.mean(dim=0) if pooling == "mean" else states[0]
-        return (pooled / pooled.norm()).numpy()
-
-    of_documents = np.stack([expected("dog sat " + text) for text in texts])
-    assert system.encode_documents(texts, "en") == pytest.approx(of_documents, abs=1e-5)
-    alone = [system.encode_queries([text]) for text in texts]  # short ones through narrower windows
-    assert np.concatenate(alone) == pytest.approx(np.stack([expected("cat " + text) for text in texts]), abs=1e-5)
 
 
 def test_bm25_scores_are_those_of_its_formula() -> None:

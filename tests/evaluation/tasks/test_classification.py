@@ -19,11 +19,14 @@ from sklearn.linear_model import LogisticRegression
 from transformers import AutoTokenizer, BatchEncoding, BertForSequenceClassification
 
 from evaluation.__main__ import main
+from evaluation.datasets.labelled_sets import read_labelled_set
+from evaluation.metrics import accuracy_and_f1
 from evaluation.recipes import ClassificationTask
 from evaluation.report import p_values_of
 from evaluation.significance import paired_p_values
-from evaluation.tasks import mlp
-from evaluation.tasks.classification import accuracy_and_f1, evaluate_frozen, fit, predict, read_labelled_set
+from evaluation.tasks import classifiers
+from evaluation.tasks.classification import evaluate_frozen, predict
+from evaluation.tasks.classifiers import fit_logistic_regression
 from modeling_hmde import HMDEForSequenceClassification, HMDETokenizer
 
 CATS, DOGS = "the cat sat on the mat", "der hund"
@@ -236,8 +239,10 @@ def test_the_language_of_a_file_reaches_the_sentence_splitter(labse: Path, token
 def test_c_is_the_smallest_of_those_that_are_best_on_dev() -> None:
     near = np.array([[1.0, 0.0]] * 9 + [[0.8, 0.6]], dtype=np.float32)
     labels = ["many"] * 9 + ["few"]
-    assert fit(near, labels, near[:1], labels[:1])[1] == 0.1  # each is right
-    chosen, C = fit(near, labels, near[-1:], labels[-1:])  # strong regularisation never predicts the rare label
+    assert fit_logistic_regression(near, labels, near[:1], labels[:1])[1] == 0.1  # each is right
+    chosen, C = fit_logistic_regression(
+        near, labels, near[-1:], labels[-1:]
+    )  # a strong one never predicts the rare label
     assert chosen.C == C > 0.1
     assert list(chosen.predict(near[-1:])) == ["few"]
 
@@ -276,14 +281,14 @@ def test_a_label_that_a_classifier_does_not_have_is_named_with_its_file(recipe: 
         ({"test_languages": []}, "test_languages is empty"),
         ({"measure": "r_precision"}, "measure is r_precision; with multilabel=False it is accuracy or macro_f1"),
         ({"finetuned": {"hmde": ["nowhere"]}}, "hmde: nowhere is no model folder"),
-        ({"resamples": 1}, "resamples is 1; a t-test needs at least 2"),
+        ({"bootstrap_resamples": 1}, "resamples is 1; a t-test needs at least 2"),
         (
-            {"resamples": 2, "multilabel": True, "measure": "r_precision"},
-            "resamples are of one label a text; leave them out",
+            {"bootstrap_resamples": 2, "multilabel": True, "measure": "r_precision"},
+            "bootstrap_resamples, the mlp and finetuned classifiers are for one label a text",
         ),
         (
             {"finetuned": {"hmde": ["nowhere"]}, "multilabel": True, "measure": "r_precision"},
-            "finetuned classifiers predict one label a text",
+            "finetuned classifiers are for one label a text",
         ),
     ],
 )
@@ -314,14 +319,14 @@ def test_laser_s_network_gives_the_scores_worked_out_by_hand_in_each_of_five_run
 def test_the_five_networks_that_are_trained_at_once_equal_five_trained_one_after_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(mlp, "EPOCHS", 4)
-    monkeypatch.setattr(mlp, "DROPOUT", 0.0)  # its draws are not those of five
+    monkeypatch.setattr(classifiers, "EPOCHS", 4)
+    monkeypatch.setattr(classifiers, "DROPOUT", 0.0)  # its draws are not those of five
     draw = np.random.default_rng(0)
     vectors = draw.normal(size=(30, 6)).astype(np.float32)
     labels = [("a", "b", "c")[index] for index in draw.integers(0, 3, 30)]
-    found = mlp.fit_mlp(vectors, labels, vectors[:10], labels[:10])
+    found = classifiers.fit_mlp(vectors, labels, vectors[:10], labels[:10])
     torch.manual_seed(1)
-    starts = [mlp.LinearOfRuns(*sizes) for sizes in ((6, 10), (10, 8), (8, 3))]
+    starts = [classifiers.ParallelLinear(*sizes) for sizes in ((6, 10), (10, 8), (8, 3))]
     orders = [[torch.randperm(30) for _ in range(5)] for _ in range(4)]
     targets = torch.tensor(["abc".index(label) for label in labels])
     for run in range(5):
@@ -367,7 +372,7 @@ def test_averages_are_compared_over_draws_of_the_training_documents(tmp_path: Pa
             rows = [(topic, f"{part} {number} {topic[:-1]}") for number in range(count) for topic in ("cats", "dogs")]
             write_texts(tmp_path / f"{language}.{part}.tsv", *rows)
     task = ClassificationTask(
-        data=str(tmp_path), train_languages=["en", "fr"], test_languages=["en", "fr"], resamples=3
+        data=str(tmp_path), train_languages=["en", "fr"], test_languages=["en", "fr"], bootstrap_resamples=3
     )
     labelled = read_labelled_set(task)
     results = {str(seed): evaluate_frozen(NoisySystem(seed), task, labelled) for seed in (0, 1)}

@@ -11,9 +11,11 @@ import ir_datasets
 import numpy as np
 import pytest
 
-from evaluation.datasets import conversion
-from evaluation.datasets.conversion import clef_documents, clef_topics, long_code, prepare
-from evaluation.datasets.files import read_labelled_texts, read_retrieval_set, read_retrieval_sets
+from evaluation.datasets import convert, europarl
+from evaluation.datasets.clef import clef_documents, clef_topics
+from evaluation.datasets.labelled_sets import read_labelled_texts
+from evaluation.datasets.languages import long_code
+from evaluation.datasets.retrieval_sets import read_retrieval_set, read_retrieval_sets
 from evaluation.recipes import ClassificationTask, RetrievalTask
 
 
@@ -94,7 +96,7 @@ def clef_folder(folder: Path) -> Path:
 
 def test_clef_becomes_a_retrieval_set(tmp_path: Path) -> None:
     task = RetrievalTask(str(clef_folder(tmp_path / "clef")), ["de-de"], format="clef")
-    prepare(task, tmp_path / "out")
+    convert(task, tmp_path / "out")
     found = read_retrieval_set(tmp_path / "out", ["de-de"])
     assert found.judgements("de", "de") == {"141": {"SDA.940101.0001": 1}, "142": {"SDA.940101.0002": 1}}
     assert found.queries["de"]["142"] == "Christo verpackt Der Reichstag."
@@ -115,9 +117,9 @@ def test_clef_becomes_a_retrieval_set(tmp_path: Path) -> None:
 def test_malformed_files_of_clef_are_named(tmp_path: Path, file: str, content: str, message: str) -> None:
     written(clef_folder(tmp_path / "clef") / file, content)
     with pytest.raises(ValueError, match=message):
-        prepare(RetrievalTask(str(tmp_path / "clef"), ["de-de"], format="clef"), tmp_path / "out")
+        convert(RetrievalTask(str(tmp_path / "clef"), ["de-de"], format="clef"), tmp_path / "out")
     with pytest.raises(ValueError, match="documents/fi has no files"):
-        prepare(RetrievalTask(str(tmp_path / "clef"), ["de-fi"], format="clef"), tmp_path / "out")
+        convert(RetrievalTask(str(tmp_path / "clef"), ["de-fi"], format="clef"), tmp_path / "out")
 
 
 def test_mldr_becomes_a_retrieval_set(tmp_path: Path) -> None:
@@ -127,14 +129,14 @@ def test_mldr_becomes_a_retrieval_set(tmp_path: Path) -> None:
     )
     passages = {"positive_passages": [{"docid": "d2", "text": "zwei"}], "negative_passages": []}
     written(folder / "test.jsonl.gz", json_lines({"query_id": "q-de-1", "query": "Was\tist?", **passages}))
-    prepare(RetrievalTask(str(tmp_path / "mldr"), ["de-de"], format="mldr"), tmp_path / "out")
+    convert(RetrievalTask(str(tmp_path / "mldr"), ["de-de"], format="mldr"), tmp_path / "out")
     found = read_retrieval_set(tmp_path / "out", ["de-de"])
     assert found.queries == {"de": {"q-de-1": "Was ist?"}}
     assert found.qrels == {"q-de-1": {"d2": 1}}
-    with pytest.raises(ValueError, match="pair en-de: mldr has queries in the documents' language only"):
-        prepare(RetrievalTask(str(tmp_path / "mldr"), ["en-de"], format="mldr"), tmp_path / "out")
+    with pytest.raises(ValueError, match="pair en-de: MLDR has queries in the documents' language only"):
+        convert(RetrievalTask(str(tmp_path / "mldr"), ["en-de"], format="mldr"), tmp_path / "out")
     with pytest.raises(ValueError, match=r"has no mldr-v1.0-fr/corpus.jsonl.gz"):
-        prepare(RetrievalTask(str(tmp_path / "mldr"), ["fr-fr"], format="mldr"), tmp_path / "out")
+        convert(RetrievalTask(str(tmp_path / "mldr"), ["fr-fr"], format="mldr"), tmp_path / "out")
 
 
 def test_what_ir_datasets_knows_becomes_a_retrieval_set(tmp_path: Path) -> None:
@@ -144,12 +146,12 @@ def test_what_ir_datasets_knows_becomes_a_retrieval_set(tmp_path: Path) -> None:
         qrels_trec=str(written(tmp_path / "qrels", "q1 0 d2 3\n")),
     )
     ir_datasets.registry.register("small", dataset)
-    prepare(RetrievalTask("small", ["en-ru"], format="ir_datasets"), tmp_path / "out")
+    convert(RetrievalTask("small", ["en-ru"], format="ir_datasets"), tmp_path / "out")
     found = read_retrieval_set(tmp_path / "out", ["en-ru"])
     assert dict(found.documents["ru"]) == {"d1": "ноль", "d2": "один"}
     assert (found.queries, found.qrels) == ({"en": {"q1": "one"}}, {"q1": {"d2": 3}})
     with pytest.raises(ValueError, match="ir_datasets holds one pair"):
-        prepare(RetrievalTask("small", ["en-ru", "en-fa"], format="ir_datasets"), tmp_path / "out")
+        convert(RetrievalTask("small", ["en-ru", "en-fa"], format="ir_datasets"), tmp_path / "out")
 
 
 def test_names_in_ir_datasets_are_those_that_the_recipes_use() -> None:
@@ -165,14 +167,14 @@ def test_ntrex_becomes_documents_with_one_id_in_all_languages(tmp_path: Path) ->
     written(folder / "DOCUMENT_IDS.tsv", "bbc.1\nbbc.1\nrt.2\n")
     written(folder / "NTREX-128" / "newstest2019-src.eng.txt", "One.\nTwo.\nThree.\n")
     written(folder / "NTREX-128" / "newstest2019-ref.deu.txt", "Eins.\nZwei.\nDrei.\n")
-    task = RetrievalTask(str(folder), ["en-de", "de-en"], format="ntrex", sought_by="documents")
-    prepare(task, tmp_path / "out")
-    found = read_retrieval_set(tmp_path / "out", task.pairs, sought_by="documents")
+    task = RetrievalTask(str(folder), ["en-de", "de-en"], format="ntrex", query_source="documents")
+    convert(task, tmp_path / "out")
+    found = read_retrieval_set(tmp_path / "out", task.pairs, query_source="documents")
     assert dict(found.documents["de"]) == {"bbc.1": "Eins.\nZwei.", "rt.2": "Drei."}
     assert found.queries["en"] == {"bbc.1": "One.\nTwo.", "rt.2": "Three."}
     written(folder / "NTREX-128" / "newstest2019-ref.deu.txt", "Eins.\n")
     with pytest.raises(ValueError, match=r"newstest2019-ref.deu.txt has 1 lines, DOCUMENT_IDS.tsv 3"):
-        prepare(task, tmp_path / "out")
+        convert(task, tmp_path / "out")
 
 
 @pytest.mark.parametrize("mark", ["\u2028", "\x85", "\x0c", "\r"])
@@ -180,19 +182,19 @@ def test_only_a_line_feed_ends_a_sentence(tmp_path: Path, mark: str) -> None:
     written(tmp_path / "ntrex" / "DOCUMENT_IDS.tsv", "bbc.1\nrt.2\n")
     for name in ("src.eng", "ref.deu"):
         written(tmp_path / "ntrex" / "NTREX-128" / f"newstest2019-{name}.txt", f"One{mark} two.\r\nThree.\n")
-    prepare(RetrievalTask(str(tmp_path / "ntrex"), ["en-de"], format="ntrex", sought_by="documents"), tmp_path / "a")
-    found = read_retrieval_set(tmp_path / "a", ["en-de"], sought_by="documents")
+    convert(RetrievalTask(str(tmp_path / "ntrex"), ["en-de"], format="ntrex", query_source="documents"), tmp_path / "a")
+    found = read_retrieval_set(tmp_path / "a", ["en-de"], query_source="documents")
     assert dict(found.documents["de"]) == {"bbc.1": f"One{mark} two.", "rt.2": "Three."}
     for language in ("deu", "eng"):
         written(tmp_path / "tatoeba" / f"tatoeba.deu-eng.{language}", f"One{mark} two.\nThree.\n")
-    prepare(RetrievalTask(str(tmp_path / "tatoeba"), ["de-en"], format="tatoeba"), tmp_path / "b")
+    convert(RetrievalTask(str(tmp_path / "tatoeba"), ["de-en"], format="tatoeba"), tmp_path / "b")
     assert list(read_retrieval_set(tmp_path / "b" / "de-en", ["de-en"]).queries["de"].values()) == [
         "One two.",
         "Three.",
     ]
     for part in ("train.1000", "dev", "test"):
         written(tmp_path / "mldoc" / f"english.{part}", f"CCAT\tOne{mark} two.\r\nMCAT\tThree.\r\n")
-    prepare(ClassificationTask(str(tmp_path / "mldoc"), ["en"], format="mldoc"), tmp_path / "c")
+    convert(ClassificationTask(str(tmp_path / "mldoc"), ["en"], format="mldoc"), tmp_path / "c")
     assert labelled(tmp_path / "c", "en.test") == (["CCAT", "MCAT"], [f"One{mark} two.", "Three."])
 
 
@@ -200,13 +202,13 @@ def test_ntrex_names_some_languages_by_region_or_kind(tmp_path: Path) -> None:
     written(tmp_path / "ntrex" / "DOCUMENT_IDS.tsv", "bbc.1\n")
     for code in ("zho-TW", "zho-CN", "por-BR", "por", "arb"):
         written(tmp_path / "ntrex" / "NTREX-128" / f"newstest2019-ref.{code}.txt", f"{code}\n")
-    task = RetrievalTask(str(tmp_path / "ntrex"), ["zh-pt", "zh-ar"], format="ntrex", sought_by="documents")
-    prepare(task, tmp_path / "out")
-    found = read_retrieval_set(tmp_path / "out", task.pairs, sought_by="documents")
+    task = RetrievalTask(str(tmp_path / "ntrex"), ["zh-pt", "zh-ar"], format="ntrex", query_source="documents")
+    convert(task, tmp_path / "out")
+    found = read_retrieval_set(tmp_path / "out", task.pairs, query_source="documents")
     assert {language: texts["bbc.1"] for language, texts in found.documents.items()} == {"pt": "por", "ar": "arb"}
     assert found.queries == {"zh": {"bbc.1": "zho-CN"}}
     with pytest.raises(ValueError, match=r"has no newstest2019-ref.fin.txt"):
-        prepare(RetrievalTask(str(tmp_path / "ntrex"), ["fi-pt"], format="ntrex"), tmp_path / "out")
+        convert(RetrievalTask(str(tmp_path / "ntrex"), ["fi-pt"], format="ntrex"), tmp_path / "out")
 
 
 def test_tatoeba_becomes_sentences_of_each_pair(tmp_path: Path) -> None:
@@ -214,8 +216,8 @@ def test_tatoeba_becomes_sentences_of_each_pair(tmp_path: Path) -> None:
         written(tmp_path / "tatoeba" / f"tatoeba.{code}-eng.{code}", lines)
         written(tmp_path / "tatoeba" / f"tatoeba.{code}-eng.eng", "Hello.\nYes.\n" if code == "deu" else "Hello.\n")
     task = RetrievalTask(str(tmp_path / "tatoeba"), ["de-en", "en-de", "zh-en", "en-fa"], format="tatoeba")
-    prepare(task, tmp_path / "out")
-    found = read_retrieval_sets(tmp_path / "out", task.pairs, sought_by="sentences")
+    convert(task, tmp_path / "out")
+    found = read_retrieval_sets(tmp_path / "out", task.pairs, query_source="sentences")
     assert found["de-en"].queries["de"] == {"0": "Hallo.", "1": "Ja."}
     assert dict(found["en-de"].documents["de"]) == {"0": "Hallo.", "1": "Ja."}
     assert found["en-de"].qrels == {"0": {"0": 1}, "1": {"1": 1}}
@@ -223,9 +225,9 @@ def test_tatoeba_becomes_sentences_of_each_pair(tmp_path: Path) -> None:
     assert dict(found["en-fa"].documents["fa"]) == {"0": "سلام"}
     written(tmp_path / "tatoeba" / "tatoeba.deu-eng.eng", "Hello.\n")
     with pytest.raises(ValueError, match=r"deu-eng.deu has 2 lines, tatoeba.deu-eng.eng 1; they must be translations"):
-        prepare(task, tmp_path / "out")
+        convert(task, tmp_path / "out")
     with pytest.raises(ValueError, match=r"tatoeba.jpn-eng.jpn is missing"):
-        prepare(replace(task, pairs=["ja-en"]), tmp_path / "out")
+        convert(replace(task, pairs=["ja-en"]), tmp_path / "out")
 
 
 def muse_draw(first: list[str], second: list[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -240,15 +242,15 @@ def muse_draw(first: list[str], second: list[str]) -> tuple[np.ndarray, np.ndarr
 
 
 def test_europarl_gives_the_sentences_that_muse_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conversion, "EUROPARL_QUERIES", 5)
-    monkeypatch.setattr(conversion, "EUROPARL_SENTENCES", 30)
+    monkeypatch.setattr(europarl, "QUERIES", 5)
+    monkeypatch.setattr(europarl, "SENTENCES", 30)
     german = [f"Satz {index % 45} {'Ende' * (index % 3)}" for index in range(50)] + ["satz 1 ende", "b", "b c"]
     english = [f"Sentence {index % 48}" for index in range(50)] + ["Other", "B", "b C"]
     written(tmp_path / "europarl" / "europarl-v7.de-en.de", "".join(line + "\n" for line in german))
     written(tmp_path / "europarl" / "europarl-v7.de-en.en", "".join(line + "\n" for line in english))
-    task = RetrievalTask(str(tmp_path / "europarl"), ["de-en", "en-de"], format="europarl", sought_by="sentences")
-    prepare(task, tmp_path / "out")
-    found = read_retrieval_sets(tmp_path / "out", task.pairs, sought_by="sentences")
+    task = RetrievalTask(str(tmp_path / "europarl"), ["de-en", "en-de"], format="europarl", query_source="sentences")
+    convert(task, tmp_path / "out")
+    found = read_retrieval_sets(tmp_path / "out", task.pairs, query_source="sentences")
     for pair, (first, second) in (("de-en", (german, english)), ("en-de", (english, german))):
         keys, drawn = muse_draw(first, second)
         query_language, document_language = pair.split("-")
@@ -257,9 +259,9 @@ def test_europarl_gives_the_sentences_that_muse_draws(tmp_path: Path, monkeypatc
         for row, text in found[pair].queries[query_language].items():
             assert text.lower().split() == keys[int(row)]
         assert [*found[pair].qrels] == [str(row) for row in np.random.RandomState(1234).choice(30, 5, replace=False)]
-    monkeypatch.setattr(conversion, "EUROPARL_SENTENCES", 60)
+    monkeypatch.setattr(europarl, "SENTENCES", 60)
     with pytest.raises(ValueError, match=r"europarl-v7.de-en.\* have \d\d sentences that are all different"):
-        prepare(task, tmp_path / "out")
+        convert(task, tmp_path / "out")
 
 
 def labelled(folder: Path, name: str) -> tuple[list[str], list[str]]:
@@ -269,11 +271,11 @@ def labelled(folder: Path, name: str) -> tuple[list[str], list[str]]:
 def test_mldoc_is_renamed(tmp_path: Path) -> None:
     for name in ("english.train.1000", "english.dev", "german.test"):
         written(tmp_path / "mldoc" / name, b"\xef\xbb\xbfCCAT\tProfits rose in Z\xc3\xbcrich .\r\nMCAT\tBonds\r\n")
-    prepare(ClassificationTask(str(tmp_path / "mldoc"), ["de"], format="mldoc"), tmp_path / "out")
+    convert(ClassificationTask(str(tmp_path / "mldoc"), ["de"], format="mldoc"), tmp_path / "out")
     for name in ("en.train", "en.dev", "de.test"):
         assert labelled(tmp_path / "out", name) == (["CCAT", "MCAT"], ["Profits rose in Zürich .", "Bonds"])
     with pytest.raises(ValueError, match="MLDoc has no language 'fi'; it has en, es"):
-        prepare(ClassificationTask(str(tmp_path / "mldoc"), ["fi"], format="mldoc"), tmp_path / "out")
+        convert(ClassificationTask(str(tmp_path / "mldoc"), ["fi"], format="mldoc"), tmp_path / "out")
 
 
 def test_masakhanews_becomes_headlines_and_texts(tmp_path: Path) -> None:
@@ -281,7 +283,7 @@ def test_masakhanews_becomes_headlines_and_texts(tmp_path: Path) -> None:
     for language, part in (("eng", "train"), ("eng", "dev"), ("swa", "test")):
         row = f"sports\tHead {language}\tText {part}.\thttps://x\n"
         written(tmp_path / "news" / "data" / language / f"{part}.tsv", header + row)
-    prepare(ClassificationTask(str(tmp_path / "news"), ["sw"], format="masakhanews"), tmp_path / "out")
+    convert(ClassificationTask(str(tmp_path / "news"), ["sw"], format="masakhanews"), tmp_path / "out")
     assert labelled(tmp_path / "out", "sw.test") == (["sports"], ["Head swa Text test."])
     assert labelled(tmp_path / "out", "en.dev") == (["sports"], ["Head eng Text dev."])
 
@@ -290,7 +292,7 @@ def test_sib200_becomes_labelled_sentences(tmp_path: Path) -> None:
     for language, part in (("eng_Latn", "train"), ("eng_Latn", "dev"), ("zho_Hans", "test"), ("swh_Latn", "test")):
         text = f"index_id\tcategory\ttext\n1\tgeography\tA {part}.\n"
         written(tmp_path / "sib" / "data" / language / f"{part}.tsv", text)
-    prepare(ClassificationTask(str(tmp_path / "sib"), ["zh", "sw"], format="sib200"), tmp_path / "out")
+    convert(ClassificationTask(str(tmp_path / "sib"), ["zh", "sw"], format="sib200"), tmp_path / "out")
     assert labelled(tmp_path / "out", "zh.test") == (["geography"], ["A test."])
 
 
@@ -306,7 +308,7 @@ def test_multieurlex_becomes_texts_with_several_labels(tmp_path: Path) -> None:
     task = ClassificationTask(
         str(tmp_path / "eurlex"), ["de"], format="multieurlex", multilabel=True, measure="r_precision"
     )
-    prepare(task, tmp_path / "out")
+    convert(task, tmp_path / "out")
     assert labelled(tmp_path / "out", "en.train") == (["7|12", "7"], ["A law.", "Old."])
     assert labelled(tmp_path / "out", "de.test") == (["7|12"], ["Ein Gesetz."])
 
@@ -315,7 +317,7 @@ def test_a_quoted_field_may_hold_line_feeds(tmp_path: Path) -> None:
     for part in ("train", "dev", "test"):
         content = 'category\theadline\ttext\nsports\tA\t"one\ntwo ""three"""\n'
         written(tmp_path / "news" / "data" / "eng" / f"{part}.tsv", content)
-    prepare(ClassificationTask(str(tmp_path / "news"), ["en"], format="masakhanews"), tmp_path / "out")
+    convert(ClassificationTask(str(tmp_path / "news"), ["en"], format="masakhanews"), tmp_path / "out")
     assert labelled(tmp_path / "out", "en.test") == (["sports"], ['A one two "three"'])
 
 
@@ -347,7 +349,7 @@ def test_a_malformed_file_is_named_with_its_line(
     if name in ("masakhanews", "multieurlex"):
         task = ClassificationTask(str(tmp_path), ["en"], format=name)
     with pytest.raises(ValueError, match=message):
-        prepare(task, tmp_path / "out")
+        convert(task, tmp_path / "out")
 
 
 def test_languages_that_have_a_short_code_are_found_by_their_long_one() -> None:

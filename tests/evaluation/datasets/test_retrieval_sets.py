@@ -12,12 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.datasets.files import (
+from evaluation.datasets.labelled_sets import read_labelled_texts
+from evaluation.datasets.languages import check_language, languages_of
+from evaluation.datasets.retrieval_sets import (
     DocumentFile,
-    check_language,
-    languages_of,
     late_sentences,
-    read_labelled_texts,
     read_qrels,
     read_queries,
     read_retrieval_set,
@@ -183,7 +182,7 @@ def test_a_packed_file_is_read_if_it_is_whole(tmp_path: Path) -> None:
     packed = gzip.compress(b"q\ttext\n")
     assert read_queries(written(tmp_path / "en.tsv.gz", packed)) == {"q": "text"}
     for broken in (packed[:-4], b"q\ttext\n", packed[:10] + b"\xff" + packed[11:]):
-        with pytest.raises(ValueError, match=r"en\.tsv\.gz is no whole gzip file .*; take it anew"):
+        with pytest.raises(ValueError, match=r"en\.tsv\.gz is no whole gzip file .*; bring it again"):
             read_queries(written(tmp_path / "en.tsv.gz", broken))
 
 
@@ -249,24 +248,24 @@ def test_what_only_the_qrels_name_is_counted(folder: Path) -> None:
 
 
 def test_a_document_is_a_query_for_itself_in_other_languages(folder: Path) -> None:
-    found = read_retrieval_set(folder, ["en-de", "de-en", "en-all"], sought_by="documents")
+    found = read_retrieval_set(folder, ["en-de", "de-en", "en-all"], query_source="documents")
     assert found.queries == {"en": {"d1": "one", "d2": "two"}, "de": {"d1": "eins", "d3": "drei"}}
     assert found.judgements("en", "de") == {"d1": {"d1": 1}}
     assert found.judgements("en", "all") == {"d1": {"de.d1": 1}}  # not en.d1, which it is
     with pytest.raises(ValueError, match="no document in both en and de that gives a query of late_sentences"):
-        read_retrieval_set(folder, ["en-de"], sought_by="late_sentences")
+        read_retrieval_set(folder, ["en-de"], query_source="late_sentences")
     assert found.doc_ids("all") == ["de.d1", "de.d3", "en.d1", "en.d2"]
 
 
 def test_of_a_split_the_documents_that_are_relevant_there_are_queries(folder: Path) -> None:
-    found = read_retrieval_set(folder, ["en-de", "de-en"], split="dev", sought_by="documents")
+    found = read_retrieval_set(folder, ["en-de", "de-en"], split="dev", query_source="documents")
     assert found.queries == {"en": {"d1": "one"}, "de": {"d1": "eins"}}
     assert found.documents["en"].keys() == {"d1", "d2"}
     written(folder / "qrels.dev.tsv", "q4\t0\td1\t0\nq4\t0\td2\t1\n")
     with pytest.raises(ValueError, match=r"a query of documents and is in qrels\.dev\.tsv"):
-        read_retrieval_set(folder, ["en-de"], split="dev", sought_by="documents")
+        read_retrieval_set(folder, ["en-de"], split="dev", query_source="documents")
     with pytest.raises(ValueError, match=r"qrels\.train\.tsv"):
-        read_retrieval_set(folder, ["en-de"], split="train", sought_by="late_sentences")
+        read_retrieval_set(folder, ["en-de"], split="train", query_source="late_sentences")
 
 
 def test_in_the_pool_a_query_seeks_its_documents_in_all_languages(folder: Path) -> None:

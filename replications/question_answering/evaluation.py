@@ -29,10 +29,13 @@ from transformers import (
 
 from common.device import device
 from common.progress import progress_bar
-from evaluation.recipes import ANSWER_MEASURES, QuestionTask
+from common.saved_models import model_type_of
 from evaluation.tables import Scores, averages
 from modeling_hmde.modeling_hmde import MAX_TOKENS_PER_BUCKET
 from modeling_hmde.packing_hmde import bucket_by_length
+from replications.question_answering.options import QuestionTask
+
+MEASURES = ("f1", "exact_match")
 
 # A text is read in windows of so many tokens, question included, the text of two sharing so many.
 WINDOW, SHARED = 384, 128
@@ -65,7 +68,7 @@ def read_questions(path: Path) -> list[Question]:
         ValueError: the file is missing or malformed, or an answer does not stand where the file says.
     """
     if not path.is_file():
-        raise ValueError(f"{path} is missing; evaluation/recipes.py says which files a task consists of")
+        raise ValueError(f"{path} is missing; github.com/facebookresearch/MLQA has the files of a task")
     questions = []
     try:
         for article in json.loads(path.read_text(encoding="utf-8"))["data"]:
@@ -84,8 +87,15 @@ def read_questions(path: Path) -> list[Question]:
     return questions
 
 
-def read_question_set(task: QuestionTask) -> dict[str, list[Question]]:
-    """The questions of MLQA by language."""
+def read(task: QuestionTask) -> dict[str, list[Question]]:
+    """The questions of MLQA by language.
+
+    Raises:
+        ValueError: a file is missing or malformed, or there is no such model.
+    """
+    for name, models in task.finetuned.items():
+        for model in models:
+            model_type_of(name, model)
     return {
         language: read_questions(Path(task.data) / task.split / f"{name}.json")
         for language in task.languages
@@ -93,22 +103,22 @@ def read_question_set(task: QuestionTask) -> dict[str, list[Question]]:
     }
 
 
-def evaluate_answers(
+def evaluate_models(
     models: Sequence[str],
     task: QuestionTask,
     questions: dict[str, list[Question]],
     dtype: torch.dtype,
-    name: str = "",
+    bar: str = "",
 ) -> dict[str, Any]:
     """Everything that is reported of a model that was trained to answer, once or several times. Of several runs the
     scores are means, with their standard deviations."""
     began = time.perf_counter()
-    of_runs: list[dict[str, dict[str, list[float]]]] = []
-    with progress_bar(name, len(models), unit="model") as progress:
+    runs: list[dict[str, dict[str, list[float]]]] = []
+    with progress_bar(bar, len(models), unit="model") as progress:
         for folder in models:
             model = AutoModelForQuestionAnswering.from_pretrained(folder, dtype=dtype).to(device()).eval()
             tokenizer = AutoTokenizer.from_pretrained(folder)
-            of_runs.append(
+            runs.append(
                 {
                     language: measure(asked, answer(model, tokenizer, asked), language)
                     for language, asked in questions.items()
@@ -118,7 +128,7 @@ def evaluate_answers(
     scores: Scores = {}
     per_item = {}
     for language, asked in questions.items():
-        values = {measure: np.array([run[language][measure] for run in of_runs]) for measure in ANSWER_MEASURES}
+        values = {measure: np.array([run[language][measure] for run in runs]) for measure in MEASURES}
         scores[language] = {measure: float(found.mean()) for measure, found in values.items()}
         if len(models) > 1:
             deviations = {measure: found.mean(axis=1).std(ddof=1) for measure, found in values.items()}
@@ -129,10 +139,10 @@ def evaluate_answers(
             for measure, found in values.items()
         }
     others = [language for language in scores if language != "en"]
-    means = averages(scores, {"average": list(scores), "average without en": others}, ANSWER_MEASURES)
+    means = averages(scores, {"average": list(scores), "average without en": others}, MEASURES)
     if "en" in scores and others:
         means["transfer gap"] = {
-            measure: scores["en"][measure] - means["average without en"][measure] for measure in ANSWER_MEASURES
+            measure: scores["en"][measure] - means["average without en"][measure] for measure in MEASURES
         }
     return {
         "task_type": "question-answering",
@@ -167,8 +177,8 @@ def answer(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, questions
     rows = {name: encoded[name] for name in ("input_ids", "token_type_ids") if name in encoded}
     answers: dict[int, tuple[float, int, str]] = {}
     for batch in bucket_by_length(torch.tensor([len(row) for row in rows["input_ids"]]), MAX_TOKENS_PER_BUCKET):
-        of_batch = {name: [values[index] for index in batch] for name, values in rows.items()}
-        inputs = tokenizer.pad(of_batch, return_tensors="pt").to(model.device)
+        batch_rows = {name: [values[index] for index in batch] for name, values in rows.items()}
+        inputs = tokenizer.pad(batch_rows, return_tensors="pt").to(model.device)
         output = model(**inputs)
         for index, starts, ends in zip(batch.tolist(), output.start_logits.float(), output.end_logits.float()):
             question = encoded["overflow_to_sample_mapping"][index]
@@ -197,7 +207,7 @@ def measure(questions: Sequence[Question], answers: Iterable[str], language: str
 
 
 def f1(answer: str, truth: str, language: str) -> float:
-    """Of the words that two answers share.
+    """F1 over the words that two answers share.
 
     >>> f1("The warm mat.", "a mat", "en")
     0.6666666666666666

@@ -1,0 +1,98 @@
+"""Labelled texts in this project's own format, read and checked. Knows no systems and no measures.
+
+A classification set is a folder of `<language>.<part>.tsv` in MLDoc's format, label TAB text; several labels of a text
+have "|" between them, and two texts a tab. All files are UTF-8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from common.records import malformed
+from evaluation.datasets.files import lines
+from evaluation.datasets.languages import check_language
+from evaluation.recipes import ClassificationTask
+
+# Between the labels of a text that has several.
+LABEL_SEPARATOR = "|"
+
+
+class LabelledTexts(NamedTuple):
+    """The documents of one file, or pairs of texts with a tab between."""
+
+    file: Path
+    language: str
+    labels: list[str]
+    texts: list[str]
+    pairs: bool = False
+
+
+class LabelledSet(NamedTuple):
+    """The documents of a task: training and dev documents of each train language, and those of each test."""
+
+    train: list[LabelledTexts]
+    dev: list[LabelledTexts]
+    tests: list[LabelledTexts]
+
+
+def read_labelled_set(task: ClassificationTask) -> LabelledSet:
+    """The files of a task, whose format is hmde by now.
+
+    Raises:
+        ValueError: one is missing or malformed, or has a label that cannot be learnt from the training documents.
+    """
+
+    def read(language: str, part: str) -> LabelledTexts:
+        file = Path(task.data) / f"{language}.{part}.tsv"
+        return LabelledTexts(file, language, *read_labelled_texts(file, task.text_pairs), task.text_pairs)
+
+    for language in {*task.train_languages, *task.test_languages}:
+        check_language(language)
+    train, dev = ([read(language, part) for language in task.train_languages] for part in ("train", "dev"))
+    tests = [read(language, "test") for language in task.test_languages]
+    for part in train:
+        known = set(part.labels)
+        if task.multilabel:
+            known = {one for label in known for one in label.split(LABEL_SEPARATOR)}
+        if len(known) == 1:
+            raise ValueError(f"{part.file} has no label but {known.pop()!r}; there is nothing to tell apart")
+        check_labels([*dev, *tests], known, str(part.file))
+    return LabelledSet(train, dev, tests)
+
+
+def check_labels(files: Sequence[LabelledTexts], known: set[str], known_by: str) -> None:
+    """Raises:
+    ValueError: a file has a label that cannot be predicted.
+    """
+    for texts in files:
+        for label in texts.labels:
+            if label not in known and not set(label.split(LABEL_SEPARATOR)) <= known:
+                raise ValueError(
+                    f"{texts.file} has the label {label!r}, which {known_by} does not know: it knows "
+                    f"{', '.join(sorted(known))}; use the same labels in all files"
+                )
+
+
+def read_labelled_texts(path: Path, pairs: bool = False) -> tuple[list[str], list[str]]:
+    """The labels and the texts of a file in MLDoc's format.
+
+    Args:
+        pairs: whether a text is two with a tab between.
+
+    Raises:
+        ValueError: the file is missing or empty, or a line has no label and text, or not the number of texts.
+    """
+    labels, texts = [], []
+    for line_number, line in lines(path):
+        label, tab, text = line.partition("\t")
+        if not tab or not label.strip():
+            raise malformed(
+                path, line_number, "is no labelled text; write label TAB text, without line breaks in the text"
+            )
+        if pairs and text.count("\t") != 1:
+            raise malformed(path, line_number, "is no labelled pair; write label TAB text TAB text")
+        labels.append(label)
+        texts.append(text)
+    return labels, texts

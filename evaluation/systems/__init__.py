@@ -1,0 +1,62 @@
+"""The systems under comparison: texts in, unit vectors out. They know no data files and no measures.
+
+A system is one of a kind; evaluation/registry.py lists the kinds, evaluation/recipes.py the options of each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from evaluation.recipes import SystemOptions
+from evaluation.registry import SYSTEMS, module_of
+
+
+class System(Protocol):
+    """What an evaluation asks of a system. One that ranks documents itself has `rank` instead of these."""
+
+    def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
+        """(queries, hidden), float32, L2-normalised rows."""
+
+    def encode_documents(self, documents: Sequence[str], language: str) -> np.ndarray:
+        """(documents, hidden), float32, L2-normalised rows. All documents are in one language, an ISO 639-1 code."""
+
+
+def check_systems(systems: Mapping[str, SystemOptions]) -> None:
+    """Find what is wrong with the systems of a recipe before any of them computes.
+
+    Raises:
+        ValueError: there is none; a name cannot name a file; or a model cannot be found or is not what its kind says.
+    """
+    if not systems:
+        raise ValueError("systems is empty; name at least one")
+    for name, system in systems.items():
+        if not re.fullmatch(r"[\w.-]+", name):
+            raise ValueError(f"system {name!r} names files; use letters, digits, '.', '-' and '_' only")
+        module_of(SYSTEMS, system).check(f"system {name}", system)
+
+
+def load_system(system: SystemOptions, dtype: torch.dtype = torch.float32) -> Any:
+    """A system ready to encode, on a GPU if there is one.
+
+    Args:
+        system: one that `check_systems` let pass.
+        dtype: of weights and activations. Vectors are float32 in any case.
+    """
+    return module_of(SYSTEMS, system).load(system, dtype)
+
+
+def l2_normalize(vectors: np.ndarray) -> np.ndarray:
+    """In float32, whatever the dtype of the model.
+
+    Raises:
+        ValueError: a vector is not finite.
+    """
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    if not np.isfinite(lengths).all():
+        raise ValueError(f"the vector of text {np.isfinite(lengths).argmin()} is not finite; try dtype float32")
+    return vectors / lengths

@@ -1,0 +1,92 @@
+"""BM25: the words that query and document share, weighted as in Lucene."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from common.progress import progress_bar
+from evaluation.datasets.languages import languages_of
+from evaluation.datasets.retrieval_sets import RetrievalSet, Run
+from evaluation.recipes import BM25Options
+
+
+class BM25:
+    """The baseline of retrieval within one language. Has no vectors.
+
+    Words are lower-cased and, where Snowball has the language, stemmed. Scripts without spaces between words are read
+    as pairs of characters.
+    """
+
+    reranks = True
+
+    def rank_pairs(
+        self,
+        retrieval_set: RetrievalSet,
+        pairs: Sequence[str],
+        depth: int,
+        cache: Path | None = None,
+        cache_key: str = "",
+        name: str = "",
+    ) -> dict[str, Run]:
+        """The rankings of the pairs of one language, for each query to which the collection has a relevant document.
+        Arguments as in `evaluation.tasks.retrieval.RankingSystem`."""
+        runs = {}
+        for pair in pairs:
+            query_language, document_language = languages_of(pair)
+            if query_language == document_language:
+                queries = retrieval_set.judged_queries(query_language, document_language)
+                documents = retrieval_set.documents[document_language]
+                runs[pair] = self.rank(queries, documents, document_language, depth, name=name and f"{name}: {pair}")
+        return runs
+
+    def rank(
+        self,
+        queries: Mapping[str, str],
+        documents: Mapping[str, str],
+        language: str,
+        depth: int,
+        threshold: float = 0,
+        name: str = "",
+    ) -> Run:
+        """The `depth` best documents of each query, without those that share no word with it.
+
+        Args:
+            queries: text by query_id.
+            documents: text by doc_id, in the queries' language.
+            language: ISO 639-1 code of both.
+            depth: documents a query ranks at most.
+            threshold: a score that a ranked document exceeds.
+            name: of the progress bar.
+        """
+        import bm25s
+
+        from search.bm25 import terms  # needs PyStemmer
+
+        index = bm25s.BM25(method="lucene")
+        doc_ids = list(documents)
+        run: Run = {}
+        with progress_bar(name, len(documents) + len(queries), delay=1) as progress:
+
+            def counted_terms(text: str) -> list[str]:
+                progress.update()
+                return terms(text, language)
+
+            index.index([counted_terms(text) for text in documents.values()], show_progress=False)
+            for query_id, text in queries.items():
+                known = [term for term in counted_terms(text) if term in index.vocab_dict]
+                scores = index.get_scores(known) if known else np.zeros(len(doc_ids), dtype=np.float32)
+                best = np.lexsort((np.arange(len(scores)), -scores))[:depth]
+                run[query_id] = {doc_ids[row]: float(scores[row]) for row in best if scores[row] > threshold}
+        return run
+
+
+def check(name: str, options: BM25Options) -> None:
+    """Nothing can be wrong."""
+
+
+def load(options: BM25Options, dtype: torch.dtype = torch.float32) -> BM25:
+    return BM25()

@@ -1,0 +1,50 @@
+"""Systems that are an HMDE (kind `hmde`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from common.device import device
+from common.saved_models import model_type_of
+from evaluation.recipes import HMDEOptions
+from evaluation.systems import l2_normalize
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+
+
+@dataclass
+class HMDESystem:
+    """A system that is an HMDE, its tokenizer and nothing else.
+
+    Args:
+        model: on its device, in its dtype.
+        tokenizer: decides what the pieces of a document are.
+    """
+
+    model: HMDEForDocumentEmbedding
+    tokenizer: HMDETokenizer
+
+    def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
+        return l2_normalize(self.model.encode_queries(queries, self.tokenizer, normalize=False))
+
+    def encode_documents(self, documents: Sequence[str], language: str) -> np.ndarray:
+        return l2_normalize(self.model.encode_documents(documents, self.tokenizer, language=language, normalize=False))
+
+
+def check(name: str, options: HMDEOptions) -> None:
+    """Raises:
+    ValueError: the model cannot be found, or is no HMDE.
+    """
+    model_type = model_type_of(name, options.model)
+    if model_type != "hmde":
+        raise ValueError(f"{name}: {options.model} holds a model of type {model_type}, no HMDE")
+
+
+def load(options: HMDEOptions, dtype: torch.dtype = torch.float32) -> HMDESystem:
+    model = HMDEForDocumentEmbedding.from_pretrained(options.model, dtype=dtype)
+    model.config.query_path = options.query_path or model.config.query_path
+    model.to(device())  # type: ignore[arg-type]
+    return HMDESystem(model, HMDETokenizer.from_pretrained(options.model))

@@ -1,0 +1,148 @@
+"""The rankings of search/ that are more than a cosine of two vectors (kinds `hybrid` and `late`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+import torch
+
+from common.fingerprints import fingerprint
+from common.progress import progress_bar
+from evaluation.datasets.languages import POOL, languages_of
+from evaluation.datasets.retrieval_sets import RetrievalSet, Run
+from evaluation.recipes import HybridOptions
+from evaluation.registry import SYSTEMS, kind_of
+from evaluation.systems import hmde
+from evaluation.systems.hmde import check  # noqa: F401  # the model must be an HMDE
+from evaluation.vectors import cached_vectors, fingerprint_of_documents, texts_of
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+
+if TYPE_CHECKING:  # needs the extra `search`
+    from search.documents import Document
+
+
+@dataclass
+class Collection:
+    """The documents of a document language, as search/ reads them, with their ids in a run."""
+
+    retrieval_set: RetrievalSet
+    document_language: str
+
+    def __iter__(self) -> Iterator[Document]:
+        from search.documents import Document  # needs the extra `search`
+
+        ids = iter(self.retrieval_set.doc_ids(self.document_language))
+        for language in self.retrieval_set.collection(self.document_language):
+            for text in texts_of(self.retrieval_set.documents[language]):
+                yield Document(next(ids), "", language, text)
+
+
+@dataclass
+class SearchSystem:
+    """What `python -m search query` shows: the rankings of search/ranking.py that need more than two vectors.
+
+    Args:
+        name: folder or Hub name of the model.
+        model: on its device, in its dtype.
+        tokenizer: the model's.
+        ranking: see search/ranking.py.
+    """
+
+    name: str
+    model: HMDEForDocumentEmbedding
+    tokenizer: HMDETokenizer
+    ranking: Literal["hybrid", "late"]
+
+    reranks: ClassVar[bool] = False
+
+    def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
+        """(queries, hidden), float32, L2-normalised rows."""
+        return self.model.encode_queries(queries, self.tokenizer)
+
+    def rank_pairs(
+        self,
+        retrieval_set: RetrievalSet,
+        pairs: Sequence[str],
+        depth: int,
+        cache: Path | None = None,
+        cache_key: str = "",
+        name: str = "",
+    ) -> dict[str, Run]:
+        """What search finds for each query to which the collection has a relevant document; nothing where queries are
+        neither questions nor sentences of documents. The indexes lie in the cache. In the pool, a query that was taken
+        from a document does not find that document. Arguments as in `evaluation.tasks.retrieval.RankingSystem`."""
+        if retrieval_set.query_source not in ("queries", "late_sentences"):
+            return {}
+        vectors = {
+            language: dict(zip(texts, cached_vectors(self.encode_queries, texts)))
+            for language in dict.fromkeys(languages_of(pair)[0] for pair in pairs)
+            for texts in [retrieval_set.queries[language]]
+        }
+        runs = {}
+        for pair in pairs:
+            query_language, document_language = languages_of(pair)
+            languages = retrieval_set.collection(document_language)
+            made_from = [(part, fingerprint_of_documents(retrieval_set.documents[part])) for part in languages]
+            queries = retrieval_set.judged_queries(query_language, document_language)
+            with TemporaryDirectory() if cache is None else nullcontext(cache) as folder:
+                run = self.rank(
+                    queries,
+                    vectors[query_language],
+                    Collection(retrieval_set, document_language),
+                    Path(folder) / f"{fingerprint(cache_key, made_from)}.index",
+                    depth + (document_language == POOL),
+                    name and f"{name}: {pair}",
+                )
+            runs[pair] = retrieval_set.without_own_documents(run, pair, depth)
+        return runs
+
+    def rank(
+        self,
+        queries: Mapping[str, str],
+        vectors: Mapping[str, np.ndarray],
+        documents: Collection,
+        folder: Path,
+        depth: int,
+        name: str = "",
+    ) -> Run:
+        """The documents of each query: the first as a user finds them, behind them the nearest of the others.
+
+        The score is the rank, negated: where two scores are equal, search and trec_eval would not agree on the order.
+
+        Args:
+            queries: text by query_id.
+            vectors: (hidden,), of each query.
+            documents: the collection; can be read again and again.
+            folder: where the index is kept.
+            depth: documents a query ranks at most.
+            name: of the progress bar.
+        """
+        from search.encoder import Encoder  # needs the extra `search`
+        from search.index import open_index
+        from search.ranking import CANDIDATES, rank
+        from search.update import update_index
+
+        encoder = Encoder(self.name, self.model, self.tokenizer)
+        update_index(folder, documents, encoder, sentences=self.ranking == "late")
+        index = open_index(folder)
+        run: Run = {}
+        with progress_bar(name, len(queries), unit="query") as progress:
+            for query_id, text in queries.items():
+                vector = vectors[query_id]
+                first = rank(index, text, encoder, self.ranking, CANDIDATES, vector=vector)
+                ranked = dict.fromkeys([*first, *rank(index, text, encoder, "dense", depth, vector=vector)])
+                run[query_id] = {doc_id: -float(place) for place, doc_id in zip(range(depth), ranked)}
+                progress.update()
+        return run
+
+
+def load(options: HybridOptions, dtype: torch.dtype = torch.float32) -> SearchSystem:
+    system = hmde.load(options, dtype)
+    ranking: Any = kind_of(SYSTEMS, options)
+    return SearchSystem(options.model, system.model, system.tokenizer, ranking)

@@ -27,6 +27,7 @@ from evaluation.recipes import RetrievalTask
 from evaluation.registry import SYSTEMS, kind_of
 from evaluation.systems.bm25 import BM25
 from evaluation.tasks.retrieval import evaluate_task, in_order, to_trec
+from replications.evaluate import main as evaluate_replications
 from tests.paths import REPOSITORY
 
 NEEDED_BY_FEW = {REPOSITORY / "evaluation" / "mteb_models.py"}
@@ -386,13 +387,17 @@ RECIPES = {path.stem for path in (REPOSITORY / "configuration/evaluate").glob("*
 OF_OTHER_COMMANDS = {"xquad-attribution"} | {name for name in RECIPES if name.startswith("published")}
 
 
+OF_REPLICATIONS = {"development", "open", "paper", "sentences"}  # name kinds that replications/ has
+
+
 @pytest.mark.parametrize("name", sorted(RECIPES - OF_OTHER_COMMANDS))
 def test_the_recipes_of_the_repository_are_sound(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(REPOSITORY)
     none = "{none: {kind: first, pooling: mean, model: nowhere}}"
     arguments = ["--config", f"configuration/evaluate/{name}.yaml", "--systems", none, "--output", str(tmp_path)]
+    read = evaluate_replications if name in OF_REPLICATIONS else main
     with pytest.raises(ValueError, match="none: nowhere is no model folder"):
-        main([*arguments, "--reference", "none"])
+        read([*arguments, "--reference", "none"])
 
 
 def test_published_numbers_belong_to_systems_and_tasks_of_the_papers_recipe() -> None:

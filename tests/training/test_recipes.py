@@ -9,9 +9,11 @@ import pytest
 
 from benchmarks.choices import ChoicesBenchmark, on_command_line
 from common.command_line import options_from
-from evaluation.__main__ import EvaluationRecipe
 from evaluation.attribution import AttributionRecipe
+from evaluation.recipes import EvaluationRecipe
+from evaluation.registry import SYSTEMS, TASKS, recipe_type
 from modeling_hmde import HMDEConfig
+from replications import evaluate  # noqa: F401  # registers the kinds of the replications
 from replications.longformer.pretrain import LongformerRecipe
 from replications.question_answering.finetune import FinetuneQuestionsRecipe
 from tests.paths import REPOSITORY
@@ -24,13 +26,16 @@ CONFIGURATION = REPOSITORY / "configuration"
 RECIPES = {
     "benchmarks": ChoicesBenchmark,
     "corpora": CorpusRecipe,
-    "evaluate": EvaluationRecipe,
+    "evaluate": recipe_type(EvaluationRecipe, SYSTEMS, TASKS),
     "finetune": FinetuneRecipe,
     "longformer": LongformerRecipe,
     "pretrain": PretrainRecipe,
     "pretrain_sentences": PretrainSentencesRecipe,
 }
-OTHERS: dict[str, type] = {"xquad-attribution": AttributionRecipe, "squad": FinetuneQuestionsRecipe}
+OTHERS: dict[str, type] = {
+    "xquad-attribution": recipe_type(AttributionRecipe, SYSTEMS),
+    "squad": FinetuneQuestionsRecipe,
+}
 FILES = sorted(path for folder in RECIPES for path in (CONFIGURATION / folder).glob("*.yaml"))
 NO_RECIPE = {"published.yaml", "published-sentences.yaml", "published-translators.yaml"}  # numbers of the papers
 

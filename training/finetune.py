@@ -85,7 +85,7 @@ class FinetuneRecipe:
     """Languages to test in."""
 
     format: str = "hmde"
-    """Format of `data`: hmde, or one of classification in evaluation/datasets/conversion.py."""
+    """Format of `data`: hmde, or one of classification in evaluation/datasets."""
 
     text_pairs: bool = False
     """Whether a text is two with a tab between, such as a premise and a hypothesis."""

@@ -30,7 +30,7 @@ from transformers import (
 )
 from transformers.models.longformer.modeling_longformer import LongformerMaskedLMOutput
 
-from common.command_line import options_from
+from common.command_line import options_from, run
 from common.files import folder_written_whole, write_json
 from common.numbers import NonNegativeFloat, PositiveInt, Share
 from evaluation.tables import environment
@@ -275,4 +275,4 @@ def copy_head(source: PreTrainedModel, model: LongformerForMaskedLM) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

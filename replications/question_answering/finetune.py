@@ -28,7 +28,7 @@ from transformers import (
 )
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
-from common.command_line import options_from
+from common.command_line import options_from, run
 from common.files import folder_written_whole, write_json
 from common.numbers import PositiveFloat
 from common.saved_models import model_type_of
@@ -156,4 +156,4 @@ def card_of(recipe: FinetuneQuestionsRecipe, scores: dict[str, float]) -> ModelC
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

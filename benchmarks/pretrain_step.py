@@ -26,7 +26,7 @@ from benchmarks.measure import alternate, markdown_table, matmul_peak, median_ra
 from common.command_line import options_from, run
 from common.device import dtype_of
 from common.numbers import PositiveInt
-from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, packing_hmde
+from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, attention_hmde
 from training.data.batches import Batch
 from training.loop.cached_gradients import Embeddings, backward_through_chunks, cut_into_chunks
 from training.losses import InfoNCE, Losses, Queries, weighted_losses
@@ -135,7 +135,7 @@ def measure_step(benchmark: StepBenchmark, variant: Variant, batch_size: int) ->
     if variant == "one_core":
         torch.set_num_threads(1)
     if variant in ("one_core", "pytorch_attention"):
-        packing_hmde.attention_by_products = packing_hmde.sdpa  # type: ignore[assignment]
+        attention_hmde.attention_by_products = attention_hmde.sdpa  # type: ignore[assignment]
     dtype = torch.float32 if variant == "float32" else dtype_of("auto")
     accelerator = Accelerator(mixed_precision="bf16" if dtype == torch.bfloat16 else "no")
     model = make_model(benchmark, "sdpa" if variant == "padded" else None)

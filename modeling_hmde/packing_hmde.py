@@ -16,25 +16,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention as sdpa
 from transformers import BatchEncoding, PreTrainedTokenizerBase
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-from transformers.utils import logging
 
 from .segmentation_hmde import sentences_per_passage
-
-try:
-    from torch.nn.attention.varlen import varlen_attn
-except ImportError:  # before torch 2.10
-    varlen_attn = None  # type: ignore[assignment]
-
-logger = logging.get_logger(__name__)
-
-# Attention scores that one thread computes at once: one MiB in bfloat16, which the second-level cache of a core holds.
-SCORES_AT_ONCE = 2**19
-
-# Attention that computes sequences lying end to end: ours, and that of the flash-attn package through transformers.
-PACKED_ATTENTION = ("packed", "flash_attention_2", "flash_attention_3")
 
 
 class Sentences(NamedTuple):
@@ -79,26 +63,6 @@ def find_sentences(input_ids: Tensor, attention_mask: Tensor, start_token_id: in
     same_document = document[1:] == document[:-1]
     end[:-1] = torch.where(same_document, start[1:], end[:-1])
     return Sentences(document, position, start, end - start)
-
-
-def sentence_of_tokens(input_ids: Tensor, real: Tensor, start_token_id: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The sentences of each row, found without shapes or checks that depend on the tokens, so that it can be exported.
-
-    Args:
-        input_ids, real: (documents, tokens), real is False for padding.
-
-    Returns:
-        for each token (documents, tokens) the index of its sentence in the document, its index in the sentence, and
-        whether it begins one. At padding they mean nothing, but are in range.
-
-    >>> row = torch.tensor([[7, 1, 7, 2, 2, 0]])
-    >>> sentence_of_tokens(row, row != 0, start_token_id=7)[:2]
-    (tensor([[0, 0, 1, 1, 1, 1]]), tensor([[0, 1, 0, 1, 2, 0]]))
-    """
-    starts = (input_ids == start_token_id) & real
-    columns = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
-    begin = torch.where(starts, columns, 0).cummax(dim=1).values
-    return (starts.cumsum(dim=1) - 1).clamp(min=0), (columns - begin) * real, starts
 
 
 class Passages(NamedTuple):
@@ -234,125 +198,6 @@ def pack_tokens(input_ids: Tensor, sentences: Sentences, lengths: Tensor) -> Pac
     """
     positions = ranges(torch.zeros_like(lengths), lengths)
     return PackedTokens(tokens_of(input_ids, sentences).unsqueeze(0), positions.unsqueeze(0), lengths)
-
-
-def packed_attention_arguments(lengths: Tensor) -> dict[str, Any]:
-    """The arguments that tell a packed attention where sequences of `lengths` (sequences,) begin and end, by the names
-    that transformers' flash attention uses."""
-    bounds = nn.functional.pad(lengths.cumsum(0), (1, 0)).int()
-    longest = int(lengths.max())
-    return {"cu_seq_lens_q": bounds, "cu_seq_lens_k": bounds, "max_length_q": longest, "max_length_k": longest}
-
-
-def packed_attention(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    *,
-    cu_seq_lens_q: Tensor | None = None,
-    max_length_q: int | None = None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    sliding_window: int | None = None,
-    **kwargs: Any,
-) -> tuple[Tensor, None]:
-    """Attention within each of the sequences that lie end to end in one row.
-
-    On a GPU in half precision it is core PyTorch's variable-length flash attention, which has no dropout. Elsewhere it
-    is one call for each run of sequences of equal length, so they should be sorted: of scaled dot product attention, or
-    in bfloat16 on a processor of matrix products (see `attention_by_products`).
-
-    Args:
-        module: part of transformers' attention interface, not used.
-        attention_mask: (rows, 1, tokens or 1, tokens), in place of `cu_seq_lens_q` for rows that are exported.
-        query, key, value: (1, heads, tokens, head width).
-        cu_seq_lens_q: (sequences + 1,), int32, the index of each sequence's first token, then the count of all tokens.
-        max_length_q: tokens of the longest sequence.
-        sliding_window: a token attends to those fewer than this many tokens away. None: to all of its sequence.
-
-    Returns:
-        (1, tokens, heads, head width), and no weights.
-
-    Raises:
-        ValueError: `cu_seq_lens_q` is missing, as when somebody else than HMDE calls the sentence encoder.
-    """
-    if attention_mask is not None:
-        rows = sdpa(query, key, value, attention_mask, dropout_p=dropout, scale=scaling)
-        return rows.transpose(1, 2), None
-    if cu_seq_lens_q is None or max_length_q is None:
-        raise ValueError(
-            "packed attention needs cu_seq_lens_q and max_length_q, which HMDE gives it; to call the sentence encoder "
-            'by itself, give it another attention: sentence_encoder.set_attn_implementation("sdpa")'
-        )
-    if has_variable_length_kernel(value):
-        if dropout:
-            logger.warning_once("variable-length attention has no dropout: the attention's weights keep theirs")
-        query, key, value = (states.squeeze(0).transpose(0, 1) for states in (query, key, value))
-        bounds, longest = cu_seq_lens_q, max_length_q
-        window = (-1, -1) if sliding_window is None else (sliding_window - 1, sliding_window - 1)
-        attended: Any = varlen_attn(
-            query, key, value, bounds, bounds, longest, longest, scale=scaling, window_size=window
-        )
-        return attended.unsqueeze(0), None
-
-    lengths, counts = torch.unique_consecutive(cu_seq_lens_q.diff(), return_counts=True)
-    runs = list(zip(counts.tolist(), lengths.tolist()))
-    # The backward of `split` is one concatenation; each slice would have a gradient of the size of all tokens.
-    sizes = [count * length for count, length in runs]
-    attended_runs = []
-    attend = attention_by_products if query.device.type == "cpu" and query.dtype == torch.bfloat16 else sdpa
-    for run, *parts in zip(runs, *(states.squeeze(0).split(sizes, dim=1) for states in (query, key, value))):
-        queries, keys, values = (states.unflatten(1, run).transpose(0, 1) for states in parts)
-        mask = _band(run[1], sliding_window, query.device)
-        attended = attend(queries, keys, values, attn_mask=mask, dropout_p=dropout, scale=scaling)
-        attended_runs.append(attended.transpose(1, 2).flatten(0, 1))
-    return torch.cat(attended_runs).unsqueeze(0), None
-
-
-def attention_by_products(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, dropout_p: float, scale: float | None
-) -> Tensor:
-    """What scaled dot product attention computes, by batched matrix products with a softmax between them.
-
-    A processor that multiplies bfloat16 in hardware does so in its matrix products (oneDNN), but not in PyTorch's
-    attention, whose backward pass is slower still. Some heads are taken at once, whose scores fit the caches.
-
-    Args:
-        query, key, value: (sequences, heads, tokens, head width).
-        attn_mask: (tokens, tokens), True where a token attends to another. None: everywhere.
-        dropout_p: share of the weights that is dropped.
-        scale: what products are multiplied by; 1 over the root of the head width if not given.
-
-    Returns:
-        the shape of `value`.
-    """
-    tokens, head_width = query.shape[-2:]
-    scale = head_width**-0.5 if scale is None else scale
-    heads_at_once = max(1, SCORES_AT_ONCE * torch.get_num_threads() // tokens**2)
-    attended = []
-    for queries, keys, values in zip(*(states.flatten(0, 1).split(heads_at_once) for states in (query, key, value))):
-        scores = torch.baddbmm(queries.new_zeros(()), queries, keys.transpose(1, 2), beta=0, alpha=scale)
-        if attn_mask is not None:
-            scores = scores.masked_fill(~attn_mask, -torch.inf)
-        attended.append(nn.functional.dropout(scores.softmax(dim=-1), dropout_p) @ values)
-    return torch.cat(attended).view(value.shape)
-
-
-def has_variable_length_kernel(states: Tensor) -> bool:
-    return varlen_attn is not None and states.is_cuda and states.dtype in (torch.bfloat16, torch.float16)
-
-
-def _band(length: int, width: int | None, device: torch.device) -> Tensor | None:
-    """(length, length), True where two tokens are fewer than `width` tokens apart; None where all are."""
-    if width is None or length <= width:
-        return None
-    positions = torch.arange(length, device=device)
-    return (positions - positions.unsqueeze(1)).abs() < width
-
-
-ALL_ATTENTION_FUNCTIONS.register("packed", packed_attention)
 
 
 def scatter_sentences(vectors: Tensor, sentences: Sentences, num_documents: int) -> tuple[Tensor, Tensor]:

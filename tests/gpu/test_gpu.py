@@ -20,7 +20,7 @@ from accelerate import Accelerator
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer, modeling_hmde, packing_hmde
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer, attention_hmde, modeling_hmde
 from tests.pretraining import options, write_corpus
 from training.loop.cached_gradients import backward_through_chunks, cut_into_chunks
 from training.models import TwoPathEncoder
@@ -93,8 +93,10 @@ def test_half_precision_is_computed_by_the_kernel(
     encoder_folder: Path, make_model: MakeModel, monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, layers: int
 ) -> None:
     calls = []
-    kernel = packing_hmde.varlen_attn
-    monkeypatch.setattr(packing_hmde, "varlen_attn", lambda *states, **rest: calls.append(1) or kernel(*states, **rest))
+    kernel = attention_hmde.varlen_attn
+    monkeypatch.setattr(
+        attention_hmde, "varlen_attn", lambda *states, **rest: calls.append(1) or kernel(*states, **rest)
+    )
     make_model(encoder_folder, dtype=dtype, **SIZES).to(DEVICE)(**inputs_of(encoder_folder))
     assert len(calls) == layers  # two of each encoder
 
@@ -143,7 +145,7 @@ def test_the_kernel_drops_no_attention_weight_and_says_so(
     for name, module in model.named_modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.5 if name.endswith(("attention.dropout", "attention.self.dropout")) else 0.0
-    packing_hmde.logger.warning_once.cache_clear()
+    attention_hmde.logger.warning_once.cache_clear()
     with torch.no_grad(), caplog.at_level("WARNING"):
         assert distance(model.train()(**inputs).pooler_output, expected) < 1e-3
     assert "variable-length attention has no dropout" in caplog.text

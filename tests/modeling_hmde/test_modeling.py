@@ -21,7 +21,7 @@ from modeling_hmde import (
     HMDEForSequenceClassification,
     HMDEModel,
     HMDETokenizer,
-    modeling_hmde,
+    inference_hmde,
 )
 
 MakeModel = Callable[..., HMDEForDocumentEmbedding]
@@ -362,7 +362,7 @@ def test_documents_are_encoded_in_their_order_whatever_the_batches(
     max_tokens_per_batch: int,
     texts_per_tokenization: int,
 ) -> None:
-    monkeypatch.setattr(modeling_hmde, "TEXTS_PER_TOKENIZATION", texts_per_tokenization)
+    monkeypatch.setattr(inference_hmde, "TEXTS_PER_TOKENIZATION", texts_per_tokenization)
     actual = model.encode_documents(
         documents, tokenizer, normalize=False, return_tensors="pt", max_tokens_per_batch=max_tokens_per_batch
     )
@@ -431,7 +431,7 @@ def test_the_language_of_the_documents_reaches_the_splitter(
 def test_a_document_that_comes_twice_in_one_language_is_computed_once(
     model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(modeling_hmde, "TEXTS_PER_TOKENIZATION", 2)
+    monkeypatch.setattr(inference_hmde, "TEXTS_PER_TOKENIZATION", 2)
     documents = ["Das ist z. B. so.", "Ja.", "Das ist z. B. so.", "Das ist z. B. so.", "Nein."]
     languages = ["de", "de", "de", "fr", "de"]
     expected = [model.encode_documents([text], tokenizer, language=code)[0] for text, code in zip(documents, languages)]

@@ -17,7 +17,7 @@ from torch.nn.functional import gelu
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModel, AutoTokenizer, BertModel, MPNetConfig, PreTrainedModel
 
-from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer, modeling_hmde, packing_hmde
+from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer, attention_hmde, modeling_hmde
 
 MakeModel = Callable[..., HMDEForDocumentEmbedding]
 DOCUMENTS = [
@@ -669,8 +669,8 @@ def variable_length_attention(
 @pytest.fixture
 def gpu_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """The path that a GPU takes, with a stand-in for its kernel."""
-    monkeypatch.setattr(packing_hmde, "has_variable_length_kernel", lambda states: True)
-    monkeypatch.setattr(packing_hmde, "varlen_attn", variable_length_attention)
+    monkeypatch.setattr(attention_hmde, "has_variable_length_kernel", lambda states: True)
+    monkeypatch.setattr(attention_hmde, "varlen_attn", variable_length_attention)
 
 
 def gradients_of(model: HMDEForDocumentEmbedding, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -723,7 +723,7 @@ def test_autocast_reaches_the_kernel_of_a_gpu_in_one_dtype(
         dtypes.add(tuple(tensor.dtype for tensor in states[:3]))
         return variable_length_attention(*states, **kwargs)
 
-    monkeypatch.setattr(packing_hmde, "varlen_attn", record)
+    monkeypatch.setattr(attention_hmde, "varlen_attn", record)
     model = make_model(encoder_folder)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         model(**tokenize(encoder_folder))
@@ -743,7 +743,7 @@ def test_the_compiled_sentence_encoder_is_compiled_once_for_batches_of_all_sizes
 
     kernel.register_fake(lambda query, *_: torch.empty_like(query))
     monkeypatch.setattr(
-        packing_hmde,
+        attention_hmde,
         "varlen_attn",
         lambda query, key, value, bounds, _, longest, __, scale, window_size: kernel(
             query, key, value, bounds, longest, scale

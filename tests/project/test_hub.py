@@ -19,12 +19,16 @@ from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDEForSequenceC
 
 EXTRA_TEXTS = ["", "<s>[CLS]＜s＞ the cat", "The cat sat. " * 50]
 SHIPPED_CODE = {
+    "attention_hmde.py",
     "attribution_hmde.py",
     "configuration_hmde.py",
+    "document_encoder_hmde.py",
     "encoders_hmde.py",
+    "inference_hmde.py",
     "layers_hmde.py",
     "modeling_hmde.py",
     "packing_hmde.py",
+    "pooling_hmde.py",
     "publishing_hmde.py",
     "segmentation_hmde.py",
     "sentence_transformers_hmde.py",

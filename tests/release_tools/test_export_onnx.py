@@ -12,23 +12,47 @@ from torch.export import Dim
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 
-DYNAMIC = {"input_ids": {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}, "attention_mask": {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}}
+DYNAMIC = {
+    "input_ids": {0: Dim.DYNAMIC, 1: Dim.DYNAMIC, 2: Dim.DYNAMIC},
+    "sentence_lengths": {0: Dim.DYNAMIC, 1: Dim.DYNAMIC},
+}
+PASSAGES = {
+    "sentence_pooling": "mean",
+    "max_sentence_length": 40,
+    "passage_length": 40,
+    "document_pooling": "token_mean",
+}
+ENCODERS = [
+    pytest.param("xlmr", {"sentence_pooling": "pooler", "document_pooling": "dbos"}, id="pooler"),
+    pytest.param("labse", {"document_positions": True, "attn_implementation": "eager"}, id="eager"),
+    pytest.param("labse", {"sentence_pooling": "mean", "document_residual": 0.3}, id="residual"),
+    pytest.param("xlmr", {"sentence_pooling": "mean", "sentence_layer": 1}, id="middle layer"),
+    pytest.param("xlmr", PASSAGES, id="passages"),
+    pytest.param("modernbert", {"sentence_pooling": "mean"}, id="modernbert"),
+]
 
 
-def rows(tokenizer: HMDETokenizer, documents: list[str], **options: object) -> dict[str, torch.Tensor]:
-    return dict(tokenizer(documents, padding=True, return_tensors="pt", **options))
+def rows(tokenizer: HMDETokenizer, documents: list[str]) -> dict[str, torch.Tensor]:
+    return dict(tokenizer(documents, padding=True, return_tensors="pt"))
 
 
-@pytest.mark.parametrize(
-    ("encoder", "options"),
-    [
-        ("xlmr", {"sentence_pooling": "pooler", "document_pooling": "dbos"}),
-        ("labse", {"sentence_pooling": "cls", "document_positions": True, "attn_implementation": "eager"}),
-        ("labse", {"sentence_pooling": "mean", "document_residual": 0.3, "attn_implementation": "sdpa"}),
-        ("xlmr", {"sentence_pooling": "mean", "sentence_layer": 1}),
-    ],
-    ids=["packed", "eager", "sdpa", "middle layer"],
-)
+def passages(
+    tokenizer: HMDETokenizer, model: HMDEForDocumentEmbedding, documents: list[str]
+) -> dict[str, torch.Tensor]:
+    inputs = tokenizer.by_passage(tokenizer(documents)["input_ids"], model.config.passage_length)
+    return {name: torch.from_numpy(array) for name, array in inputs.items()}
+
+
+def make_models(
+    make_model: Callable[..., HMDEForDocumentEmbedding], folder: Path, options: dict
+) -> tuple[HMDEForDocumentEmbedding, HMDEForDocumentEmbedding, HMDETokenizer]:
+    """The model as it is used, the same with an attention that can be exported, and the tokenizer."""
+    used = make_model(folder, dtype=torch.float64, **options)
+    exportable = make_model(folder, dtype=torch.float64, **{"attn_implementation": "sdpa"} | options)
+    return used, exportable, HMDETokenizer.from_sentence_encoder(str(folder))
+
+
+@pytest.mark.parametrize(("encoder", "options"), ENCODERS)
 def test_torch_export_records_what_the_model_computes(
     encoder: str,
     options: dict,
@@ -36,73 +60,64 @@ def test_torch_export_records_what_the_model_computes(
     make_model: Callable[..., HMDEForDocumentEmbedding],
     documents: list[str],
 ) -> None:
-    folder = request.getfixturevalue(encoder)
-    model = make_model(folder, dtype=torch.float64, **options)
-    tokenizer = HMDETokenizer.from_sentence_encoder(str(folder))
+    used, exportable, tokenizer = make_models(make_model, request.getfixturevalue(encoder), options)
     with torch.no_grad():
-        program = torch.export.export(model, (), rows(tokenizer, documents[:2]), dynamic_shapes=DYNAMIC).module()
-        for texts, padding_side in ((documents, "right"), (documents[2:], "left"), (documents[:1], "right")):
-            inputs = rows(tokenizer, texts, padding_side=padding_side)
-            expected, actual = model(**inputs), program(**inputs)
-            torch.testing.assert_close(actual.pooler_output, expected.pooler_output, rtol=1e-8, atol=1e-8)
-            count = expected.sentence_embeddings.shape[1]
-            for name in ("sentence_embeddings", "last_hidden_state", "sentence_lengths"):
-                torch.testing.assert_close(actual[name][:, :count], expected[name], rtol=1e-8, atol=1e-8)
-                assert not actual[name][:, count:].any()
+        example = passages(tokenizer, used, [" ".join(documents * 3), documents[0]])  # several passages
+        program = torch.export.export(exportable, (), example, dynamic_shapes=DYNAMIC).module()
+        for texts in (documents, documents[2:], documents[:1]):
+            expected, actual = used(**rows(tokenizer, texts)), program(**passages(tokenizer, used, texts))
+            for name in ("pooler_output", "sentence_embeddings", "last_hidden_state", "sentence_lengths"):
+                torch.testing.assert_close(actual[name], expected[name], rtol=1e-8, atol=1e-8)
 
 
 def test_a_traced_model_computes_what_the_model_does(
-    labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding], tokenizer: HMDETokenizer, documents: list[str]
+    labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding], documents: list[str]
 ) -> None:
-    model = make_model(labse, dtype=torch.float64)
+    used, exportable, tokenizer = make_models(make_model, labse, {})
     with torch.no_grad():
-        traced = torch.jit.trace(model, example_kwarg_inputs=rows(tokenizer, documents[:2]), strict=False)
-        inputs = rows(tokenizer, documents)
-        expected = model(**inputs).pooler_output
-        torch.testing.assert_close(traced(**inputs)["pooler_output"], expected, rtol=1e-8, atol=1e-8)
+        example = passages(tokenizer, used, documents[:2])
+        traced = torch.jit.trace(exportable, example_kwarg_inputs=example, strict=False)
+        expected = used(**rows(tokenizer, documents)).pooler_output
+        actual = traced(**passages(tokenizer, used, documents))["pooler_output"]
+    torch.testing.assert_close(actual, expected, rtol=1e-8, atol=1e-8)
 
 
 def test_transformers_exports_the_model(
-    labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding], tokenizer: HMDETokenizer, documents: list[str]
+    labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding], documents: list[str]
 ) -> None:
     exporters = pytest.importorskip("transformers.exporters.exporter_dynamo")
     options = pytest.importorskip("transformers.exporters.configs").DynamoConfig(dynamic=True)
-    model = make_model(labse, dtype=torch.float64)
-    exported = exporters.DynamoExporter().export(model, rows(tokenizer, documents[:2]), options)
-    inputs = rows(tokenizer, documents)
+    used, exportable, tokenizer = make_models(make_model, labse, {})
+    exported = exporters.DynamoExporter().export(exportable, passages(tokenizer, used, documents[:2]), options)
     with torch.no_grad():
-        expected = model(**inputs).pooler_output
-    torch.testing.assert_close(exported(**inputs).pooler_output, expected, rtol=1e-8, atol=1e-8)
+        expected = used(**rows(tokenizer, documents)).pooler_output
+    actual = exported(**passages(tokenizer, used, documents)).pooler_output
+    torch.testing.assert_close(actual, expected, rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.parametrize(
-    "options", [{"passage_length": 128, "sentence_pooling": "mean"}, {}], ids=["passages", "modernbert"]
-)
-def test_what_cannot_be_exported_from_rows_is_refused(
-    options: dict,
-    request: pytest.FixtureRequest,
-    make_model: Callable[..., HMDEForDocumentEmbedding],
-    documents: list[str],
+def test_the_inputs_of_an_exporter_give_the_embeddings_and_gradients_of_rows(
+    labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding], documents: list[str]
 ) -> None:
-    folder = request.getfixturevalue("labse" if options else "modernbert")
-    inputs = rows(HMDETokenizer.from_sentence_encoder(str(folder)), documents)
-    with pytest.raises(
-        Exception, match=r"cannot be exported from rows of tokens: only bert.* release_tools\.export_onnx"
-    ):
-        torch.export.export(make_model(folder, **options), (), inputs)
+    used, exportable, tokenizer = make_models(make_model, labse, {"sentence_pooling": "mean"})
+    used(**rows(tokenizer, documents)).pooler_output.square().sum().backward()
+    exportable(**passages(tokenizer, used, documents)).pooler_output.square().sum().backward()
+    for (name, expected), actual in zip(used.named_parameters(), exportable.parameters(), strict=True):
+        torch.testing.assert_close(actual.grad, expected.grad, rtol=1e-8, atol=1e-8, msg=name)
+
+
+def test_rows_of_tokens_and_packed_attention_cannot_be_exported(
+    labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding], documents: list[str]
+) -> None:
+    used, exportable, tokenizer = make_models(make_model, labse, {})
+    with pytest.raises(Exception, match=r"cannot be exported with rows of tokens.*tokenizer\.by_passage"):
+        torch.export.export(exportable, (), rows(tokenizer, documents))
+    with pytest.raises(Exception, match=r'to export the model.*set_attn_implementation\("sdpa"\)'):
+        torch.export.export(used, (), passages(tokenizer, used, documents))
 
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed; it is in the extra 'onnx'")
 pytest.importorskip("onnxscript", reason="onnxscript is not installed; it is in the extra 'onnx'")
 export_onnx = pytest.importorskip("release_tools.export_onnx")
-
-
-PASSAGES = {
-    "sentence_pooling": "mean",
-    "max_sentence_length": 40,
-    "passage_length": 40,
-    "document_pooling": "token_mean",
-}
 
 
 @pytest.mark.parametrize(

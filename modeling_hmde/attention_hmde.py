@@ -1,0 +1,164 @@
+"""Attention functions in the form in which transformers calls them: `packed`, for sequences end to end, and `eager`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention as sdpa
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.utils import logging
+
+try:
+    from torch.nn.attention.varlen import varlen_attn
+except ImportError:  # before torch 2.10
+    varlen_attn = None  # type: ignore[assignment]
+
+logger = logging.get_logger(__name__)
+
+# Attention implementations for sequences end to end: ours, and the flash-attn package's through transformers.
+PACKED_ATTENTION = ("packed", "flash_attention_2", "flash_attention_3")
+
+# Attention scores that one thread computes at once: one MiB in bfloat16, which fits the second-level cache of a core.
+SCORES_AT_ONCE = 2**19
+
+
+def packed_attention_arguments(lengths: Tensor) -> dict[str, Any]:
+    """The arguments that tell a packed attention where sequences of `lengths` (sequences,) begin and end, by the names
+    that transformers' flash attention uses."""
+    bounds = nn.functional.pad(lengths.cumsum(0), (1, 0)).int()
+    longest = int(lengths.max())
+    return {"cu_seq_lens_q": bounds, "cu_seq_lens_k": bounds, "max_length_q": longest, "max_length_k": longest}
+
+
+def packed_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    cu_seq_lens_q: Tensor | None = None,
+    max_length_q: int | None = None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Bidirectional attention within each of the sequences that lie end to end in one row.
+
+    On a GPU in half precision it is core PyTorch's variable-length flash attention, which has no dropout. Elsewhere it
+    makes one call for each run of sequences of equal length, so they should be sorted. The call is scaled dot product
+    attention, or `attention_by_products` in bfloat16 on a CPU.
+
+    Args:
+        module: the attention layer that calls. It must not be causal.
+        query, key, value: (1, heads, tokens, head width).
+        attention_mask: not used; the bounds of the sequences take its place.
+        cu_seq_lens_q: (sequences + 1,), int32, the index of each sequence's first token, then the count of all tokens.
+        max_length_q: tokens of the longest sequence.
+        sliding_window: a token attends to those fewer than this many tokens away. None: to all of its sequence.
+
+    Returns:
+        (1, tokens, heads, head width), and no weights.
+
+    Raises:
+        ValueError: the layer is causal, or the bounds are missing because something other than HMDE calls the encoder.
+    """
+    if getattr(module, "is_causal", False):
+        raise ValueError(
+            f"{type(module).__name__} is causal, and packed attention would make it bidirectional; choose another "
+            'attention: set_attn_implementation("sdpa")'
+        )
+    if cu_seq_lens_q is None or max_length_q is None:
+        raise ValueError(
+            "packed attention needs cu_seq_lens_q and max_length_q, which HMDE gives it for rows of tokens; to export "
+            'the model, or to call its sentence encoder alone, choose another: set_attn_implementation("sdpa")'
+        )
+    if has_variable_length_kernel(value):
+        if dropout:
+            logger.warning_once("variable-length attention has no dropout: the attention's weights keep theirs")
+        query, key, value = (projected.squeeze(0).transpose(0, 1) for projected in (query, key, value))
+        bounds, longest = cu_seq_lens_q, max_length_q
+        window = (-1, -1) if sliding_window is None else (sliding_window - 1, sliding_window - 1)
+        attended: Any = varlen_attn(
+            query, key, value, bounds, bounds, longest, longest, scale=scaling, window_size=window
+        )
+        return attended.unsqueeze(0), None
+
+    lengths, counts = torch.unique_consecutive(cu_seq_lens_q.diff(), return_counts=True)
+    runs = list(zip(counts.tolist(), lengths.tolist()))
+    # The backward of `split` is one concatenation; each slice would have a gradient of the size of all tokens.
+    sizes = [count * length for count, length in runs]
+    attend = attention_by_products if query.device.type == "cpu" and query.dtype == torch.bfloat16 else sdpa
+    attended_runs = []
+    for run, *parts in zip(runs, *(projected.squeeze(0).split(sizes, dim=1) for projected in (query, key, value))):
+        queries, keys, values = (part.unflatten(1, run).transpose(0, 1) for part in parts)
+        mask = sliding_window_mask(run[1], sliding_window, query.device)
+        attended = attend(queries, keys, values, attn_mask=mask, dropout_p=dropout, scale=scaling)
+        attended_runs.append(attended.transpose(1, 2).flatten(0, 1))
+    return torch.cat(attended_runs).unsqueeze(0), None
+
+
+def has_variable_length_kernel(values: Tensor) -> bool:
+    return varlen_attn is not None and values.is_cuda and values.dtype in (torch.bfloat16, torch.float16)
+
+
+def sliding_window_mask(length: int, width: int | None, device: torch.device) -> Tensor | None:
+    """(length, length), True where two tokens are fewer than `width` tokens apart; None where all are."""
+    if width is None or length <= width:
+        return None
+    positions = torch.arange(length, device=device)
+    return (positions - positions.unsqueeze(1)).abs() < width
+
+
+def attention_by_products(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, dropout_p: float, scale: float | None
+) -> Tensor:
+    """Scaled dot product attention by batched matrix products with a softmax between them.
+
+    A CPU with native bfloat16 support uses it in matrix products (oneDNN), but not in PyTorch's attention, whose
+    backward pass is slower still. Some heads are computed at once, so that their scores fit the caches.
+
+    Args:
+        query, key, value: (sequences, heads, tokens, head width).
+        attn_mask: (tokens, tokens), True where a token attends to another. None: everywhere.
+        dropout_p: share of the weights that is dropped.
+        scale: factor of the products; 1 over the root of the head width if not given.
+
+    Returns:
+        the shape of `value`.
+    """
+    tokens, head_width = query.shape[-2:]
+    scale = head_width**-0.5 if scale is None else scale
+    heads_at_once = max(1, SCORES_AT_ONCE * torch.get_num_threads() // tokens**2)
+    attended = []
+    for queries, keys, values in zip(*(heads.flatten(0, 1).split(heads_at_once) for heads in (query, key, value))):
+        scores = torch.baddbmm(queries.new_zeros(()), queries, keys.transpose(1, 2), beta=0, alpha=scale)
+        if attn_mask is not None:
+            scores = scores.masked_fill(~attn_mask, -torch.inf)
+        attended.append(nn.functional.dropout(scores.softmax(dim=-1), dropout_p) @ values)
+    return torch.cat(attended).view(value.shape)
+
+
+def eager_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float,
+    dropout: float = 0.0,
+    **kwargs: Any,
+) -> tuple[Tensor, Tensor]:
+    """Attention of the document encoder that keeps its weights. query, key, value: (documents, heads, sentences, head
+    width)."""
+    scores = query @ key.transpose(2, 3) * scaling
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    weights = nn.functional.dropout(scores.softmax(dim=-1), p=dropout)
+    return (weights @ value).transpose(1, 2), weights
+
+
+ALL_ATTENTION_FUNCTIONS.register("packed", packed_attention)

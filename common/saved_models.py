@@ -8,8 +8,6 @@ from huggingface_hub import ModelCard
 from huggingface_hub.errors import HFValidationError
 from transformers import AutoConfig
 
-import modeling_sentences  # noqa: F401  # so that the Auto classes know its encoders
-
 
 def model_type_of(name: str, model: str) -> str:
     """The type of a saved model, such as hmde or bert.

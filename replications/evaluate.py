@@ -5,6 +5,7 @@ python -m replications.evaluate --config RECIPE [--key value ...]
 
 from __future__ import annotations
 
+import replications.encoders  # noqa: F401  # so that systems of their kinds open
 from common.command_line import run
 from evaluation.__main__ import main as evaluate
 from evaluation.registry import SYSTEMS, TASKS, Kind

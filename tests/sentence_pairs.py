@@ -1,7 +1,8 @@
-"""A tiny folder of parallel text, and the options of a run on it."""
+"""A tiny folder of parallel text, and the options of runs on it, by the modules that are their commands."""
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 
@@ -33,15 +34,21 @@ def write_pairs(folder: Path, num_pairs: int = 16, num_dev: int = 4) -> Path:
     return folder
 
 
-INFOXLM = {
-    "objectives": '{"mmlm": 1.0, "tlm": 0.5, "xlco": 2.0}',
-    "queue_size": 6,
-    "queue_momentum": 0.9,
+STUDENT = "training.pretrain_sentences"
+INFOXLM = "replications.infoxlm.pretrain"
+LIGHTWEIGHT = "replications.lightweight.pretrain"
+TMDE = "replications.t_mde.pretrain"
+LASER = "replications.laser.pretrain"
+TRANSLATOR = "replications.ntdv.train_translator"
+NTDV = "replications.ntdv.pretrain"
+
+INFOXLM_OPTIONS = {
+    "losses": {"mmlm": {}, "tlm": {"weight": 0.5}, "xlco": {"weight": 2.0, "queue_size": 6, "queue_momentum": 0.9}},
     "sentence_layer": 1,
     "pooling": "cls",
 }
-LIGHTWEIGHT = {"objectives": '{"ugt": 1.0, "align": 2.0, "similarity": 2.0}'}
-TMDE = {
+LIGHTWEIGHT_OPTIONS = {"losses": {"generative": {}, "align": {"weight": 2.0}, "similarity": {"weight": 2.0}}}
+TMDE_ARCHITECTURE = {
     "model_type": "roberta-prelayernorm",
     "num_hidden_layers": 2,
     "hidden_size": 32,
@@ -53,33 +60,36 @@ TMDE = {
     "attention_probs_dropout_prob": 0.1,
     "type_vocab_size": 1,
 }
-CTMDE = {
-    "objectives": '{"translation": 0.5, "distance": 0.25}',
-    "architecture": json.dumps(TMDE),
+CTMDE_OPTIONS = {
+    "losses": {"translation": {"weight": 0.5}, "distance": {"weight": 0.25}},
+    "architecture": TMDE_ARCHITECTURE,
     "vocabulary_size": 60,
-    "pooling": "cls",
     "max_length": 100,
-    "sinusoidal_positions": "true",
+    "sinusoidal_positions": True,
     "schedule": "inverse_sqrt",
 }
-CLASER = CTMDE | {
-    "architecture": json.dumps(
-        {
-            "model_type": "laser",
-            "hidden_dropout_prob": 0.1,
-            "num_hidden_layers": 2,
-            "embedding_size": 16,
-            "hidden_size": 32,
-        }
-    ),
-    "decoder": "lstm",
-    "decoder_size": 48,
-    "sinusoidal_positions": "false",
+CTMDE_P_OPTIONS = CTMDE_OPTIONS | {
+    "architecture": TMDE_ARCHITECTURE | {"model_type": "tmde_p", "num_hidden_layers": 3, "num_queries": 4},
 }
-CTMDE_P = CTMDE | {
-    "architecture": json.dumps(TMDE | {"model_type": "tmde_p", "num_hidden_layers": 3, "num_queries": 4}),
+CLASER_OPTIONS = {
+    "losses": {"translation": {"weight": 0.5, "decoder_size": 48}, "distance": {"weight": 0.25}},
+    "architecture": {
+        "model_type": "laser",
+        "hidden_dropout_prob": 0.1,
+        "num_hidden_layers": 2,
+        "embedding_size": 16,
+        "hidden_size": 32,
+    },
+    "vocabulary_size": 60,
+    "max_length": 100,
+    "schedule": "inverse_sqrt",
 }
-NO_DROPOUT = json.dumps({"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0})
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+def train(module: str, arguments: list[str]) -> None:
+    """Run the command of a module."""
+    importlib.import_module(module).main(arguments)
 
 
 def options(pairs: Path, encoder: Path | None, output: Path, **changes: object) -> list[str]:
@@ -96,4 +106,9 @@ def options(pairs: Path, encoder: Path | None, output: Path, **changes: object) 
         "log_steps": 1,
     }
     values |= {} if encoder is None else {"sentence_encoder": encoder}
-    return [part for name, value in (values | changes).items() for part in (f"--{name}", str(value))]
+    return [part for name, value in (values | changes).items() for part in (f"--{name}", as_option(value))]
+
+
+def as_option(value: object) -> str:
+    """A value as the command line reads it."""
+    return str(value) if isinstance(value, (str, Path)) else json.dumps(value)

@@ -109,67 +109,6 @@ def below_heading(text: str, heading: str) -> str:
     return text.partition(f"## {heading}\n")[2].partition("\n## ")[0].strip()
 
 
-P_AT_1 = "The share of dev sentences whose nearest one in the other language is their translation, mean of both ways"
-TOKEN_ACCURACY = "The share of the tokens of dev translations that are the first choice, given those before them"
-
-
-def write_sentence_model_card(
-    folder: Path, name: str, recipe: dict[str, Any], history: dict[int, dict[str, float]], kept_step: int
-) -> None:
-    """Write the `README.md` of a sentence encoder, with metadata that the Hub accepts.
-
-    Args:
-        folder: the model's.
-        name: of the model, as it is shown and loaded.
-        recipe: all fields of the run.
-        history: dev scores by optimizer step, step 0 being the untrained start.
-        kept_step: the step whose model is kept.
-    """
-    start = recipe["sentence_encoder"]
-    keys = list(history[kept_step])  # the mean comes last
-    tables = [key.removesuffix(f"_{keys[-1]}") for key in keys[:-1]]
-    translates = keys[-1] == "token_accuracy"
-    token = {"cls": "the state of its first token", "mean": "the mean of the states of its tokens"}[recipe["pooling"]]
-    layer = f" in layer {recipe['sentence_layer']}" if recipe["sentence_layer"] else " in the last layer"
-    data = card_data(
-        start,
-        language=sorted({language for table in tables for language in table.split("-")}),
-        model_name=name,
-        pipeline_tag="feature-extraction",
-        tags=["sentence-embeddings", "multilingual", "cross-lingual-retrieval"],
-        eval_results=[
-            EvalResult(
-                task_type="translation" if translates else "translation-retrieval",
-                task_name="Translation" if translates else "Cross-lingual sentence retrieval",
-                dataset_type="custom",
-                dataset_name=Path(recipe["corpus"]).name,
-                dataset_split="dev",
-                metric_type="accuracy",
-                metric_name="Token accuracy" if translates else "P@1",
-                metric_value=round(history[kept_step][keys[-1]], 4),
-            )
-        ],
-    )
-    write_card(
-        folder,
-        TEMPLATES / "sentence_encoder.md",
-        data,
-        name=name,
-        base_model=data.base_model or start,
-        objectives=", ".join(recipe["objectives"]),
-        vector=token + layer,
-        translates=translates,
-        measure=TOKEN_ACCURACY if translates else P_AT_1,
-        own_code=any(folder.glob("modeling_*.py")),
-        recipe=recipe,
-        recipe_text=as_yaml(recipe),
-        kept_step=kept_step,
-        steps=max(history),
-        tables=tables,
-        rows=[[step, *(f"{scores[key]:.3f}" for key in keys)] for step, scores in history.items()],
-    )
-
-
 def card_data(start: str | None, **metadata: Any) -> ModelCardData:
     """Metadata of a trained model. Its base model and licence are those of the model that it was trained from.
 

@@ -195,9 +195,9 @@ def read_retrieval_set(
         }
         if split:
             grades = [*read_qrels(qrels_file).values()]
-            split_doc_ids = {doc_id for graded in grades for doc_id, grade in graded.items() if grade > 0}
+            of_split = {doc_id for graded in grades for doc_id, grade in graded.items() if grade > 0}
             queries = {
-                language: {doc_id: text for doc_id, text in texts.items() if doc_id in split_doc_ids}
+                language: {doc_id: text for doc_id, text in texts.items() if doc_id in of_split}
                 for language, texts in queries.items()
             }
         qrels = {query_id: {query_id: 1} for texts in queries.values() for query_id in texts}

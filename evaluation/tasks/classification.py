@@ -41,7 +41,7 @@ from evaluation.tasks.classifiers import MultilabelClassifier, fit_logistic_regr
 from evaluation.vectors import cached_vectors
 from modeling_hmde import HMDETokenizer
 from modeling_hmde.modeling_hmde import MAX_TOKENS_PER_BUCKET
-from modeling_hmde.packing_hmde import padded_batches
+from modeling_hmde.packing_hmde import bucket_by_length
 
 # What learns from frozen vectors.
 PROTOCOLS = {
@@ -123,7 +123,7 @@ def evaluate_frozen(
         "protocol": f"frozen vectors, {PROTOCOLS[task.classifier]}{over_draws}",
         **summary(task, scores_by_row(measured), {row: values for row, (_, values) in measured.items()}, draws),
         "C": chosen,
-        "documents": sum(map(len, vectors.values())),
+        "documents": sum(len(of_part) for of_part in vectors.values()),
         "document_seconds": seconds,
     }
 
@@ -179,14 +179,14 @@ def learn(
     examples = (train_vectors, train_labels, dev_vectors, dev_labels)
     if task.classifier == "mlp":
         networks = fit_mlp(*examples, name=name)
-        return lambda vectors, labels: mean_run_scores(
+        return lambda vectors, labels: mean_of_runs(
             [measure(labels, guesses) for guesses in networks.predict(vectors)]
         ), None
     if task.multilabel:
         one_a_label, C = fit_multilabel(*examples, name=name)
-        return lambda vectors, labels: mean_run_scores([measure_multilabel(one_a_label, vectors, labels)]), C
+        return lambda vectors, labels: mean_of_runs([measure_multilabel(one_a_label, vectors, labels)]), C
     classifier, C = fit_logistic_regression(*examples, name=name)
-    return lambda vectors, labels: mean_run_scores([measure(labels, list(classifier.predict(vectors)))]), C
+    return lambda vectors, labels: mean_of_runs([measure(labels, list(classifier.predict(vectors)))]), C
 
 
 def encode(
@@ -209,7 +209,7 @@ def evaluate_models(
     per_item = {}
     for test, *measured in zip(labelled.tests, *runs):
         row = f"{task.finetuned_on[0] if len(task.finetuned_on) == 1 else 'all'}-{test.language}"
-        scores[row], per_item[row] = mean_run_scores(measured)
+        scores[row], per_item[row] = mean_of_runs(measured)
     return {
         "protocol": f"fine-tuned on {', '.join(task.finetuned_on)}, {len(runs)} run{'s' * (len(runs) > 1)}",
         **summary(task, scores, per_item),
@@ -218,17 +218,17 @@ def evaluate_models(
     }
 
 
-def mean_run_scores(runs: Sequence[tuple[dict[str, float], list[float]]]) -> Measured:
+def mean_of_runs(runs: Sequence[tuple[dict[str, float], list[float]]]) -> Measured:
     """Of what `measure` says of several runs on one file: the mean scores, with the standard deviations of each measure
     (`accuracy_sd`) if there are several, and the mean value of each document."""
-    run_scores = [scores for scores, _ in runs]
-    means = {measure: float(np.mean([scores[measure] for scores in run_scores])) for measure in run_scores[0]}
+    of_runs = [scores for scores, _ in runs]
+    means = {measure: float(np.mean([scores[measure] for scores in of_runs])) for measure in of_runs[0]}
     if len(runs) > 1:
         means |= {
-            f"{measure}_sd": float(np.std([scores[measure] for scores in run_scores], ddof=1)) for measure in MEASURES
+            f"{measure}_sd": float(np.std([scores[measure] for scores in of_runs], ddof=1)) for measure in MEASURES
         }
-    document_values = np.mean([values for _, values in runs], axis=0)
-    return means, {str(index): float(value) for index, value in enumerate(document_values)}
+    of_documents = np.mean([values for _, values in runs], axis=0)
+    return means, {str(index): float(value) for index, value in enumerate(of_documents)}
 
 
 def scores_of_classifier(
@@ -263,14 +263,12 @@ def summary(
             measure: means["average, same language"][measure] - means["average, across languages"][measure]
             for measure in task.measures
         }
-    draw_averages = [averages(draw, groups, task.measures) for draw in draws]
+    of_draws = [averages(draw, groups, task.measures) for draw in draws]
     by_draw = {}
-    for group in draw_averages[0] if draw_averages else ():
+    for group in of_draws[0] if of_draws else ():
         row = f"{group}, {len(draws)} draws"
-        means[row] = {
-            measure: float(np.mean([draw[group][measure] for draw in draw_averages])) for measure in task.measures
-        }
-        by_draw[row] = {str(number): draw[group][task.measures[0]] for number, draw in enumerate(draw_averages)}
+        means[row] = {measure: float(np.mean([draw[group][measure] for draw in of_draws])) for measure in task.measures}
+        by_draw[row] = {str(number): draw[group][task.measures[0]] for number, draw in enumerate(of_draws)}
     return {
         "task_type": "text-classification",
         "measure": task.measure,
@@ -291,10 +289,13 @@ def predict(
 ) -> list[str]:
     """The most probable label of each text, or pair of texts with a tab between, in the order given."""
     rows = tokenized(tokenizer, texts, language, pairs)
-    best = torch.empty(len(texts), dtype=torch.long)
-    for indices, inputs in padded_batches(tokenizer, rows, MAX_TOKENS_PER_BUCKET):
-        best[indices] = model(**inputs.to(model.device)).logits.argmax(dim=-1).cpu()
-        advance(len(indices))
+    lengths = torch.tensor([len(row) for row in rows["input_ids"]])
+    best = torch.empty(len(lengths), dtype=torch.long)
+    for batch in bucket_by_length(lengths, MAX_TOKENS_PER_BUCKET):
+        of_batch = {name: [values[index] for index in batch] for name, values in rows.items()}
+        inputs = tokenizer.pad(of_batch, return_tensors="pt").to(model.device)
+        best[batch] = model(**inputs).logits.argmax(dim=-1).cpu()
+        advance(len(batch))
     names = model.config.id2label or {}
     return [names[label] for label in best.tolist()]
 

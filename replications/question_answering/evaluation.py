@@ -32,7 +32,7 @@ from common.progress import progress_bar
 from common.saved_models import model_type_of
 from evaluation.tables import Scores, averages
 from modeling_hmde.modeling_hmde import MAX_TOKENS_PER_BUCKET
-from modeling_hmde.packing_hmde import padded_batches
+from modeling_hmde.packing_hmde import bucket_by_length
 from replications.question_answering.options import QuestionTask
 
 MEASURES = ("f1", "exact_match")
@@ -176,9 +176,11 @@ def answer(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, questions
     encoded = windows_of(tokenizer, questions)
     rows = {name: encoded[name] for name in ("input_ids", "token_type_ids") if name in encoded}
     answers: dict[int, tuple[float, int, str]] = {}
-    for indices, inputs in padded_batches(tokenizer, rows, MAX_TOKENS_PER_BUCKET):
-        output = model(**inputs.to(model.device))
-        for index, starts, ends in zip(indices.tolist(), output.start_logits.float(), output.end_logits.float()):
+    for batch in bucket_by_length(torch.tensor([len(row) for row in rows["input_ids"]]), MAX_TOKENS_PER_BUCKET):
+        batch_rows = {name: [values[index] for index in batch] for name, values in rows.items()}
+        inputs = tokenizer.pad(batch_rows, return_tensors="pt").to(model.device)
+        output = model(**inputs)
+        for index, starts, ends in zip(batch.tolist(), output.start_logits.float(), output.end_logits.float()):
             question = encoded["overflow_to_sample_mapping"][index]
             tokens = [place for place, sequence in enumerate(encoded.sequence_ids(index)) if sequence == 1]
             first, last = tokens[0], tokens[-1] + 1

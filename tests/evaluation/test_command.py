@@ -417,14 +417,14 @@ def test_published_numbers_belong_to_systems_and_tasks_of_the_papers_recipe() ->
 
 
 def test_published_numbers_of_sentence_encoders_belong_to_tasks_of_their_recipe() -> None:
-    recipe = yaml.safe_load((REPOSITORY / "configuration/evaluate/sentences.yaml").read_text(encoding="utf-8"))
+    recipe = yaml.safe_load((REPOSITORY / "replications/infoxlm/evaluate.yaml").read_text(encoding="utf-8"))
     rows = {name: set(task["pairs"]) for name, task in recipe["retrieval"].items()}
     for name, task in recipe["classification"].items():
         languages = task["test_languages"]
         rows[f"{name}-frozen"] = {f"{one}-{other}" for one in languages for other in languages}
         rows[f"{name}-finetuned"] = {f"{one}-{other}" for one in ("en", "all") for other in languages}
     rows["mlqa"] = {"en", "es", "de", "ar", "hi", "vi", "zh"}
-    tables = read_published(REPOSITORY / "configuration/evaluate/published-sentences.yaml")
+    tables = read_published(REPOSITORY / "replications/infoxlm/published.yaml")
     assert {table.table.partition(",")[0] for table in tables if table.source.startswith("Chi")} == {*"1234567"}
     assert {table.table.partition(",")[0] for table in tables if table.source.startswith("Mao")} == {*"34567"}
     shown = {
@@ -442,7 +442,7 @@ def test_published_numbers_of_sentence_encoders_belong_to_tasks_of_their_recipe(
 
 
 def test_published_numbers_of_encoders_that_translate_are_of_systems_and_rows_of_their_recipe() -> None:
-    recipe = yaml.safe_load((REPOSITORY / "configuration/evaluate/translators.yaml").read_text(encoding="utf-8"))
+    recipe = yaml.safe_load((REPOSITORY / "replications/t_mde/evaluate.yaml").read_text(encoding="utf-8"))
     languages = recipe["classification"]["mldoc"]["test_languages"]
     rows = {f"{one}-{other}" for one in languages for other in languages}
     rows |= {"average", "average, same language", "average, across languages"}

@@ -1,4 +1,4 @@
-"""Every recipe of configuration/ fills the dataclass of the command that it is for."""
+"""Every recipe of configuration/ and replications/ fills the dataclass of the command that it is for."""
 
 from __future__ import annotations
 
@@ -14,39 +14,59 @@ from evaluation.recipes import EvaluationRecipe
 from evaluation.registry import SYSTEMS, TASKS, recipe_type
 from modeling_hmde import HMDEConfig
 from replications import evaluate  # noqa: F401  # registers the kinds of the replications
+from replications.infoxlm.pretrain import InfoXLMRecipe
+from replications.laser.pretrain import LaserRecipe
+from replications.lightweight.pretrain import LightweightRecipe
 from replications.longformer.pretrain import LongformerRecipe
+from replications.ntdv.pretrain import NTDVRecipe
+from replications.ntdv.train_translator import TranslatorRecipe
 from replications.question_answering.finetune import FinetuneQuestionsRecipe
+from replications.t_mde.pretrain import TMDERecipe
 from tests.paths import REPOSITORY
 from training.corpus.recipe import CorpusRecipe
 from training.finetune import FinetuneRecipe
 from training.pretrain_recipe import PretrainRecipe
-from training.recipes import PretrainSentencesRecipe
+from training.pretrain_sentences import PretrainSentencesRecipe
 
 CONFIGURATION = REPOSITORY / "configuration"
-RECIPES = {
-    "benchmarks": ChoicesBenchmark,
-    "corpora": CorpusRecipe,
-    "evaluate": recipe_type(EvaluationRecipe, SYSTEMS, TASKS),
-    "finetune": FinetuneRecipe,
-    "longformer": LongformerRecipe,
-    "pretrain": PretrainRecipe,
-    "pretrain_sentences": PretrainSentencesRecipe,
+EVALUATION = recipe_type(EvaluationRecipe, SYSTEMS, TASKS)
+RECIPES: dict[str, type] = {  # by the beginning of a file's path
+    "configuration/benchmarks/": ChoicesBenchmark,
+    "configuration/corpora/": CorpusRecipe,
+    "configuration/evaluate/xquad-attribution": recipe_type(AttributionRecipe, SYSTEMS),
+    "configuration/evaluate/": EVALUATION,
+    "configuration/finetune/": FinetuneRecipe,
+    "configuration/pretrain/": PretrainRecipe,
+    "configuration/pretrain_sentences/": PretrainSentencesRecipe,
+    "replications/infoxlm/infoxlm": InfoXLMRecipe,
+    "replications/infoxlm/evaluate": EVALUATION,
+    "replications/laser/": LaserRecipe,
+    "replications/lightweight/lightweight": LightweightRecipe,
+    "replications/lightweight/losses": EVALUATION,
+    "replications/longformer/": LongformerRecipe,
+    "replications/ntdv/evaluate": EVALUATION,
+    "replications/ntdv/ntdv": NTDVRecipe,
+    "replications/ntdv/translator": TranslatorRecipe,
+    "replications/question_answering/": FinetuneQuestionsRecipe,
+    "replications/t_mde/evaluate": EVALUATION,
+    "replications/t_mde/t-mde": TMDERecipe,
 }
-OTHERS: dict[str, type] = {
-    "xquad-attribution": recipe_type(AttributionRecipe, SYSTEMS),
-    "squad": FinetuneQuestionsRecipe,
-}
-FILES = sorted(path for folder in RECIPES for path in (CONFIGURATION / folder).glob("*.yaml"))
-NO_RECIPE = {"published.yaml", "published-sentences.yaml", "published-translators.yaml"}  # numbers of the papers
+FILES = [
+    path
+    for folder in ("configuration", "replications")
+    for path in sorted((REPOSITORY / folder).rglob("*.yaml"))
+    if path.name != "published.yaml" and path.parent.name != "accelerate"  # numbers of papers; not our recipes
+]
 
 
 def fill(recipe: type, path: Path, *options: str) -> Any:
     return options_from(recipe, ["--config", str(path), *options])
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if path.name not in NO_RECIPE], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_recipe_is_what_its_command_reads(path: Path) -> None:
-    recipe = OTHERS.get(path.stem, RECIPES[path.parent.name])
+    name = str(path.relative_to(REPOSITORY))
+    recipe = next(recipe for start, recipe in RECIPES.items() if name.startswith(start))
     assert isinstance(fill(recipe, path), recipe)
 
 

@@ -11,7 +11,7 @@
                           split and its id or segment_id are kept if it has them
     owner/name:config     a data set of the Hub with a column `translation`, such as Helsinki-NLP/opus-100:de-en
 
-and the command writes `pairs/<one>-<other>.parquet`, which training/data/parallel.py describes. Files are read piece by
+and the command writes `pairs/<one>-<other>.parquet`, see training/sentences/pairs.py. Files are read piece by
 piece, and DuckDB, which goes to disk beyond its memory limit, removes the duplicates. The finished pairs of a stopped
 run are kept in `<output>.steps`, where the same command resumes. The same files always make the same tables.
 """

@@ -12,7 +12,7 @@ import pytest
 from huggingface_hub import DatasetCard
 
 from training.corpus import sentence_pairs, translation_files
-from training.data.parallel import Pairs
+from training.sentences.pairs import Pairs
 
 ENGLISH = ["The cat sat.", "Hello", "", "Same", "a", "The cat sat.", "Dogs bark."]
 GERMAN = ["Die Katze saß.", "Hallo", "leer", "Same", "a" * 10, "Die Katze saß.", "Hunde bellen."]

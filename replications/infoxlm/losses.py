@@ -1,0 +1,153 @@
+"""InfoXLM's losses: MMLM, TLM and XlCo, each with its options."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from common.numbers import PositiveFloat, PositiveInt, Share
+from training.loop.momentum import MomentumQueue
+from training.losses.candidates import same_concept
+from training.losses.processes import mean_of_all_processes, rows_of_other_processes
+from training.sentences.batches import IGNORED
+from training.sentences.losses import LossFunction, PairVectors
+
+
+@dataclass(kw_only=True)
+class MMLM:
+    """Multilingual masked language modeling (equation 2)."""
+
+    texts: str | None = None
+    """Folder of `python -m training.corpus`, whose articles are the text; the sentences of the pairs, each by itself,
+    if not given."""
+
+    weight: PositiveFloat = 1.0
+    """Weight of the loss in the sum."""
+
+
+@dataclass(kw_only=True)
+class TLM:
+    """Translation language modeling: masked language modeling of a sentence and its translation in one row."""
+
+    weight: PositiveFloat = 1.0
+    """Weight of the loss in the sum."""
+
+
+@dataclass(kw_only=True)
+class XlCo:
+    """Cross-lingual contrast (equation 6)."""
+
+    temperature: PositiveFloat = 0.25
+    """What inner products are divided by. The default is that of the authors' code."""
+
+    mixup: bool = True
+    """Join each pair with a pair of other languages (mixup contrast)."""
+
+    queue_size: PositiveInt = 131_072
+    """Number of keys of earlier batches, made by a momentum encoder, that are negatives."""
+
+    queue_momentum: Share = 0.9999
+    """Share of its weights that the momentum encoder keeps at each step (0.999 for a large model)."""
+
+    weight: PositiveFloat = 1.0
+    """Weight of the loss in the sum."""
+
+
+@dataclass(kw_only=True)
+class InfoXLMLosses:
+    """The losses whose weighted sum is minimised. One that is null is left out."""
+
+    mmlm: MMLM | None = None
+    """Masked tokens of one text are predicted."""
+
+    tlm: TLM | None = None
+    """Masked tokens of a sentence beside its translation are predicted."""
+
+    xlco: XlCo | None = None
+    """Translations are found among those of the batch and of a queue."""
+
+
+def masked_tokens(logits: Tensor, labels: Tensor) -> Tensor:
+    """The cross-entropy of each masked token, of one text (equation 2) or of a text and its translation (Conneau and
+    Lample, 2019).
+
+    Args:
+        logits: (masked tokens, vocabulary).
+        labels: (masked tokens,), int64.
+
+    Returns:
+        (masked tokens,)
+    """
+    return F.cross_entropy(logits.float(), labels, reduction="none")
+
+
+def cross_lingual_contrast(
+    queries: Tensor,
+    keys: Tensor,
+    others: Tensor,
+    *,
+    concepts: Tensor,
+    other_concepts: Tensor,
+    temperature: float,
+) -> Tensor:
+    """Cross-lingual contrast (equation 6): each query seeks the key of its translation.
+
+    Inner products are divided by a temperature, as in the authors' code (0.25), of which the paper says nothing; they
+    are no cosines in either. A key of the query's own pair is never its negative.
+
+    Args:
+        queries: (pairs, hidden), of the trained encoder.
+        keys: (pairs, hidden), of the momentum encoder. No gradient reaches them.
+        others: (others, hidden), keys of other processes and of earlier batches.
+        concepts: (pairs,), int64.
+        other_concepts: (others,), int64.
+
+    Returns:
+        (pairs,)
+    """
+    logits = queries @ torch.cat([keys, others]).detach().T / temperature
+    masked = same_concept(concepts, torch.cat([concepts, other_concepts]))
+    own = torch.arange(len(queries), device=queries.device)
+    masked[own, own] = False
+    return F.cross_entropy(logits.masked_fill(masked, -torch.inf), own, reduction="none")
+
+
+def masked_tokens_loss(name: str, vectors: PairVectors, options: MMLM | TLM) -> Tensor:
+    """The mean over the masked tokens of all processes.
+
+    Args:
+        name: of the rows, `mmlm` or `tlm`.
+    """
+    count = (vectors.batch.rows[name]["labels"] != IGNORED).sum()
+    return mean_of_all_processes(vectors.embeddings[name].squeeze(1), count)
+
+
+def infoxlm_losses(queue: MomentumQueue | None) -> dict[str, LossFunction]:
+    """The functions of the losses, by name.
+
+    Args:
+        queue: keys of earlier batches, if there is a loss that reads them.
+    """
+
+    def xlco_loss(vectors: PairVectors, options: XlCo) -> Tensor:
+        """The mean over pairs."""
+        assert queue is not None
+        keys, concepts = vectors.embeddings["keys"].float(), vectors.batch.concepts
+        return cross_lingual_contrast(
+            vectors.embeddings["queries"].float(),
+            keys,
+            torch.cat([rows_of_other_processes(keys), queue.vectors]),
+            concepts=concepts,
+            other_concepts=torch.cat([rows_of_other_processes(concepts), queue.concepts]),
+            temperature=options.temperature,
+        ).mean()
+
+    return {
+        "mmlm": functools.partial(masked_tokens_loss, "mmlm"),
+        "tlm": functools.partial(masked_tokens_loss, "tlm"),
+        "xlco": xlco_loss,
+    }

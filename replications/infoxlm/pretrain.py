@@ -1,0 +1,154 @@
+"""Pretrain InfoXLM on monolingual text and pairs of sentences.
+
+    accelerate launch replications/infoxlm/pretrain.py --config replications/infoxlm/infoxlm.yaml [--key value ...]
+
+Reads and writes what training/pretrain_sentences.py does. All options: `--help`, or this file and losses.py.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from accelerate import Accelerator
+from accelerate.utils import set_seed
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from common.command_line import options_from, run
+from replications.infoxlm.data import InfoXLMCollator, InfoXLMPairs, Texts
+from replications.infoxlm.losses import InfoXLMLosses, XlCo, infoxlm_losses, masked_tokens
+from replications.masked_lm import MaskedLMOptions, check_mask_token, encoder_with_head, predict_tokens
+from replications.new_encoder import start_tokenizer
+from training.loop.cached_gradients import Chunk, Embeddings, Rows
+from training.loop.loop import Stage, train
+from training.loop.momentum import MomentumQueue
+from training.sentences.batches import SentenceBatch
+from training.sentences.card import write_sentence_card
+from training.sentences.encoder import SentenceEncoder
+from training.sentences.losses import PairVectors, chosen_losses, weighted_losses
+from training.sentences.stage import sentence_stage
+
+
+@dataclass(kw_only=True)
+class InfoXLMRecipe(MaskedLMOptions):
+    """A pretraining run of InfoXLM."""
+
+    losses: InfoXLMLosses = field(default_factory=InfoXLMLosses)
+    """What is learned: mmlm, tlm, xlco, or some of them."""
+
+    keep_mlm_head: bool = False
+    """Save the head that predicts tokens with the encoder."""
+
+
+class InfoXLMEncoder(SentenceEncoder):
+    """
+    Args:
+        recipe: says how vectors are read, whether they are projected, and whether the head is saved.
+    """
+
+    def __init__(self, model: PreTrainedModel, recipe: InfoXLMRecipe) -> None:
+        super().__init__(model, recipe.pooling, recipe.sentence_layer)
+        self.keep_head = recipe.keep_mlm_head
+        self.projection = None
+        if recipe.losses.xlco is not None:  # as in the authors' code; it is not saved (section 3.3)
+            self.projection = nn.Linear(model.config.hidden_size, model.config.hidden_size, bias=False)
+            nn.init.normal_(self.projection.weight, std=0.02)
+
+    def embed(self, chunk: Chunk) -> Embeddings:
+        """
+        Args:
+            chunk: rows by name, see InfoXLMCollator.
+
+        Returns:
+            `mmlm` and `tlm`, the sum over the masked tokens of each row, (rows, 1); `queries` and `keys`, projected
+            vectors (rows, hidden).
+        """
+        embeddings = {}
+        for name, rows in chunk.items():
+            if "labels" in rows:
+                embeddings[name] = self._masked_tokens(rows)
+            else:
+                vectors = self.sentence_vectors(rows)
+                embeddings[name] = vectors if self.projection is None else self.projection(vectors)
+        return embeddings
+
+    def _masked_tokens(self, rows: Rows) -> Tensor:
+        hidden_states = self.model.base_model(
+            input_ids=rows["input_ids"], attention_mask=rows["attention_mask"]
+        ).last_hidden_state
+        masked = rows["labels"] >= 0
+        losses = masked_tokens(predict_tokens(self.model, hidden_states[masked]), rows["labels"][masked])
+        row_of = masked.nonzero()[:, 0]
+        return losses.new_zeros(len(masked)).index_add(0, row_of, losses).unsqueeze(1)
+
+    def save(self, folder: Path) -> None:
+        if self.keep_head:
+            self.model.save_pretrained(folder)
+        else:
+            super().save(folder)
+
+
+def main(argv: list[str] | None = None) -> None:
+    recipe = options_from(InfoXLMRecipe, argv)
+    train(
+        recipe,
+        make_stage=functools.partial(infoxlm_stage, recipe),
+        write_card=functools.partial(write_sentence_card, recipe),
+    )
+
+
+def infoxlm_stage(recipe: InfoXLMRecipe, accelerator: Accelerator) -> Stage[SentenceBatch]:
+    """What the recipe trains, on what, towards what.
+
+    Raises:
+        ValueError: the pairs, the texts, the encoder or the queue are not what the recipe says.
+    """
+    losses = recipe.losses
+    chosen = chosen_losses(losses)
+    set_seed(recipe.seed)
+    texts = None
+    if losses.mmlm is not None and losses.mmlm.texts is not None:
+        texts = Texts(losses.mmlm.texts, recipe.language_exponent, recipe.max_length)
+    mixup = losses.xlco is not None and losses.xlco.mixup
+    pairs = InfoXLMPairs(recipe.corpus, "train", mixup=mixup, texts=texts, seed=recipe.seed)
+    if losses.xlco is not None and losses.xlco.queue_size > len(pairs):
+        raise ValueError(
+            f"queue_size is {losses.xlco.queue_size}, but {recipe.corpus} has {len(pairs)} training pairs, so that "
+            "each would meet itself there; lower it"
+        )
+    tokenizer = start_tokenizer(recipe, pairs, accelerator)
+    predicts = losses.mmlm is not None or losses.tlm is not None
+    if predicts:
+        check_mask_token(tokenizer, recipe.sentence_encoder)
+    encoder = InfoXLMEncoder(encoder_with_head(recipe, tokenizer, with_head=predicts), recipe).train()
+    queue = make_queue(losses.xlco, encoder, accelerator)
+    functions = infoxlm_losses(queue)
+
+    def weigh(vectors: PairVectors) -> dict[str, Tensor]:
+        without_keys = "keys" not in vectors.embeddings  # as in the validation loss
+        read = {name: options for name, options in chosen.items() if not (name == "xlco" and without_keys)}
+        return weighted_losses(read, functions, vectors)
+
+    return sentence_stage(
+        recipe,
+        accelerator,
+        pairs=pairs,
+        encoder=encoder,
+        collate=InfoXLMCollator(tokenizer, recipe.max_length, recipe.prompt, losses=losses),
+        losses=weigh,
+        queue=queue,
+    )
+
+
+def make_queue(options: XlCo | None, encoder: SentenceEncoder, accelerator: Accelerator) -> MomentumQueue | None:
+    """The queue of cross-lingual contrast, if there is that loss."""
+    if options is None:
+        return None
+    size, momentum = options.queue_size, options.queue_momentum
+    return MomentumQueue(encoder, size, encoder.model.config.hidden_size, momentum, accelerator.device)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,84 @@
+"""Pretrain LASER or cLASER on pairs of sentences.
+
+    accelerate launch replications/laser/pretrain.py --config replications/laser/laser.yaml [--key value ...]
+
+Reads and writes what training/pretrain_sentences.py does. All options: `--help`, or this file and
+replications/translation/losses.py.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+
+from accelerate import Accelerator
+from transformers import PreTrainedTokenizerBase
+
+from common.command_line import options_from, run
+from common.numbers import PositiveInt
+from replications.laser.decoder import LSTMDecoder
+from replications.new_encoder import StartOptions
+from replications.translation.encoder import TranslatingEncoder
+from replications.translation.losses import Distance, Translation
+from replications.translation.stage import translating_encoder, translation_stage
+from training.loop.loop import Stage, train
+from training.sentences.batches import SentenceBatch
+from training.sentences.card import write_sentence_card
+from training.sentences.losses import chosen_losses
+
+
+@dataclass(kw_only=True)
+class LaserTranslation(Translation):
+    """Translate through a layer of an LSTM."""
+
+    decoder_size: PositiveInt = 2048
+    """Width of the LSTM that translates."""
+
+
+@dataclass(kw_only=True)
+class LaserLosses:
+    """The losses whose weighted sum is minimised. One that is null is left out."""
+
+    translation: LaserTranslation = field(default_factory=LaserTranslation)
+    """Sentences are translated from their vectors."""
+
+    distance: Distance | None = None
+    """The distance constraint (cLASER)."""
+
+
+@dataclass(kw_only=True)
+class LaserRecipe(StartOptions):
+    """A pretraining run of LASER."""
+
+    losses: LaserLosses = field(default_factory=LaserLosses)
+    """What is learned: translation, and the distance constraint beside it."""
+
+
+def main(argv: list[str] | None = None) -> None:
+    recipe = options_from(LaserRecipe, argv)
+    train(
+        recipe,
+        make_stage=functools.partial(laser_stage, recipe),
+        write_card=functools.partial(write_sentence_card, recipe),
+    )
+
+
+def laser_stage(recipe: LaserRecipe, accelerator: Accelerator) -> Stage[SentenceBatch]:
+    """What the recipe trains, on what, towards what."""
+    make_encoder = functools.partial(laser_encoder, recipe)
+    return translation_stage(recipe, accelerator, chosen_losses(recipe.losses), make_encoder)
+
+
+def laser_encoder(recipe: LaserRecipe, tokenizer: PreTrainedTokenizerBase) -> TranslatingEncoder:
+    """LASER's encoder and decoder."""
+    translation = recipe.losses.translation
+    return translating_encoder(
+        recipe,
+        tokenizer,
+        chosen_losses(recipe.losses),
+        lambda encoder: LSTMDecoder(encoder, len(translation.pivots), translation.decoder_size),
+    )
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,107 @@
+"""The lightweight encoder's batches: sentences, one of each pair with a masked word, and the words to predict."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from transformers import PreTrainedTokenizerBase
+
+from replications.lightweight.losses import GenerativeTask
+from training.sentences.batches import Rows, SentenceCollator, read_rows
+from training.sentences.pairs import Pair
+
+
+class GenerativeCollator(SentenceCollator):
+    """Adds to `sentences` what their vectors are to predict: `target_ids` (rows, targets) and `target_shares`, the same
+    shape, which add up to 1.
+
+    Args:
+        task: which words.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        max_length: int,
+        prompt: str = "",
+        teacher_tokenizer: PreTrainedTokenizerBase | None = None,
+        *,
+        task: GenerativeTask,
+    ) -> None:
+        super().__init__(tokenizer, max_length, prompt, teacher_tokenizer)
+        self.task = task
+        pieces = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+        self.is_word = [any(character.isalnum() for character in piece) for piece in pieces]
+
+    def rows(self, pairs: Sequence[Pair]) -> dict[str, Rows]:
+        rows = self.tokenized(self.sides(pairs))
+        words = [
+            ids[(mask == 1) & (special == 0)].tolist()
+            for ids, mask, special in zip(rows["input_ids"], rows["attention_mask"], rows["special_tokens_mask"])
+        ]
+        target_ids: list[Tensor] = [torch.empty(0)] * (2 * len(pairs))
+        target_shares = list(target_ids)
+        for index, pair in enumerate(pairs):
+            draw = random.Random(pair.seed)
+            masked, other = draw.sample([index, index + len(pairs)], 2)
+            masked_word = None if self.task == "xtr" else self._mask_word(rows, masked, draw)
+            masked_targets, other_targets = word_targets(self.task, words[masked], words[other], masked_word)
+            target_ids[masked], target_shares[masked] = masked_targets
+            target_ids[other], target_shares[other] = other_targets
+        targets = {
+            "target_ids": pad_sequence(target_ids, batch_first=True),
+            "target_shares": pad_sequence(target_shares, batch_first=True),
+        }
+        return {"sentences": read_rows(rows) | targets}
+
+    def _mask_word(self, rows: Rows, row: int, draw: random.Random) -> int | None:
+        """Mask a word of a row, drawn by lot. Returns its id; None where the row has no word."""
+        columns = (rows["special_tokens_mask"][row] == 0).nonzero().flatten().tolist()
+        candidates = [column for column in columns if self.is_word[int(rows["input_ids"][row, column])]] or columns
+        if not candidates:
+            return None
+        column = draw.choice(candidates)
+        word = int(rows["input_ids"][row, column])
+        rows["input_ids"][row, column] = self.tokenizer.mask_token_id
+        return word
+
+
+def word_targets(
+    task: GenerativeTask, masked: list[int], other: list[int], masked_word: int | None
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """The distribution of words that each sentence of a pair is to predict (equations 1, 3 and 4).
+
+    xtr: that of its translation. smlm: the masked word. ugt: the masked word and the translation, half and half, from
+    the sentence in which it is masked, and that sentence, from the translation.
+
+    A word counts as often as it occurs, as equation 3 has it, so that shares add up to 1. The authors' code counts each
+    word once and then divides by the length all the same; it also predicts the mask token where this predicts the word
+    below it.
+
+    Args:
+        masked: ids of the sentence in which a word is masked, before the masking.
+        other: ids of its translation.
+        masked_word: None where nothing is masked.
+
+    Returns:
+        ids (targets,) and shares (targets,), of the sentence `masked` and of `other`.
+    """
+    hidden = [] if masked_word is None else [masked_word]
+    masked_targets, other_targets = {
+        "xtr": ([other], [masked]),
+        "smlm": ([hidden], [hidden]),
+        "ugt": ([hidden, other], [masked]),
+    }[task]
+    return _mixture(masked_targets), _mixture(other_targets)
+
+
+def _mixture(parts: list[list[int]]) -> tuple[Tensor, Tensor]:
+    """The words of some sentences, each sentence with the same share, unless it is empty."""
+    parts = [words for words in parts if words]
+    shares = [torch.full((len(words),), 1 / (len(words) * len(parts))) for words in parts]
+    ids = [torch.tensor(words) for words in parts]
+    return torch.cat([torch.empty(0, dtype=torch.long), *ids]), torch.cat([torch.empty(0), *shares])

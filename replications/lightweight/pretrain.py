@@ -1,0 +1,91 @@
+"""Pretrain the lightweight sentence encoder on pairs of sentences.
+
+    accelerate launch replications/lightweight/pretrain.py --config replications/lightweight/lightweight.yaml
+
+Reads and writes what training/pretrain_sentences.py does. All options: `--help`, or this file and losses.py.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+
+from accelerate import Accelerator
+from accelerate.utils import set_seed
+
+from common.command_line import options_from, run
+from replications.lightweight.data import GenerativeCollator
+from replications.lightweight.losses import LOSSES, LightweightLosses, words_from_vectors
+from replications.masked_lm import MaskedLMOptions, check_mask_token, encoder_with_head, predict_tokens
+from replications.new_encoder import start_tokenizer
+from training.loop.cached_gradients import Chunk, Embeddings
+from training.loop.loop import Stage, train
+from training.sentences.batches import SentenceBatch, SentenceCollator
+from training.sentences.card import write_sentence_card
+from training.sentences.encoder import SentenceEncoder
+from training.sentences.losses import Teacher, chosen_losses, weighted_losses
+from training.sentences.pairs import Pairs
+from training.sentences.stage import sentence_stage
+
+
+@dataclass(kw_only=True)
+class LightweightRecipe(MaskedLMOptions):
+    """A pretraining run of the lightweight encoder."""
+
+    losses: LightweightLosses = field(default_factory=LightweightLosses)
+    """What is learned: generative, align, similarity, or some of them."""
+
+
+class GenerativeEncoder(SentenceEncoder):
+    """Gives, beside the vectors of `sentences`, how far the words predicted from them are from their targets
+    (`divergences`, (rows, 1))."""
+
+    def embed(self, chunk: Chunk) -> Embeddings:
+        rows = chunk["sentences"]
+        vectors = self.sentence_vectors(rows)
+        logits = predict_tokens(self.model, vectors)
+        divergences = words_from_vectors(logits, rows["target_ids"], rows["target_shares"])
+        return {"sentences": vectors, "divergences": divergences.unsqueeze(1)}
+
+
+def main(argv: list[str] | None = None) -> None:
+    recipe = options_from(LightweightRecipe, argv)
+    train(
+        recipe,
+        make_stage=functools.partial(lightweight_stage, recipe),
+        write_card=functools.partial(write_sentence_card, recipe),
+    )
+
+
+def lightweight_stage(recipe: LightweightRecipe, accelerator: Accelerator) -> Stage[SentenceBatch]:
+    """What the recipe trains, on what, towards what.
+
+    Raises:
+        ValueError: the pairs, the encoder or the teacher are not what the recipe says.
+    """
+    generative, chosen = recipe.losses.generative, chosen_losses(recipe.losses)
+    set_seed(recipe.seed)
+    pairs = Pairs(recipe.corpus, "train", seed=recipe.seed)
+    tokenizer = start_tokenizer(recipe, pairs, accelerator)
+    if generative is not None and generative.task != "xtr":
+        check_mask_token(tokenizer, recipe.sentence_encoder)
+    model = encoder_with_head(recipe, tokenizer, with_head=generative is not None)
+    make_encoder = SentenceEncoder if generative is None else GenerativeEncoder
+    encoder, teacher = make_encoder(model, recipe.pooling, recipe.sentence_layer).train(), None
+    if recipe.losses.distillation is not None:
+        hidden_size = model.config.hidden_size
+        teacher = Teacher(recipe.losses.distillation, hidden_size, accelerator, recipe.max_tokens_per_chunk)
+    rows = tokenizer, recipe.max_length, recipe.prompt, teacher.tokenizer if teacher else None
+    return sentence_stage(
+        recipe,
+        accelerator,
+        pairs=pairs,
+        encoder=encoder,
+        collate=GenerativeCollator(*rows, task=generative.task) if generative else SentenceCollator(*rows),
+        losses=functools.partial(weighted_losses, chosen, LOSSES),
+        teacher=teacher,
+    )
+
+
+if __name__ == "__main__":
+    run(main)

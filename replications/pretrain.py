@@ -1,0 +1,14 @@
+"""`training/pretrain.py` for an HMDE on an encoder of a replication.
+
+    accelerate launch replications/pretrain.py --config configuration/pretrain/sample.yaml \\
+        --sentence_encoder runs/t-mde --architecture.sentence_pooling cls
+"""
+
+from __future__ import annotations
+
+import replications.encoders  # noqa: F401
+from common.command_line import run
+from training.pretrain import main
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,361 @@
+"""Pretraining of the replications' sentence encoders end to end, on tiny models."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator
+from huggingface_hub import ModelCard
+from safetensors.torch import load_file
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, DistilBertConfig, DistilBertModel
+
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from replications.infoxlm.losses import MMLM, InfoXLMLosses
+from replications.infoxlm.pretrain import InfoXLMEncoder, InfoXLMRecipe
+from replications.masked_lm import encoder_with_head
+from replications.new_encoder import train_tokenizer
+from replications.t_mde.pretrain import TMDELosses, TMDERecipe, tmde_encoder
+from replications.translation.losses import Distance
+from tests.pretraining import gradients, in_processes
+from tests.sentence_pairs import (
+    CLASER_OPTIONS,
+    CTMDE_OPTIONS,
+    CTMDE_P_OPTIONS,
+    INFOXLM,
+    INFOXLM_OPTIONS,
+    LASER,
+    LIGHTWEIGHT,
+    LIGHTWEIGHT_OPTIONS,
+    NO_DROPOUT,
+    STUDENT,
+    TMDE,
+    options,
+    train,
+    write_pairs,
+)
+
+pytestmark = pytest.mark.usefixtures("fresh_accelerator")
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_pairs(tmp_path_factory.mktemp("parallel"))
+
+
+TINY = {
+    "model_type": "bert",
+    "num_hidden_layers": 2,
+    "hidden_size": 32,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "hidden_act": "silu",
+}
+
+
+@pytest.fixture(params=["infoxlm", "lightweight", "student", "new", "ctmde", "ctmde_p", "claser"])
+def run(request: pytest.FixtureRequest, pairs, xlmr, labse, tmp_path) -> tuple[str, list[str]]:
+    """The command and the options of a run of each kind."""
+    command, start, changes = {
+        "infoxlm": (INFOXLM, xlmr, INFOXLM_OPTIONS),
+        "lightweight": (LIGHTWEIGHT, labse, LIGHTWEIGHT_OPTIONS),
+        "student": (STUDENT, xlmr, {"losses": {"distillation": {"teacher": str(labse)}}, "layers": [1]}),
+        "ctmde": (TMDE, None, CTMDE_OPTIONS),
+        "ctmde_p": (TMDE, None, CTMDE_P_OPTIONS),
+        "claser": (LASER, None, CLASER_OPTIONS),
+        "new": (LIGHTWEIGHT, None, LIGHTWEIGHT_OPTIONS | {"architecture": TINY, "vocabulary_size": 60}),
+    }[request.param]
+    return command, options(pairs, start, tmp_path / "model", **changes, max_steps=4)
+
+
+def test_a_run_leaves_an_encoder_that_the_auto_classes_and_hmde_open(run, pairs, tmp_path):
+    train(*run)
+    folder = str(tmp_path / "model")
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
+    inputs = tokenizer(["The cat sat.", "Le chat dort ici."], padding=True, return_tensors="pt")
+    states = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).last_hidden_state
+    assert states.isfinite().all()
+    hmde = HMDEForDocumentEmbedding.from_sentence_encoder(
+        folder, sentence_pooling="mean", num_document_attention_heads=4
+    )
+    queries = hmde.encode_queries(["The cat sat."], HMDETokenizer.from_sentence_encoder(folder))
+    mean = states[0][inputs["attention_mask"][0] == 1].mean(dim=0).detach().numpy()
+    np.testing.assert_allclose(queries[0], mean / np.linalg.norm(mean), atol=1e-4)
+    card = ModelCard.load(tmp_path / "model" / "README.md")
+    assert card.data.language == ["de", "en", "fr"]
+    assert ("trust_remote_code" in card.text) == bool([*Path(folder).glob("*.py")])
+    assert "| step | en-de | en-fr | mean |" in card.text
+    training = tmp_path / "model-training"
+    assert {"kept", "checkpoints"} <= {path.name for path in training.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("command", "losses"),
+    [
+        (INFOXLM, {"mmlm": {}, "tlm": {}}),
+        (LIGHTWEIGHT, {"generative": {}, "align": {}, "distillation": {"teacher": "xlmr"}}),
+    ],
+)
+def test_every_loss_of_a_run_falls(pairs, xlmr, tmp_path, monkeypatch, command, losses):
+    logged: dict[str, list[float]] = {}
+
+    def note(accelerator: Accelerator, values: dict[str, float], step: int) -> None:
+        for name, value in values.items():
+            if name.endswith("_loss"):
+                logged.setdefault(name, []).append(value)
+
+    monkeypatch.setattr(Accelerator, "log", note)
+    losses = {name: {key: str(xlmr) for key in loss} for name, loss in losses.items()}
+    changes = {"losses": losses, "layers": [0], "architecture": NO_DROPOUT}
+    train(command, options(pairs, xlmr, tmp_path / "model", **changes, epochs=10, eval_steps=100))
+    assert logged.keys() == {f"{name}_loss" for name in losses}
+    for name, values in logged.items():
+        assert np.mean(values[-8:]) < 0.95 * np.mean(values[:8]), name
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_the_head_that_predicts_words_is_kept_or_dropped(pairs, xlmr, tmp_path, keep):
+    changes = {"losses": {"mmlm": {}}, "keep_mlm_head": keep, "max_steps": 1}
+    train(INFOXLM, options(pairs, xlmr, tmp_path / "model", **changes))
+    weights = load_file(tmp_path / "model" / "model.safetensors")
+    assert any("lm_head" in name for name in weights) == keep
+    _, loading = AutoModel.from_pretrained(tmp_path / "model", output_loading_info=True)
+    assert not loading["missing_keys"]
+    if keep:
+        _, loading = AutoModelForMaskedLM.from_pretrained(tmp_path / "model", output_loading_info=True)
+        assert not loading["missing_keys"]
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_the_decoder_is_dropped_or_kept_for_a_run_that_goes_on_from_the_folder(pairs, tmp_path, keep):
+    first = CTMDE_OPTIONS | {"losses": {"translation": {"keep_decoder": keep}}, "max_steps": 3}
+    train(TMDE, options(pairs, None, tmp_path / "model", **first))
+    assert (tmp_path / "model" / "decoder.safetensors").exists() == keep
+    _, loading = AutoModel.from_pretrained(tmp_path / "model", output_loading_info=True)
+    assert not loading["missing_keys"]
+    assert not loading["unexpected_keys"]
+    losses = TMDELosses(distance=Distance())
+    start = str(tmp_path / "model")
+    recipe = TMDERecipe(corpus="", output="", max_length=100, sentence_encoder=start, losses=losses)
+    tokenizer = AutoTokenizer.from_pretrained(start)
+    encoder = tmde_encoder(recipe, tokenizer)
+    if keep:
+        kept = load_file(tmp_path / "model" / "decoder.safetensors")
+        assert all(torch.equal(weight, kept[name]) for name, weight in encoder.decoder.state_dict().items())
+        losses.translation.pivots = ["en"]
+        with pytest.raises(ValueError, match=r"decoder.safetensors is of another decoder than the recipe says; give"):
+            tmde_encoder(recipe, tokenizer)
+
+
+def test_sinusoidal_positions_are_those_of_the_transformer_and_stay(pairs, tmp_path):
+    train(TMDE, options(pairs, None, tmp_path / "model", **CTMDE_OPTIONS, max_steps=3))
+    table = AutoModel.from_pretrained(tmp_path / "model").embeddings.position_embeddings.weight
+    for place, column in ((0, 0), (7, 4), (199, 13)):
+        angle = place / 10_000 ** (2 * (column // 2) / 32)
+        expected = (math.cos if column % 2 else math.sin)(angle) * 0.02 * math.sqrt(2)
+        assert table[place, column].item() == pytest.approx(expected, abs=1e-6)
+    new = CTMDE_OPTIONS | {"architecture": {"model_type": "modernbert", "hidden_size": 48}, "max_length": 30}
+    with pytest.raises(ValueError, match="sinusoidal_positions: a modernbert model has no table of positions"):
+        train(TMDE, options(pairs, None, tmp_path / "other", **new))
+
+
+def test_a_decoder_cannot_take_over_the_sizes_of_any_encoder(modernbert):
+    recipe = TMDERecipe(corpus="", output="", sentence_encoder=str(modernbert))
+    with pytest.raises(ValueError, match=r"a modernbert model has no hidden_act, .* take an encoder of BERT's"):
+        tmde_encoder(recipe, AutoTokenizer.from_pretrained(modernbert))
+
+
+@pytest.mark.parametrize("name", ["labse", "xlmr", "modernbert"])
+def test_masked_words_are_predicted_as_the_auto_class_predicts_them(name, request):
+    folder = request.getfixturevalue(name)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    recipe = InfoXLMRecipe(corpus="", output="", sentence_encoder=str(folder), losses=InfoXLMLosses(mmlm=MMLM()))
+    encoder = InfoXLMEncoder(encoder_with_head(recipe, tokenizer, with_head=True), recipe).eval()
+    ids = torch.tensor([[5, 6, 7, 8], [9, 10, 11, tokenizer.pad_token_id]])
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
+    labels = torch.tensor([[-100, 12, -100, 13], [14, -100, -100, -100]])
+    found = encoder({"mmlm": {"input_ids": ids, "attention_mask": mask, "labels": labels}})["mmlm"]
+    logits = encoder.model(input_ids=ids, attention_mask=mask).logits
+    expected = torch.nn.functional.cross_entropy(logits.transpose(1, 2), labels, reduction="none").sum(dim=1)
+    torch.testing.assert_close(found[:, 0], expected)
+
+
+def test_a_head_belongs_to_the_layers_that_are_kept(xlmr):
+    recipe = InfoXLMRecipe(corpus="", output="", sentence_encoder=str(xlmr), layers=[1])
+    model = encoder_with_head(recipe, AutoTokenizer.from_pretrained(xlmr), with_head=True)
+    assert model.config.num_hidden_layers == model.base_model.config.num_hidden_layers == 1
+
+
+def test_a_trained_vocabulary_cuts_and_joins_sentences_and_is_lower_case():
+    sentences = ["The cat sat on the mat.", "Die Katze lag auf der Matte.", "Le chat dort."] * 9
+    tokenizer = train_tokenizer(sentences, 60)
+    assert len(tokenizer) <= 60
+    ids = tokenizer("The CAT", "chat")["input_ids"]
+    assert tokenizer.decode(ids, skip_special_tokens=True).split() == ["the", "cat", "chat"]
+    assert [ids[0], ids.count(tokenizer.sep_token_id)] == [tokenizer.cls_token_id, 3]
+    assert tokenizer.unk_token_id not in ids
+    assert tokenizer("☃")["input_ids"][2] == tokenizer.unk_token_id
+
+
+FSDP2 = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_AUTO_WRAP_POLICY": "NO_WRAP"}
+SHORT = {
+    "learning_rate": 1e-4,
+    "gradient_accumulation_steps": 2,
+    "max_steps": 2,
+    "eval_steps": 2,
+    "save_steps": 2,
+    "architecture": NO_DROPOUT,
+}
+XLCO = {"queue_size": 8, "queue_momentum": 0.9}  # whole batches, of which processes have the pairs in another order
+
+
+def all_losses(xlmr: Path) -> dict[str, tuple[str, Path | None, dict[str, object]]]:
+    """The command, the start and the options of runs with all losses of a kind at once."""
+    generative = {"generative": {}, "align": {}, "similarity": {}, "distillation": {"teacher": str(xlmr)}}
+    distance = {"distance": {"num_negatives": 2}}
+    return {
+        "infoxlm": (INFOXLM, xlmr, {"losses": {"mmlm": {}, "tlm": {}, "xlco": XLCO}, "sentence_layer": 1}),
+        "lightweight": (LIGHTWEIGHT, xlmr, {"losses": generative, "sentence_layer": 1}),
+        "ctmde": (TMDE, xlmr, {"losses": {"translation": {}} | distance}),
+    }
+
+
+@pytest.mark.parametrize("kind", ["infoxlm", "lightweight", "ctmde"])
+@pytest.mark.parametrize(
+    ("environment", "max_tokens_per_chunk"),
+    [({}, 4096), ({}, 60), (FSDP2, 60)],
+    ids=["ddp-whole", "ddp-in-chunks", "fsdp2-in-chunks"],
+)
+def test_two_processes_have_the_gradients_of_one(
+    pairs, xlmr, tmp_path, monkeypatch, kind, environment, max_tokens_per_chunk
+):
+    """With all losses at once, accumulation, and chunks of rows that do not reach every weight."""
+    command, start, changes = all_losses(xlmr)[kind]
+    changes = SHORT | changes | {"max_tokens_per_chunk": max_tokens_per_chunk}
+    one = options(pairs, start, tmp_path / "one", **changes, batch_size=4)
+    two = options(pairs, start, tmp_path / "two", **changes, batch_size=2)
+    run = functools.partial(train, command)
+    expected = gradients(run, monkeypatch, 1, one, tmp_path / "of-one")
+    found = gradients(run, monkeypatch, 2, two, tmp_path / "of-two", **environment)
+    assert len(expected) == 2
+    for before, after in zip(expected, found):
+        assert before.keys() == after.keys()
+        for name, gradient in before.items():
+            torch.testing.assert_close(after[name], gradient, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("command", "start"), [(TMDE, CTMDE_P_OPTIONS), (LASER, CLASER_OPTIONS)], ids=["ctmde_p", "claser"]
+)
+def test_two_processes_have_the_gradients_of_one_in_encoders_of_our_own(pairs, tmp_path, monkeypatch, command, start):
+    architecture = dict(start["architecture"])
+    architecture |= {name: value for name, value in NO_DROPOUT.items() if name in architecture}
+    changes = start | {"architecture": architecture, "max_tokens_per_chunk": 60, "max_steps": 1}
+    one = options(pairs, None, tmp_path / "one", **changes, batch_size=4)
+    two = options(pairs, None, tmp_path / "two", **changes, batch_size=2)
+    run = functools.partial(train, command)
+    (expected,) = gradients(run, monkeypatch, 1, one, tmp_path / "of-one")
+    (tokenizer,) = (tmp_path / "one-training").glob("tokenizer-*")  # trained twice, it may not come out the same
+    shutil.copytree(tokenizer, tmp_path / "two-training" / tokenizer.name)
+    (found,) = gradients(run, monkeypatch, 2, two, tmp_path / "of-two")
+    assert expected.keys() == found.keys()
+    for name, gradient in expected.items():
+        # Words that start small are normalised: that makes gradients large, and with them what rounding does.
+        torch.testing.assert_close(found[name], gradient, rtol=1e-3, atol=2e-4)
+
+
+@pytest.mark.parametrize("kind", ["infoxlm", "lightweight", "ctmde"])
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_killed_run_goes_on_bit_for_bit(pairs, xlmr, tmp_path, kind, processes):
+    """With dropout, masks, mixup, a queue, a momentum encoder and a teacher."""
+    command, start, changes = all_losses(xlmr)[kind]
+    changes = SHORT | changes | {"architecture": {}, "max_steps": 6, "batch_size": 2}
+
+    def run(name: str, *more: str, kill_at: int = 0) -> list[int | None]:
+        log = Accelerator.log
+
+        def note(accelerator: Accelerator, values: dict[str, float], step: int) -> None:
+            if accelerator.is_main_process and "grad_norm" in values:
+                kept = sorted(
+                    (key, value.hex()) for key, value in values.items() if "loss" in key or key == "grad_norm"
+                )
+                with (tmp_path / f"{name}.txt").open("a") as file:
+                    file.write(f"{step} {kept}\n")
+            if kill_at and step == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            log(accelerator, values, step=step)
+
+        def work(rank: int) -> None:
+            Accelerator.log = note
+            train(command, [*options(pairs, start, tmp_path / name, **changes), *more])
+
+        return in_processes(processes, work)
+
+    assert run("whole") == [0] * processes
+    assert run("killed", kill_at=3)[0] == -signal.SIGKILL
+    (tmp_path / "killed.txt").unlink()
+    assert run("killed", "--resume", "true") == [0] * processes
+    expected, found = ((tmp_path / f"{name}.txt").read_text().splitlines() for name in ("whole", "killed"))
+    assert found == expected[2:]
+    before, after = (
+        load_file(tmp_path / f"{name}-training" / "checkpoints" / "step-00000006" / "model.safetensors")
+        for name in ("whole", "killed")
+    )
+    assert before.keys() == after.keys()
+    assert all(torch.equal(after[name], value) for name, value in before.items())
+
+
+@pytest.mark.parametrize(
+    ("command", "changes", "message"),
+    [
+        (INFOXLM, {"losses": {"xlco": {"queue_size": 17}}}, "queue_size is 17, but .* has 16 training pairs"),
+        (INFOXLM, {"losses": {"xlco": {"temperature": 0.0}}}, "temperature"),
+        (INFOXLM, {"losses": {"mmlm": {"texts": "nowhere"}}}, r"nowhere has no articles/\*\.parquet with an article"),
+        (LIGHTWEIGHT, {}, "losses has no loss; name some of generative, align"),
+        (LIGHTWEIGHT, {"losses": {"generative": {"task": "mlm"}}}, "task"),
+        (LIGHTWEIGHT, {"vocabulary_size": 100}, "belong to its tokenizer; leave vocabulary_size out"),
+        (TMDE, {"losses": {"translation": {"pivots": ["fr"]}}}, "has pairs of en-de, of which neither is among pivo"),
+        (TMDE, {"losses": {"translation": {"pivots": []}}}, "of which neither is among pivots"),
+        (TMDE, {"losses": {"translation": {"label_smoothing": 1.0}}}, "label_smoothing"),
+        (TMDE, {"losses": {"distance": {"num_negatives": 0}}}, "num_negatives"),
+        (TMDE, {"losses": {"distance": {"margin": -1.0}}}, "margin"),
+        (TMDE, {"sinusoidal_positions": True}, "has positions of its own; leave sinusoidal_positions"),
+        (LASER, {"losses": {"translation": {"decoder_size": 0}}}, "decoder_size"),
+        (LASER, {"losses.translation.bottleneck": False}, "bottleneck"),
+    ],
+)
+def test_a_bad_recipe_is_refused_before_anything_is_written(pairs, xlmr, tmp_path, command, changes, message):
+    with pytest.raises(ValueError, match=message):
+        train(command, options(pairs, xlmr, tmp_path / "model", **changes))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"architecture": {}}, "a new encoder needs its model_type in architecture and a vocabulary_size"),
+        ({"architecture": {"model_type": "birt"}}, "there is no model_type 'birt'"),
+        ({"architecture": {"model_type": "bert", "num_layerz": 2}}, "bert has no field num_layerz"),
+    ],
+)
+def test_a_new_encoder_that_cannot_be_is_refused(pairs, tmp_path, changes, message):
+    new = {"losses": {"align": {}}, "architecture": TINY, "vocabulary_size": 60} | changes
+    with pytest.raises(ValueError, match=message):
+        train(LIGHTWEIGHT, options(pairs, None, tmp_path / "model", **new))
+
+
+def test_a_head_of_another_kind_is_refused_rather_than_trained_wrongly(labse, tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(labse)
+    tokenizer.save_pretrained(tmp_path)
+    sizes = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64}
+    DistilBertModel(DistilBertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(tmp_path)
+    recipe = InfoXLMRecipe(corpus="", output="", sentence_encoder=str(tmp_path))
+    with pytest.raises(ValueError, match=r"the head of .* that predicts tokens is of a kind that is not known here"):
+        encoder_with_head(recipe, tokenizer, with_head=True)

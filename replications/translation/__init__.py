@@ -1,0 +1,1 @@
+"""What encoders that translate share: targets in batches, the decoder's interface, the losses, the stage."""

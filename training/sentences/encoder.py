@@ -1,0 +1,157 @@
+"""A sentence encoder in training: how it starts, how vectors are read from it, what of it is trained and saved."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerBase
+
+from common.saved_models import model_type_of
+from modeling_hmde.layers_hmde import keep_layers
+from modeling_hmde.packing_hmde import padded_batches
+from training.loop.cached_gradients import Chunk, Embeddings, Rows
+from training.loop.options import LoopOptions
+from training.sentences.recipe import SentenceEncoderOptions, SentencePooling
+
+
+class SentenceEncoder(nn.Module):
+    """From rows to what the losses read, in one forward pass, as distributed training needs it. A subclass that adds a
+    head has its own `embed`.
+
+    Args:
+        model: a transformer, or one with a head.
+        pooling, sentence_layer: how the vector of a sentence is read, see SentenceEncoderOptions.
+    """
+
+    def __init__(self, model: PreTrainedModel, pooling: SentencePooling, sentence_layer: int | None = None) -> None:
+        super().__init__()
+        self.model = model
+        self.pooling = pooling
+        self.sentence_layer = sentence_layer
+
+    def forward(self, chunk: Chunk) -> Embeddings:
+        """See `embed`."""
+        embeddings = self.embed(chunk)
+        if torch.is_grad_enabled():
+            # Processes wait for the gradients of all weights, but not every row reaches the heads and the layers above
+            # the sentence layer. Where it does not, they get a gradient of 0.
+            lookup = self.model.get_input_embeddings().weight  # which every row reaches
+            weights = [weight for weight in self.parameters() if weight.requires_grad and weight is not lookup]
+            nothing = 0 * torch.stack([weight.flatten()[0] for weight in weights]).sum()
+            embeddings = {name: vectors + nothing for name, vectors in embeddings.items()}
+        return embeddings
+
+    def embed(self, chunk: Chunk) -> Embeddings:
+        """The vectors of the rows of each name, (rows, hidden)."""
+        return {name: self.sentence_vectors(rows) for name, rows in chunk.items()}
+
+    def sentence_vectors(self, rows: Rows) -> Tensor:
+        """(rows, tokens) -> (rows, hidden)."""
+        return self.pooled(self.hidden_states(rows), rows)
+
+    def hidden_states(self, rows: Rows) -> Tensor:
+        """The hidden states of the sentence layer, (rows, tokens) -> (rows, tokens, hidden)."""
+        outputs = self.model.base_model(
+            input_ids=rows["input_ids"],
+            attention_mask=rows["attention_mask"],
+            output_hidden_states=self.sentence_layer is not None,
+        )
+        return outputs.last_hidden_state if self.sentence_layer is None else outputs.hidden_states[self.sentence_layer]
+
+    def pooled(self, hidden_states: Tensor, rows: Rows) -> Tensor:
+        """(rows, tokens, hidden) -> (rows, hidden)."""
+        if self.pooling == "cls":
+            return hidden_states[:, 0]
+        mask = rows["attention_mask"].unsqueeze(-1)
+        return (hidden_states * mask).sum(dim=1) / mask.sum(dim=1)
+
+    @torch.no_grad()
+    def encode(
+        self, sentences: list[str], tokenizer: PreTrainedTokenizerBase, max_length: int, max_tokens: int
+    ) -> np.ndarray:
+        """(sentences, hidden), float32, in the order of the sentences, without dropout.
+
+        Args:
+            max_tokens: to encode at once, with their padding.
+        """
+        was_training = self.training
+        self.eval()
+        device = next(self.parameters()).device
+        rows = tokenizer(sentences, truncation=True, max_length=max_length, return_token_type_ids=False)
+        vectors = np.empty((len(sentences), self.model.config.hidden_size), dtype=np.float32)
+        for indices, batch in padded_batches(tokenizer, rows, max_tokens):
+            vectors[indices] = self.sentence_vectors(dict(batch.to(device))).float().cpu()
+        self.train(was_training)
+        return vectors
+
+    def save(self, folder: Path) -> None:
+        """Write what AutoModel opens: the encoder, without a head."""
+        cast(PreTrainedModel, self.model.base_model).save_pretrained(folder)
+
+
+def load_encoder(
+    name: str, architecture: dict[str, Any], max_length: int, auto_model: Any = AutoModel
+) -> PreTrainedModel:
+    """An encoder to start from.
+
+    Args:
+        name: Hub name or folder.
+        architecture: what is changed of its configuration.
+        max_length: tokens of a row at most.
+        auto_model: the Auto class that opens it.
+
+    Raises:
+        ValueError: there is no such encoder, its configuration has no such field, or rows are longer than its
+            positions.
+    """
+    model_type_of("sentence_encoder", name)
+    config, unknown = AutoConfig.from_pretrained(name, return_unused_kwargs=True, **architecture)
+    check_architecture(config, unknown, max_length)
+    return auto_model.from_pretrained(name, config=config, dtype=torch.float32)
+
+
+def check_architecture(config: Any, unknown: Collection[str], max_length: int) -> None:
+    """
+    Raises:
+        ValueError: the recipe names fields that the configuration lacks (`unknown`), or rows are longer than its
+            positions.
+    """
+    if unknown:
+        raise ValueError(f"architecture: a configuration of {config.model_type} has no field {', '.join(unknown)}")
+    positions = getattr(config, "max_position_embeddings", max_length)
+    if max_length > positions:
+        raise ValueError(f"max_length is {max_length}, but the encoder has {positions} positions; lower it")
+
+
+def prepare_encoder(model: PreTrainedModel, options: LoopOptions) -> None:
+    """Freeze what no loss reads, and set what saves memory and time."""
+    if getattr(model, "pooler", None) is not None:
+        cast(nn.Module, model.pooler).requires_grad_(False)
+    if options.gradient_checkpointing:
+        model.gradient_checkpointing_enable()
+    if options.compile:
+        model.compile(dynamic=True)
+
+
+def cut_encoder(model: PreTrainedModel, options: SentenceEncoderOptions) -> None:
+    """Take out the layers that are not kept, and freeze what is not trained.
+
+    Raises:
+        ValueError: the encoder has no such layers.
+    """
+    if options.layers is not None:
+        keep_layers(model, options.layers)
+        model.config.num_hidden_layers = len(options.layers)
+    num_layers = model.config.num_hidden_layers
+    if options.sentence_layer is not None and options.sentence_layer > num_layers:
+        raise ValueError(
+            f"sentence_layer is {options.sentence_layer}, but the encoder has {num_layers} layers; give one from 1 to "
+            f"{num_layers}, or none for the last"
+        )
+    if options.freeze == "word_embeddings":
+        model.get_input_embeddings().requires_grad_(False)

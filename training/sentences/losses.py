@@ -1,0 +1,177 @@
+"""The losses of sentence encoders that compare the vectors of pairs, each with its options; `LOSSES` collects them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import AutoModel, AutoTokenizer
+
+from common.numbers import PositiveFloat
+from common.saved_models import model_type_of
+from training.loop.cached_gradients import Embeddings, cut_into_chunks, embed_chunks
+from training.losses.processes import rows_of_other_processes
+from training.sentences.batches import SentenceBatch
+from training.sentences.encoder import SentenceEncoder
+from training.sentences.recipe import SentencePooling
+
+
+class PairVectors:
+    """What the encoder made of a batch of pairs.
+
+    Args:
+        embeddings: by name: `sentences` (2 * pairs, hidden), the first ones and then the second; `teacher` (pairs,
+            hidden), a teacher's vectors of the first ones; and what else a loss reads.
+        batch: the pairs.
+    """
+
+    def __init__(self, embeddings: dict[str, Tensor], batch: SentenceBatch) -> None:
+        self.embeddings = embeddings
+        self.batch = batch
+
+    @cached_property
+    def sides(self) -> tuple[Tensor, Tensor]:
+        """The vectors of the first sentences and of the second, (pairs, hidden), float32."""
+        first, second = self.embeddings["sentences"].float().chunk(2)
+        return first, second
+
+    @cached_property
+    def other_sides(self) -> tuple[Tensor, Tensor]:
+        """The same of other processes, (others, hidden), with gradients."""
+        first, second = (rows_of_other_processes(side) for side in self.sides)
+        return first, second
+
+
+@dataclass(kw_only=True)
+class Align:
+    """Each sentence finds its translation among those of the batch (Mao et al., 2021, equation 5)."""
+
+    weight: PositiveFloat = 1.0
+    """Weight of the loss in the sum."""
+
+
+@dataclass(kw_only=True)
+class Distillation:
+    """Both sentences of a pair learn a teacher's vector of the first (Reimers and Gurevych, 2020, equation 1)."""
+
+    teacher: str
+    """Hub name or folder of the encoder whose vectors are learned."""
+
+    pooling: SentencePooling = "mean"
+    """The vector of a sentence in the teacher's last layer."""
+
+    weight: PositiveFloat = 1.0
+    """Weight of the loss in the sum."""
+
+
+@dataclass(kw_only=True)
+class SentenceLosses:
+    """The losses whose weighted sum is minimised. One that is null is left out."""
+
+    align: Align | None = None
+    """Translations are drawn together, and away from other sentences."""
+
+    distillation: Distillation | None = None
+    """A teacher's vectors are learned."""
+
+
+def align(first: Tensor, second: Tensor, other_first: Tensor, other_second: Tensor) -> Tensor:
+    """Each sentence seeks its translation among those of the batch, both ways, by inner product.
+
+    Args:
+        first, second: (pairs, hidden).
+        other_first, other_second: (others, hidden), the sentences of other processes.
+
+    Returns:
+        (pairs,)
+    """
+    own = torch.arange(len(first), device=first.device)
+    there = F.cross_entropy(first @ torch.cat([second, other_second]).T, own, reduction="none")
+    return there + F.cross_entropy(second @ torch.cat([first, other_first]).T, own, reduction="none")
+
+
+def distillation(first: Tensor, second: Tensor, teacher: Tensor) -> Tensor:
+    """The mean of the squared differences of both sentences from the teacher's vector of the first.
+
+    Args:
+        first, second, teacher: (pairs, hidden).
+
+    Returns:
+        (pairs,)
+    """
+    return ((first - teacher) ** 2).mean(dim=1) + ((second - teacher) ** 2).mean(dim=1)
+
+
+def align_loss(vectors: PairVectors, options: Align) -> Tensor:
+    """The mean over pairs."""
+    return align(*vectors.sides, *vectors.other_sides).mean()
+
+
+def distillation_loss(vectors: PairVectors, options: Distillation) -> Tensor:
+    """The mean over pairs."""
+    return distillation(*vectors.sides, vectors.embeddings["teacher"].float()).mean()
+
+
+class Teacher:
+    """An encoder whose vectors are learned. It stays as it is.
+
+    Args:
+        hidden_size: width of the student's vectors, which the teacher's must have too.
+        max_tokens: to encode at once.
+
+    Raises:
+        ValueError: there is no such encoder, or its vectors have another width.
+    """
+
+    def __init__(self, options: Distillation, hidden_size: int, accelerator: Accelerator, max_tokens: int) -> None:
+        model_type_of("teacher", options.teacher)
+        self.tokenizer = AutoTokenizer.from_pretrained(options.teacher)
+        model = AutoModel.from_pretrained(options.teacher, dtype=torch.float32)
+        if model.config.hidden_size != hidden_size:
+            raise ValueError(
+                f"vectors of the teacher {options.teacher} have {model.config.hidden_size} values and those of the "
+                f"student {hidden_size}; give the student a hidden_size of {model.config.hidden_size}"
+            )
+        self.accelerator = accelerator
+        self.max_tokens = max_tokens
+        self.encoder = SentenceEncoder(model.requires_grad_(False).to(accelerator.device).eval(), options.pooling)
+
+    def embeddings(self, batch: SentenceBatch) -> Embeddings:
+        """`teacher`, its vectors of the first sentences, (pairs, hidden), without gradient."""
+        with self.accelerator.autocast():
+            chunks = cut_into_chunks(batch.teacher_rows, self.max_tokens)
+            return {"teacher": embed_chunks(self.encoder, chunks)["sentences"]}
+
+
+LossFunction = Callable[[PairVectors, Any], Tensor]
+
+LOSSES: dict[str, LossFunction] = {"align": align_loss, "distillation": distillation_loss}
+
+
+def chosen_losses(losses: Any) -> dict[str, Any]:
+    """The options of the losses that are not null, by name.
+
+    Args:
+        losses: a dataclass with a field for each loss.
+
+    Raises:
+        ValueError: all are null.
+    """
+    names = [field.name for field in fields(losses)]
+    chosen = {name: getattr(losses, name) for name in names if getattr(losses, name) is not None}
+    if not chosen:
+        raise ValueError(f"losses has no loss; name some of {', '.join(names)}")
+    return chosen
+
+
+def weighted_losses(
+    chosen: Mapping[str, Any], functions: Mapping[str, LossFunction], vectors: PairVectors
+) -> dict[str, Tensor]:
+    """The losses of a batch by name, each a mean times its weight. Their sum is minimised."""
+    return {f"{name}_loss": options.weight * functions[name](vectors, options) for name, options in chosen.items()}

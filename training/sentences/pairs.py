@@ -1,0 +1,219 @@
+"""Pairs of sentences that are translations of each other, read from a folder of parallel text.
+
+The folder has one table for each pair of languages, `pairs/<one>-<other>.parquet`, with the columns
+
+    id      of the pair; the same where the sentence is the same in several tables, such as an English one
+    first   the sentence in the one language
+    second  its translation into the other
+    split   train, dev or test
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as parquet
+import torch
+from datasets import Dataset, concatenate_datasets, load_dataset
+
+from common.fingerprints import digest, fingerprint
+
+COLUMNS = ["id", "first", "second", "split"]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A pair of sentences that are translations of each other, and what was drawn to go with it.
+
+    Args:
+        id: of the pair; the same for pairs whose sentences are.
+        name: for messages.
+        first, second: the sentences.
+        languages: their languages.
+        text: monolingual text, such as one of the two sentences.
+        seed: of the draws that are still to be made.
+    """
+
+    id: str
+    name: str
+    first: str
+    second: str
+    languages: tuple[str, str]
+    text: str
+    seed: int
+
+    @property
+    def concept(self) -> str:
+        """What is the same for pairs whose sentences are."""
+        return self.id
+
+
+class Pairs(torch.utils.data.Dataset):
+    """The pairs of one split, of all languages one after another, memory-mapped.
+
+    Args:
+        folder: of parallel text.
+        split: train, dev or test.
+        seed: of all draws. They are made anew in every epoch.
+
+    Raises:
+        ValueError: the folder has no pair of this split, a table lacks a column, or a side is empty; names the file and
+            the row.
+    """
+
+    def __init__(self, folder: str | Path, split: str, *, seed: int = 0) -> None:
+        tables = {path.stem: read_pairs(path, split) for path in pair_files(Path(folder))}
+        tables = {languages: table for languages, table in tables.items() if len(table)}
+        if not tables:
+            raise ValueError(f"{Path(folder) / 'pairs'} has no pair of split {split!r}")
+        self.languages = list(tables)
+        self.ends = np.cumsum([len(table) for table in tables.values()])
+        self.pairs = concatenate_datasets(list(tables.values()))
+        self.folder = Path(folder)
+        self.seed = seed
+        self.epoch = 0
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Fingerprint of all that is drawn from, word for word."""
+        return fingerprint(*((path.name, digest(path)) for path in pair_files(self.folder)))
+
+    def language_pairs(self) -> np.ndarray:
+        """(pairs,), an id for each pair of languages."""
+        return np.repeat(np.arange(len(self.ends)), np.diff(self.ends, prepend=0))
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __getitem__(self, index: int) -> Pair:
+        return self.pair(index, self.draws(index))
+
+    def draws(self, index: int) -> random.Random:
+        """The source of all draws for a pair in this epoch."""
+        return random.Random(f"{self.seed} {self.epoch} {index}")
+
+    def pair(self, index: int, draw: random.Random) -> Pair:
+        languages, row = self.languages[self.table_index(index)], self.pairs[index]
+        one, _, other = languages.partition("-")
+        return Pair(
+            id=row["id"],
+            name=f"{row['id']} ({languages})",
+            first=row["first"],
+            second=row["second"],
+            languages=(one, other),
+            text=self.text(row, draw),
+            seed=draw.getrandbits(63),
+        )
+
+    def text(self, row: dict[str, str], draw: random.Random) -> str:
+        """Monolingual text to go with a pair: one of its sentences, by chance."""
+        return draw.choice([row["first"], row["second"]])
+
+    def table_index(self, index: int) -> int:
+        """Which of `languages` a pair is of."""
+        return int(np.searchsorted(self.ends, index, side="right"))
+
+    def sentences(self, count: int) -> Iterator[str]:
+        """Both sides of `count` pairs drawn by the seed; of all pairs if there are fewer."""
+        drawn = np.random.default_rng(self.seed).permutation(len(self))[:count]
+        for pair in self.pairs.select(np.sort(drawn)):
+            yield from (pair["first"], pair["second"])
+
+
+class DevPairs:
+    """Dev pairs, whose translations are sought among the sentences of their table.
+
+    Args:
+        folder: of parallel text.
+        count: pairs of each table at most, drawn by the seed.
+
+    Raises:
+        ValueError: there is no pair of the dev split.
+    """
+
+    def __init__(self, folder: str | Path, count: int, seed: int) -> None:
+        pairs = Pairs(folder, "dev")
+        random_order = np.random.default_rng(seed).permutation(len(pairs))
+        table_of = pairs.language_pairs()
+        self.pairs = {
+            languages: pairs.pairs.select(np.sort(random_order[table_of[random_order] == table][:count]))
+            for table, languages in enumerate(pairs.languages)
+        }
+
+    def examples(self) -> Iterator[Pair]:
+        """The pairs, one after another."""
+        for languages, rows in self.pairs.items():
+            one, _, other = languages.partition("-")
+            for row in rows:
+                name = f"{row['id']} ({languages})"
+                yield Pair(row["id"], name, row["first"], row["second"], (one, other), text=row["first"], seed=0)
+
+    def evaluate(self, encode: Callable[[list[str]], np.ndarray]) -> dict[str, float]:
+        """P@1: the share of sentences whose nearest one by cosine, of those of the other side, is their translation. Of
+        each table, both ways, and of all sentences, `p_at_1`, which chooses the best model. A table of few pairs, whose
+        score is mostly chance, has little weight in it.
+
+        Args:
+            encode: sentences to vectors (sentences, hidden), of any length.
+        """
+        scores = {}
+        for languages, pairs in self.pairs.items():
+            scores[f"{languages}_p_at_1"] = precision_at_1(encode(pairs["first"][:]), encode(pairs["second"][:]))
+        sizes = [len(pairs) for pairs in self.pairs.values()]
+        return scores | {"p_at_1": float(np.average([*scores.values()], weights=sizes))}
+
+
+def precision_at_1(first: np.ndarray, second: np.ndarray) -> float:
+    """(pairs, hidden) twice -> the share of vectors whose nearest one of the other side, by cosine, is their pair's,
+    mean of both ways.
+
+    >>> precision_at_1(np.array([[1.0, 0.0], [0.0, 2.0]]), np.array([[3.0, 1.0], [1.0, 0.0]]))
+    0.25
+    """
+    first, second = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (first, second))
+    cosines = first @ second.T
+    own = np.arange(len(first))
+    return float(np.mean([cosines.argmax(axis=1) == own, cosines.argmax(axis=0) == own]))
+
+
+def pair_files(folder: Path) -> list[Path]:
+    """The tables of a folder of parallel text.
+
+    Raises:
+        ValueError: there is none.
+    """
+    files = sorted((folder / "pairs").glob("*.parquet"))
+    if not files:
+        raise ValueError(
+            f"{folder} has no pairs/<one>-<other>.parquet; make them with python -m training.corpus.sentence_pairs"
+        )
+    return files
+
+
+def read_pairs(path: Path, split: str) -> Dataset:
+    """The pairs of a split.
+
+    Raises:
+        ValueError: a column lacks, or a side is empty.
+    """
+    missing = sorted(set(COLUMNS) - set(parquet.read_schema(path).names))
+    if missing:
+        raise ValueError(f"{path} has no column {', '.join(missing)}; it must have {', '.join(COLUMNS)}")
+    table = load_dataset("parquet", data_files=str(path), columns=COLUMNS, split="train")
+    for side in ("first", "second"):
+        column: pa.ChunkedArray = table.data.column(side)
+        empty = pc.fill_null(pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(column)), 0), True)
+        row = pc.index(empty, True).as_py()
+        if row >= 0:
+            raise ValueError(f"{path}, row {row}: {side} is empty; remove the pair")
+    return table.select(np.flatnonzero(pc.equal(table.data.column("split"), split)))

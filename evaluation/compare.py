@@ -21,6 +21,7 @@ import search
 from common.device import device, dtype_of
 from common.files import folder_written_whole, locked, write_json
 from common.fingerprints import (
+    digest,
     fingerprint,
     fingerprint_of_code,
     fingerprint_of_folder,
@@ -142,7 +143,7 @@ def read_task(output: Path, name: str, options: TaskOptions) -> TaskWithData:
         options = converted(output / "data" / name, options)
     data = module_of(TASKS, options).read(options)
     content = [fingerprint_of_folder(Path(folder)) for folder in options.folders]
-    code = fingerprint_of_folder(Path(__file__).parent, "*.py")
+    code = [fingerprint_of_folder(Path(__file__).parent, "*.py"), digest(Path(module_of(TASKS, options).__file__))]
     return TaskWithData(name, options, data, fingerprint(replace(options, data=""), content, code))  # type: ignore[type-var]
 
 
@@ -166,7 +167,9 @@ def fingerprint_of_system(
     """Of the kind and its options, the models' files, and what computes them; options in `without` aside."""
     options = {name: value for name, value in vars(system).items() if name not in (*without, "model")}
     ranked_by = fingerprint_of_folder(Path(search.__file__).parent, "*.py") if system.ranks else ""
-    return fingerprint(fingerprint_of_computation(dtype), ranked_by, [*models.values()], type(system).__name__, options)
+    code = digest(Path(module_of(SYSTEMS, system).__file__))  # which may lie in another folder
+    computed_by = [fingerprint_of_computation(dtype), ranked_by, code]
+    return fingerprint(computed_by, [*models.values()], type(system).__name__, options)
 
 
 def fingerprint_of_computation(dtype: torch.dtype) -> str:

@@ -3,7 +3,6 @@
 # No `from __future__ import annotations` here: it turns annotations into text, and @strict does not check text.
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from types import NoneType
 from typing import Any, ClassVar, Literal
 
@@ -18,11 +17,8 @@ except ImportError as error:
         f"HMDE needs transformers 5.20 or newer, and this is {transformers.__version__}: pip install -U transformers"
     ) from error
 from huggingface_hub.dataclasses import StrictDataclassFieldValidationError, strict
-from transformers.utils import logging
 
 from .encoders_hmde import check_sentence_layer, first_position
-
-logger = logging.get_logger(__name__)
 
 SentencePooling = Literal["cls", "mean", "pooler"]
 QueryPath = Literal["sentence_encoder", "document_encoder"]
@@ -143,13 +139,10 @@ class HMDEConfig(PreTrainedConfig):
         Fields of the file that HMDE does not know are kept: another version of transformers may have written them.
 
         Raises:
-            ValueError, TypeError: a value is impossible, or the name of an argument is a misspelt field.
+            ValueError, TypeError: a value is impossible, or an argument is no field.
         """
         if not kwargs.get("return_unused_kwargs"):
-            cls.refuse_unknown_fields(name for name, similar in cls.unknown_fields(kwargs).items() if similar)
-        for name, similar in cls.unknown_fields(config_dict).items():
-            if similar:
-                logger.warning(f"the configuration file has a field {name}, which is not used; is it {similar[0]}?")
+            cls.refuse_unknown_fields(kwargs)
         # To be checked together with the file's fields. A dictionary for sentence_config is merged by transformers.
         own = {name: kwargs.pop(name) for name in {*kwargs} & {*HMDEConfig.__annotations__} - {"sentence_config"}}
         return super().from_dict(config_dict | own | {"_from_file": True}, **kwargs)
@@ -159,19 +152,12 @@ class HMDEConfig(PreTrainedConfig):
         return cls.from_pretrained(json_file)
 
     @classmethod
-    def unknown_fields(cls, names: Iterable[str]) -> dict[str, list[str]]:
-        """Those of the names that are no field, each with the fields whose names are similar."""
-        known = {name for name in dir(cls) if not callable(getattr(cls, name))} | ARGUMENTS_OF_EVERY_CONFIG
-        # Names that begin with "_" are transformers' own.
-        unknown = (name for name in names if name not in known and not name.startswith("_"))
-        return {name: get_close_matches(name, cls.__dataclass_fields__, cutoff=0.8) for name in unknown}
-
-    @classmethod
     def refuse_unknown_fields(cls, names: Iterable[str]) -> None:
         """Raises: ValueError: one of the names is no field."""
-        for name, similar in cls.unknown_fields(names).items():
-            advice = f"did you mean {' or '.join(similar)}?" if similar else "help(HMDEConfig) describes those it has"
-            raise ValueError(f"HMDEConfig has no field {name}; {advice}")
+        known = {name for name in dir(cls) if not callable(getattr(cls, name))} | ARGUMENTS_OF_EVERY_CONFIG
+        for name in names:
+            if name not in known and not name.startswith("_"):  # names that begin with "_" are transformers' own
+                raise ValueError(f"HMDEConfig has no field {name}; help(HMDEConfig) describes those it has")
 
     def get_text_config(self, *args: Any, **kwargs: Any) -> PreTrainedConfig:
         """The sentence encoder's, whose vocabulary `resize_token_embeddings` changes."""
@@ -181,7 +167,7 @@ class HMDEConfig(PreTrainedConfig):
         if self.document_residual and self.document_pooling not in ("mean", "token_mean"):
             raise ValueError(
                 f"document_residual is {self.document_residual}, but document_pooling is {self.document_pooling!r}, "
-                "and the DBOS vector is no sentence encoder's; use 'mean' or 'token_mean'"
+                "and the DBOS vector has no counterpart in the sentence encoder; use 'mean' or 'token_mean'"
             )
         if 0 < self.passage_length < self.max_sentence_length:
             raise ValueError(

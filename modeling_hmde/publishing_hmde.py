@@ -1,4 +1,4 @@
-"""The model card, and the upload of a model with it."""
+"""The model card, and the upload of models and folders."""
 
 from __future__ import annotations
 
@@ -112,40 +112,52 @@ def model_card(
     )
 
 
-def upload(
-    saved: Any,
+def upload_folder(
+    folder: str | Path,
     repo_id: str,
-    card: ModelCard | None,
+    repo_type: str = "model",
     *,
+    keep_card: bool = False,
     private: bool | None = None,
     token: bool | str | None = None,
     revision: str | None = None,
-    create_pr: bool = False,
-    commit_message: str | None = None,
-    commit_description: str | None = None,
+    **commit: Any,
 ) -> CommitInfo:
-    """Upload what `saved.save_pretrained` writes, in one commit; the arguments are those of `push_to_hub`.
+    """Upload a finished folder in one commit. The repository is made if it does not exist.
+
+    Args:
+        keep_card: leave the card of a repository that has one as it is.
+        commit: `create_pr`, `commit_message` and `commit_description`.
+    """
+    api = HfApi(token=token)
+    repo_id = api.create_repo(repo_id, repo_type=repo_type, private=private, exist_ok=True).repo_id
+    if revision is not None and not revision.startswith("refs/pr"):
+        api.create_branch(repo_id, repo_type=repo_type, branch=revision, exist_ok=True)
+    keep_card = keep_card and api.file_exists(repo_id, "README.md", repo_type=repo_type, revision=revision)
+    return api.upload_folder(
+        repo_id=repo_id,
+        repo_type=repo_type,
+        folder_path=folder,
+        revision=revision,
+        ignore_patterns=["README.md"] if keep_card else None,
+        **commit,
+    )
+
+
+def upload(saved: Any, repo_id: str, card: ModelCard | None, **options: Any) -> CommitInfo:
+    """Upload what `saved.save_pretrained` writes.
 
     Args:
         saved: a model or a tokenizer.
         card: for a repository that has none.
+        options: those of `upload_folder`.
     """
-    api = HfApi(token=token)
-    repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
-    if revision is not None and not revision.startswith("refs/pr"):
-        api.create_branch(repo_id, branch=revision, exist_ok=True)
     with TemporaryDirectory() as folder:
         saved.save_pretrained(folder)
-        if card is not None and not api.file_exists(repo_id, "README.md", revision=revision):
+        if card is not None:
             card.save(Path(folder) / "README.md")
-        return api.upload_folder(
-            repo_id=repo_id,
-            folder_path=folder,
-            revision=revision,
-            create_pr=create_pr,
-            commit_message=commit_message or f"Upload {type(saved).__name__}",
-            commit_description=commit_description,
-        )
+        message = {"commit_message": f"Upload {type(saved).__name__}"}
+        return upload_folder(folder, repo_id, keep_card=True, **message | options)
 
 
-__all__ = ["METADATA", "model_card", "upload"]
+__all__ = ["METADATA", "model_card", "upload", "upload_folder"]

@@ -16,8 +16,8 @@ from torch import Tensor
 from common.command_line import options_from, run
 from common.device import dtype_of
 from common.files import folder_written_whole
-from common.hub import upload_folder
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
+from modeling_hmde.publishing_hmde import upload_folder
 from release_tools.pack import tokenizer_options
 from training.data.articles import load_articles
 from training.data.dev_set import DevSet

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 from pathlib import Path
 
@@ -199,17 +198,10 @@ def change_file(folder: Path, **fields: object) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | fields))
 
 
-@pytest.mark.parametrize(
-    ("field", "advice"),
-    [
-        ("document_poling", "did you mean document_pooling?"),
-        ("num_attention_heads", "did you mean num_document_attention_heads?"),
-        ("colour", "help"),
-    ],
-)
-def test_an_unknown_field_is_refused_with_those_of_similar_names(field: str, advice: str) -> None:
+@pytest.mark.parametrize("field", ["document_poling", "num_attention_heads", "colour"])
+def test_an_unknown_field_is_refused_by_its_name(field: str) -> None:
     for make in (HMDEConfig, lambda **fields: AutoConfig.for_model("hmde", **fields)):
-        with pytest.raises(ValueError, match=f"HMDEConfig has no field {field}; {re.escape(advice)}"):
+        with pytest.raises(ValueError, match=f"HMDEConfig has no field {field}"):
             make(sentence_config=SENTENCE_CONFIG, **{field: 1})
 
 
@@ -256,17 +248,8 @@ def test_a_file_of_another_version_of_transformers_is_read(saved: Path) -> None:
         assert config.a_field_of_version_6 == {"a": 1}
 
 
-def test_a_misspelt_field_of_a_file_is_warned_of(saved: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "modeling_hmde"):
-        HMDEConfig.from_pretrained(saved)
-        assert not caplog.messages
-        change_file(saved, document_poling="dbos")
-        assert HMDEConfig.from_pretrained(saved).document_pooling == "mean"
-    assert "document_poling, which is not used; is it document_pooling?" in caplog.text
-
-
-def test_an_argument_of_loading_that_is_a_misspelt_field_is_refused_and_others_are_handed_back(saved: Path) -> None:
-    with pytest.raises(ValueError, match="no field max_sentence; did you mean max_sentences"):
+def test_an_argument_of_loading_that_is_no_field_is_refused_or_handed_back(saved: Path) -> None:
+    with pytest.raises(ValueError, match="HMDEConfig has no field max_sentence;"):
         HMDEConfig.from_pretrained(saved, max_sentence=3)
     config, unused = HMDEConfig.from_pretrained(saved, max_sentence=3, max_sentences=4, return_unused_kwargs=True)
     assert config.max_sentences == 4

@@ -23,7 +23,7 @@ import duckdb
 
 from common.command_line import options_from
 from common.files import folder_written_whole, locked, write_json, write_text
-from common.hub import upload_folder
+from modeling_hmde.publishing_hmde import upload_folder
 from training.corpus.articles import article_files, check_splits, define_rules, write_articles
 from training.corpus.categories import write_categories
 from training.corpus.database import (

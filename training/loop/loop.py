@@ -22,7 +22,7 @@ from transformers import get_scheduler
 
 from common.device import use_all_cores
 from common.files import folder_written_whole, locked
-from common.hub import upload_folder
+from modeling_hmde.publishing_hmde import upload_folder
 from training.loop.cached_gradients import (
     Chunk,
     Embeddings,

@@ -1,10 +1,10 @@
-"""What each choice of a pretraining recipe buys: models that differ in one thing, compared on development sets.
+"""What each choice in a pretraining recipe gives: models that differ in one thing, compared on development sets.
 
     python -m benchmarks.choices --config configuration/benchmarks/choices.yaml
 
-Trains every choice with every seed by training/pretrain.py and compares the models of the last step, not those that
-were the best on dev concepts. Every result is a line of results.jsonl as soon as it is there; what is there already is
-not trained again. Writes the table of means over seeds to results.md.
+Trains every choice with every seed by training/pretrain.py and compares the models of the last step, not the best ones
+on dev concepts. Each result is appended to results.jsonl at once and is not trained again when the command is repeated.
+Writes the table of means over seeds to results.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from common.command_line import options_from
+from common.command_line import options_from, run
 from common.device import Dtype, dtype_of
 from evaluation.datasets.labelled_sets import read_labelled_texts
 from evaluation.datasets.retrieval_sets import RetrievalSet, read_retrieval_set
@@ -44,7 +44,7 @@ KeptSentences = dict[tuple[str, str, str], tuple[Tensor, Tensor]]
 
 @dataclass
 class ChoicesBenchmark:
-    """Recipes to compare, and what on.
+    """Recipes to compare, and the tasks to compare them on.
 
     Args:
         recipe: a file of configuration/pretrain, which the choices change.
@@ -131,7 +131,7 @@ def main(argv: list[str] | None = None) -> None:
 def trained(
     benchmark: ChoicesBenchmark, folder: Path, options: dict[str, Any]
 ) -> tuple[HMDEForDocumentEmbedding, HMDETokenizer]:
-    """The model of the last step of a run, trained where it is not there yet."""
+    """The model of the last step of a run, which is trained if it does not exist."""
     if not folder.exists():
         given = {"corpus": benchmark.corpus, "sentence_encoder": benchmark.sentence_encoder, "output": str(folder)}
         arguments = on_command_line(given | {"keep": "last"} | options)
@@ -170,13 +170,13 @@ def table(results: Sequence[dict[str, Any]]) -> Table:
     names = dict.fromkeys(result["name"] for result in results)
     columns: dict[str, dict[str, float]] = {}
     for name in names:
-        of_choice = [result for result in results if result["name"] == name]
-        seeds = f" ({len(of_choice)})" if of_choice[0]["seed"] is not None else ""
-        for column in of_choice[0]["scores"]:
-            values = [result["scores"][column] for result in of_choice]
+        runs = [result for result in results if result["name"] == name]
+        seeds = f" ({len(runs)})" if runs[0]["seed"] is not None else ""
+        for column in runs[0]["scores"]:
+            values = [result["scores"][column] for result in runs]
             columns.setdefault(column, {})[name + seeds] = float(np.mean(values))
-    return Table("What each choice buys: means over so many seeds", "choice", columns)
+    return Table("Means over seeds, whose number stands in brackets", "choice", columns)
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -16,7 +16,7 @@ import torch
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from torch import Tensor, nn
 
-from common.command_line import options_from
+from common.command_line import options_from, run
 from common.files import folder_written_whole
 from modeling_hmde import HMDEForDocumentEmbedding
 
@@ -71,4 +71,4 @@ def export(model: HMDEForDocumentEmbedding, file: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

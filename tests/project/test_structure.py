@@ -36,6 +36,17 @@ def packages(file: Path) -> set[str]:
     return {name.split(".")[0] for name in names}
 
 
+REST = {"replications", "benchmarks"}
+
+
+def test_the_core_imports_no_replication_and_no_benchmark() -> None:
+    """As `lint-imports` checks for packages; here also for programs that are no package."""
+    core = [path for path in REPOSITORY.glob("*/") if path.name.isidentifier() and path.name not in REST | {"tests"}]
+    for folder in core:
+        for file in folder.rglob("*.py"):
+            assert not packages(file) & REST, file
+
+
 def test_the_package_is_flat() -> None:
     python_files = sorted((REPOSITORY / "modeling_hmde").rglob("*.py"))
     assert python_files == sorted([REPOSITORY / "modeling_hmde" / "__init__.py", *SHIPPED])

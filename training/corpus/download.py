@@ -1,4 +1,4 @@
-"""Fetches SQL dumps from Wikimedia. Resumes what was broken off, verifies all, and leaves alone what is there."""
+"""Downloads Wikimedia's SQL dumps. Resumes interrupted downloads, verifies checksums, and keeps files already there."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from urllib.request import Request, urlopen
 
 from common.files import locked
 from common.progress import progress_bar
+from common.records import lines, malformed
 from training.corpus.database import SECONDS
 
 TABLES = ("page", "page_props", "categorylinks", "linktarget")
@@ -18,19 +19,19 @@ USER_AGENT = {"User-Agent": "hmde-corpus/0.1 (https://pypi.org/project/hmde)"}  
 
 
 class Unreachable(Exception):
-    """A file that is not here and cannot be fetched."""
+    """A file that is neither here nor can be downloaded."""
 
 
 def fetch_dumps(languages: list[str], folder: Path, date: str, mirror: str) -> dict[str, dict[str, Path]]:
     """The SQL dumps of the Wikipedias, by language and table; `linktarget` only where the dump has it.
 
     Args:
-        folder: where they are, and where those missing go.
+        folder: holds the dumps; those that are missing are downloaded into it.
         date: YYYYMMDD or latest.
         mirror: `<mirror>/<wiki>/<date>/` holds the files.
 
     Raises:
-        ValueError: files are missing and cannot be fetched, a wiki has no dump of that date, or a checksum is wrong.
+        ValueError: files are missing and cannot be downloaded, a wiki has no dump of that date, or a checksum is wrong.
     """
     folder.mkdir(parents=True, exist_ok=True)
     dumps: dict[str, dict[str, Path]] = {}
@@ -61,40 +62,40 @@ def fetch_dumps(languages: list[str], folder: Path, date: str, mirror: str) -> d
                 missing.append(f"{address}{table}.sql.gz")
     if missing:
         raise ValueError(
-            f"{len(missing)} files are not in {folder} and cannot be fetched. Bring them there under their names "
-            "(a wiki without linktarget.sql.gz has none before 2022):\n  " + "\n  ".join(missing)
+            f"{len(missing)} files are not in {folder} and cannot be downloaded. Put them there under their names "
+            "(no wiki has a linktarget.sql.gz before 2022):\n  " + "\n  ".join(missing)
         )
     return dumps
 
 
 def read_sums(path: Path) -> dict[str, str]:
-    """SHA-1 by table, known by the end of its file's name: the list of `latest` has the date in the middle.
+    """SHA-1 by table. The table is the end of the file's name, since the list of `latest` has a date in the middle.
 
     Raises:
         ValueError: a line is no checksum and file name.
     """
     sums = {}
-    for index, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+    for number, line in lines(path):
         if not (fields := re.fullmatch(r"([0-9a-f]{40})  (\S+)", line)):
-            raise ValueError(f"{path}, line {index} is no checksum and file name: {line[:60]!r}; bring the list again")
+            raise malformed(path, number, f"{line[:60]!r} is no checksum and file name; download the list again")
         if fields[2].endswith(".sql.gz"):
             sums[fields[2].split("-", 2)[-1].removesuffix(".sql.gz")] = fields[1]
     return sums
 
 
 def fetch(address: str, path: Path, sha1: str | None = None) -> None:
-    """Fetches a file, from where the last attempt broke off; one that is there is only verified.
+    """Downloads a file, from where the last attempt stopped. A file that is there is only verified.
 
     Raises:
         Unreachable: no network.
-        ValueError: the server has no such file, or the checksum is wrong; a fetched file that is wrong is removed.
+        ValueError: the server has no such file, or the checksum is wrong; a download with a wrong one is deleted.
     """
     if path.exists():
         verify(path, sha1)
         return
     partial = path.with_name(path.name + ".partial")
     with locked(path):
-        if not path.exists():  # another process may have fetched it in the meantime
+        if not path.exists():  # another process may have downloaded it in the meantime
             _download(address, partial)
             try:
                 verify(partial, sha1)
@@ -147,4 +148,4 @@ def verify(path: Path, sha1: str | None) -> None:
             progress.update(len(block))
     if digest.hexdigest() != sha1:
         own = digest.hexdigest()
-        raise ValueError(f"{path} has the SHA-1 {own}, its list says {sha1}; remove it and bring it again")
+        raise ValueError(f"{path} has the SHA-1 {own}, its list says {sha1}; delete it and download it again")

@@ -94,6 +94,5 @@ def check_fractions(dev_fraction: float, test_fraction: float) -> None:
     """
     if dev_fraction + test_fraction >= 1:
         raise ValueError(
-            f"dev_fraction is {dev_fraction} and test_fraction {test_fraction}; their sum must be below 1, so that "
-            "they leave a part for training"
+            f"dev_fraction is {dev_fraction} and test_fraction {test_fraction}; nothing is left for training"
         )

@@ -25,6 +25,7 @@ import shutil
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -76,8 +77,6 @@ class SentencePairsRecipe:
     def __post_init__(self) -> None:
         if Path(self.output).exists():
             raise ValueError(f"{self.output} exists; remove it, or name another output")
-        if not self.files:
-            raise ValueError("files is empty; it must name the files of a pair of languages, such as en-de")
         for languages, paths in self.files.items():
             if languages.count("-") != 1:
                 raise ValueError(f"files has {languages!r}; a pair of languages is written <one>-<other>")
@@ -86,19 +85,14 @@ class SentencePairsRecipe:
                     f"{languages} has the files {paths}; it must have two, or one that ends with "
                     f"{', '.join(READERS)}, or a data set of the Hub, <owner>/<name>:<config>"
                 )
-        for path in local_files(self):
-            if not path.is_file():
-                raise ValueError(f"there is no file {path}")
         if self.max_length_ratio < 1:
             raise ValueError(f"max_length_ratio is {self.max_length_ratio}; it must be at least 1")
         check_fractions(self.dev_fraction, self.test_fraction)
         if self.identify_languages:
             unknown = {code for languages in self.files for code in languages.split("-")} - languages_identified()
             if unknown:
-                raise ValueError(
-                    f"py3langid does not know the language {', '.join(sorted(unknown))}; leave identify_languages out, "
-                    "or make these pairs by themselves"
-                )
+                names = ", ".join(sorted(unknown))
+                raise ValueError(f"py3langid does not know the language {names}; leave identify_languages out")
 
 
 def local_files(recipe: SentencePairsRecipe) -> list[Path]:
@@ -162,7 +156,7 @@ def write_table(
 def write_kept_pairs(recipe: SentencePairsRecipe, languages: str, path: Path) -> Counter[str]:
     """Writes the pairs of a source that are not left out, numbered. Returns how many are left out, by reason."""
     left_out: Counter[str] = Counter()
-    rows: list[tuple[int, str, str, str, str]] = []
+    rows: list[dict[str, Any]] = []
     with (
         file_written_whole(path) as partial,
         parquet.ParquetWriter(partial, SCHEMA, compression="zstd") as writer,
@@ -174,17 +168,13 @@ def write_kept_pairs(recipe: SentencePairsRecipe, languages: str, path: Path) ->
                 left_out[reason] += 1
                 continue
             split = pair.split or draw_split(pair.first, recipe)
-            rows.append((number, pair.id or digest(pair.first).hex(), pair.first, pair.second, split))
+            pair_id = pair.id or digest(pair.first).hex()
+            rows.append({"row": number, "id": pair_id, "first": pair.first, "second": pair.second, "split": split})
             if len(rows) == ROWS_AT_ONCE:
-                writer.write_table(arrow_table(rows))
+                writer.write_table(pa.Table.from_pylist(rows, SCHEMA))
                 rows = []
-        writer.write_table(arrow_table(rows))
+        writer.write_table(pa.Table.from_pylist(rows, SCHEMA))
     return left_out
-
-
-def arrow_table(rows: list[tuple[int, str, str, str, str]]) -> pa.Table:
-    columns = [[row[index] for row in rows] for index in range(len(SCHEMA))]
-    return pa.table(columns, schema=SCHEMA)
 
 
 def reason_to_leave_out(pair: Translation, languages: str, recipe: SentencePairsRecipe) -> str | None:

@@ -1,10 +1,9 @@
-"""Reads the tables that MediaWiki's SQL dumps hold, as a stream. Knows the form of a dump, not what its tables mean.
+"""A streaming parser of MediaWiki's SQL dumps. It knows the format of a dump, not the meaning of its tables.
 
-mysqldump escapes NUL, line feed, carriage return and 0x1A inside strings, so none of these bytes stands raw in one. A
-raw line feed hence ends a line of the dump and nothing else, and 0x1A is free to stand for an escaping backslash. A few
-bytes are written over in place, every quote inside a string is doubled, `),(` becomes a line feed, and every row is a
-line for Arrow's CSV reader to parse. What was written over is restored in the columns that are wanted. One thread
-decompresses, others parse.
+The parser turns SQL into CSV in place and leaves the rest to Arrow's CSV reader. mysqldump escapes NUL, line feed,
+carriage return and 0x1A inside strings, so these bytes are free: a raw line feed always ends a line of the dump, and
+0x1A can mark an escaping backslash. Every quote inside a string is doubled, and `),(` becomes a line feed, so that each
+row is a line. The wanted columns then get back the bytes that were replaced. One thread decompresses, others parse.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ _BLOCK = 1 << 18  # bytes of SQL that are parsed at once; a longer line is read 
 _CREATE = re.compile(rb"CREATE TABLE `\w+` \((.*?)\n\)[^\n]*;\n", re.DOTALL)
 _COLUMN = re.compile(rb"^\s*`(\w+)` (\w+)", re.MULTILINE)
 _INSERT = re.compile(rb"INSERT INTO `\w+` (?:\([^)]*\) )?VALUES\s*\(?")
-_LINE_END, _ESCAPE = b"\n\x1a"  # what stands for `),(` and for an escaping `\`
-_ESCAPED = np.arange(256, dtype=np.uint8)  # what is meant by the byte behind an escape
+_LINE_END, _ESCAPE = b"\n\x1a"  # the bytes that replace `),(` and an escaping `\`
+_ESCAPED = np.arange(256, dtype=np.uint8)  # the meaning of a byte after an escape
 _ESCAPED[list(b"0nrZ")] = list(b"\0\n\r\x1a")
 
 
@@ -51,12 +50,12 @@ def column_types(path: str | Path) -> dict[str, pa.DataType]:
 def read_dump(path: str | Path, columns: list[str]) -> Iterator[pa.Table]:
     """The rows of a dump in batches, each of about a megabyte of SQL.
 
-    Strings are UTF-8; bytes that are none become U+FFFD. Memory is bounded by the longest line, which mysqldump
-    keeps to some megabytes.
+    Strings are UTF-8; invalid bytes become U+FFFD. Memory is bounded by the longest line, which mysqldump limits to
+    some megabytes.
 
     Args:
         path: `<wiki>-<date>-<table>.sql.gz`.
-        columns: those wanted, by name. The others are not converted.
+        columns: names of the wanted columns. The others are not converted.
 
     Raises:
         ValueError: the file is no such dump, lacks a column, is truncated or damaged.
@@ -70,30 +69,26 @@ def read_dump(path: str | Path, columns: list[str]) -> Iterator[pa.Table]:
             raise ValueError(f"{path} has no column {', '.join(missing)}; its columns are {', '.join(types)}")
         for block in _lines(stream, rest, path):
             parsed.append(pool.submit(_rows, block, types, columns, path))
-            if len(parsed) > 2 * workers:  # none waits while the table that is next is still parsed
+            if len(parsed) > 2 * workers:  # enough for all workers while the next table is still parsed
                 yield parsed.popleft().result()
         for table in parsed:
             yield table.result()
 
 
-def dump_to_parquet(
-    path: str | Path, target: str | Path, columns: list[str], keep: pc.Expression | None = None
-) -> dict[str, int]:
-    """Writes the rows of a dump that `keep` holds for; the file is there whole or not at all.
+def dump_to_parquet(path: str | Path, target: str | Path, columns: list[str], keep: pc.Expression | None = None) -> int:
+    """Writes the rows of a dump for which `keep` is true. The file is there whole or not at all.
 
     Returns:
-        `rows`, how many the dump has, and `kept`.
+        The number of rows of the dump.
     """
-    counts = {"rows": 0, "kept": 0}
+    rows = 0
     types = {name: kind for name, kind in column_types(path).items() if name in columns}
     schema = pa.schema([(name, pa.string() if kind == pa.binary() else kind) for name, kind in types.items()])
     with file_written_whole(target) as partial, parquet.ParquetWriter(partial, schema, compression="zstd") as writer:
         for table in read_dump(path, list(types)):
-            kept = table if keep is None else table.filter(keep)
-            writer.write_table(kept)
-            counts["rows"] += len(table)
-            counts["kept"] += len(kept)
-    return counts
+            writer.write_table(table if keep is None else table.filter(keep))
+            rows += len(table)
+    return rows
 
 
 def _lines(stream: BinaryIO, rest: bytes, path: Path) -> Iterator[bytearray]:
@@ -108,18 +103,20 @@ def _lines(stream: BinaryIO, rest: bytes, path: Path) -> Iterator[bytearray]:
             unread = bytearray()
         unread += memoryview(block)[end:]
     if not (tail + unread).rstrip().rpartition(b"\n")[2].startswith(b"-- Dump completed"):
-        raise ValueError(f"{path} is truncated: it does not end with `-- Dump completed`; remove it and bring it again")
+        raise ValueError(
+            f"{path} is truncated: it does not end with `-- Dump completed`; delete it and download it again"
+        )
 
 
 def _read(stream: BinaryIO, path: Path) -> bytes:
     try:
         return stream.read(_BLOCK)
     except (EOFError, gzip.BadGzipFile, IsalError) as error:  # type: ignore[misc]  # isal's stub has no class there
-        raise ValueError(f"{path} is truncated or damaged: {error}; remove it and bring it again") from None
+        raise ValueError(f"{path} is truncated or damaged: {error}; delete it and download it again") from None
 
 
 def _header(stream: BinaryIO, path: Path) -> tuple[dict[str, pa.DataType], bytes]:
-    """Column types, and what was read behind the CREATE TABLE statement."""
+    """Column types, and the bytes that were read after the CREATE TABLE statement."""
     head = b""
     while not (create := _CREATE.search(head)):
         block = _read(stream, path)
@@ -141,7 +138,7 @@ def _rows(block: bytearray, types: dict[str, pa.DataType], columns: list[str], p
     signs = np.frombuffer(block, np.uint8)
     ends = np.flatnonzero(signs == _LINE_END)
     begins = np.concatenate([[0], ends[:-1] + 1])
-    # Line ends over all that is no row: empty lines, which the CSV reader skips.
+    # Everything that is no row becomes empty lines, which the CSV reader skips.
     others = signs[begins] != ord("(")
     for begin, end in zip(begins[others].tolist(), ends[others].tolist()):
         insert = _INSERT.match(block, begin, end)

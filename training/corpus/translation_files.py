@@ -35,6 +35,7 @@ def read_translations(paths: list[str], languages: str) -> Iterator[Translation]
 
     Raises:
         ValueError: the source is malformed; names the file and the line.
+        OSError: the Hub has no such data set, or cannot be reached.
     """
     if len(paths) == 2:
         return read_moses(*map(Path, paths))
@@ -53,10 +54,7 @@ def read_moses(first: Path, second: Path) -> Iterator[Translation]:
     for line, (one, other) in enumerate(zip_longest(lines(first), lines(second)), start=1):
         if one is None or other is None:
             shorter, longer = (first, second) if one is None else (second, first)
-            raise ValueError(
-                f"{shorter} ends before line {line}, which {longer} has; the two must have as many lines, "
-                "translations of each other"
-            )
+            raise ValueError(f"{shorter} ends before line {line}, which {longer} has; each line needs its translation")
         yield Translation(one[1].strip(), other[1].strip())
 
 
@@ -64,8 +62,7 @@ def read_tsv(path: Path, *_: str) -> Iterator[Translation]:
     for number, line in lines(path):
         sides = line.split("\t")
         if len(sides) != 2:
-            rule = f"there are {len(sides) - 1} tabs; a line must have one, between a sentence and its translation"
-            raise malformed(path, number, rule)
+            raise malformed(path, number, f"has {len(sides) - 1} tabs; it must have one, before the translation")
         yield Translation(*(side.strip() for side in sides))
 
 
@@ -96,7 +93,7 @@ def read_table(path: Path, *_: str) -> Iterator[Translation]:
     sides = next((sides for sides in (["first", "second"], ["english", "text"]) if {*sides} <= {*names}), None)
     if sides is None:
         raise ValueError(
-            f"{path} has the columns {', '.join(names)}; it must have first and second, or english and text"
+            f"{path} has {', '.join(names)}; it must have the columns first and second, or english and text"
         )
     id_column = "id" if "id" in names else "segment_id"
     for number, row in parquet_rows(path, [*sides, id_column, "split"]):
@@ -110,20 +107,12 @@ def read_table(path: Path, *_: str) -> Iterator[Translation]:
 def read_hub_dataset(name: str, first: str, second: str) -> Iterator[Translation]:
     """All pairs of all splits of a data set of the Hub; if it has a train split, of that split alone."""
     repository, _, config = name.partition(":")
-    try:
-        loaded = datasets.load_dataset(repository, config or None)
-    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        raise ValueError(
-            f"{name} is neither a file nor a data set of the Hub that opens ({error}); name a configuration, "
-            "<owner>/<name>:<config>, and without a network download it beforehand where there is one"
-        ) from error
+    loaded = datasets.load_dataset(repository, config or None)
     splits = {"train": loaded["train"]} if "train" in loaded else loaded
     for split, table in splits.items():
         if "translation" not in table.column_names or not {first, second} <= {*table.features["translation"]}:
-            raise ValueError(
-                f"{name}, {split}: has the columns {table.features}; there must be a column translation with {first} "
-                f"and {second}"
-            )
+            needed = f"a column translation with {first} and {second}"
+            raise ValueError(f"{name}, {split}: has the columns {table.features}; there must be {needed}")
         for row in table:
             yield Translation(*((row["translation"][language] or "").strip() for language in (first, second)))
 

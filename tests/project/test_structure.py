@@ -121,6 +121,7 @@ def test_training_needs_the_packages_of_its_extra_and_no_others(command: str) ->
         "duckdb",
         "filelock",
         "isal",
+        "jinja2",
         "jsonargparse",
         "py3langid",
         "pyarrow",

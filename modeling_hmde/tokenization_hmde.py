@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from inspect import signature
 from itertools import accumulate, chain, pairwise
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from huggingface_hub import CommitInfo
@@ -21,6 +20,7 @@ from transformers.utils import logging
 
 from .configuration_hmde import HMDEConfig
 from .publishing_hmde import upload
+from .rows_hmde import Piece, RowEncoding, Tokens, join_pieces
 from .segmentation_hmde import replace_surrogates, sentence_spans, sentences_per_passage
 
 logger = logging.get_logger(__name__)
@@ -31,82 +31,6 @@ MAX_CHARACTERS_PER_TOKEN = 64
 
 Segmentation = Literal["sentences", "chunks"]
 LongSentences = Literal["split", "cut"]
-
-
-class Tokens(NamedTuple):
-    """The tokens of a sentence: of each its id, its word and its first and last character."""
-
-    ids: list[int]
-    words: list[int | None]
-    offsets: list[tuple[int, int]]
-
-
-@dataclass
-class Piece:
-    """The tokens of one sentence, start and end token included, or of several sentences end to end."""
-
-    input_ids: list[int]
-    offsets: list[tuple[int, int]]  # characters in the document; (0, 0) for tokens that stand for no text
-    special: list[int]  # 1 for a start or end token
-    words: list[int | None]  # index of the token's word in the row
-    num_text_tokens: int  # without special tokens and those of the prompt
-    num_sentences: int = 1
-    num_cut_tokens: int = 0  # that a sentence lost at its end
-
-    def extend(self, other: Piece) -> None:
-        self.input_ids += other.input_ids
-        self.offsets += other.offsets
-        self.special += other.special
-        last_word = next((word for word in reversed(self.words) if word is not None), -1)
-        self.words += [None if word is None else last_word + 1 + word for word in other.words]
-        self.num_text_tokens += other.num_text_tokens
-        self.num_sentences += other.num_sentences
-
-    def shortened(self, num_tokens: int, num_suffix: int) -> Piece:
-        """The piece cut to `num_tokens`; its last `num_suffix` tokens, the end tokens, stay."""
-        kept = [*range(num_tokens - num_suffix), *range(len(self.input_ids) - num_suffix, len(self.input_ids))]
-        lists: Any = (self.input_ids, self.offsets, self.special, self.words)
-        ids, offsets, special, words = ([values[index] for index in kept] for values in lists)
-        return Piece(ids, offsets, special, words, max(0, self.num_text_tokens - len(self.input_ids) + num_tokens))
-
-
-@dataclass
-class RowEncoding:
-    """What `BatchEncoding` asks of a row for `tokens()`, `word_ids()`, `char_to_token()` and the like.
-
-    It stands for a `tokenizers.Encoding`, which cannot be joined from those of sentences of one text. Each list has an
-    entry for each token of the row. All sentences of a row are sequence 0.
-    """
-
-    tokens: Any  # list[str]
-    offsets: list[tuple[int, int]]
-    word_ids: list[int | None]
-    sequence_ids: list[int | None]
-    n_sequences: int = 1
-
-    def char_to_token(self, char: int, sequence: int = 0) -> int | None:
-        return next((index for index, (begin, end) in enumerate(self.offsets) if begin <= char < end), None)
-
-    def token_to_chars(self, token: int) -> tuple[int, int] | None:
-        return self.offsets[token] if self.sequence_ids[token] is not None else None
-
-    def token_to_word(self, token: int) -> int | None:
-        return self.word_ids[token]
-
-    def token_to_sequence(self, token: int) -> int | None:
-        return self.sequence_ids[token]
-
-    def word_to_tokens(self, word: int, sequence: int = 0) -> tuple[int, int] | None:
-        indices = [index for index, other in enumerate(self.word_ids) if other == word]
-        return (indices[0], indices[-1] + 1) if indices else None
-
-    def word_to_chars(self, word: int, sequence: int = 0) -> tuple[int, int] | None:
-        tokens = self.word_to_tokens(word)
-        return (self.offsets[tokens[0]][0], self.offsets[tokens[1] - 1][1]) if tokens else None
-
-    def char_to_word(self, char: int, sequence: int = 0) -> int | None:
-        token = self.char_to_token(char)
-        return None if token is None else self.word_ids[token]
 
 
 class HMDETokenizer(PreTrainedTokenizerFast):
@@ -328,7 +252,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
                 f"max_length is {limit}, but a sentence takes {frame} special tokens; give at least {frame + 1}"
             )
         documents = self._pieces(texts, languages, as_queries, to_the_end=return_truncated)
-        rows = [_join(pieces[: self.max_sentences], limit, len(self._suffix_ids)) for pieces in documents]
+        rows = [join_pieces(pieces[: self.max_sentences], limit, len(self._suffix_ids)) for pieces in documents]
         for pieces, row in zip(documents, rows):
             self._warn_of_truncation(pieces, row, limit)
         batch: dict[str, list[Any]] = {"input_ids": [row.input_ids for row in rows]}
@@ -495,20 +419,6 @@ def _check_texts(texts: list[Any]) -> list[str]:
         if not isinstance(text, str):
             raise TypeError(f"text {index} is {type(text).__name__}, not str; give a string or a list of strings")
     return [replace_surrogates(text) for text in texts]
-
-
-def _join(pieces: list[Piece], limit: int | None, num_suffix: int) -> Piece:
-    """The sentences of a document as one row of at most `limit` tokens, which ends with an end token."""
-    row = Piece([], [], [], [], num_text_tokens=0, num_sentences=0)
-    for piece in pieces:
-        room = len(piece.input_ids) if limit is None else limit - len(row.input_ids)
-        if room >= len(piece.input_ids):
-            row.extend(piece)
-            continue
-        if room > num_suffix + 1:  # a start token, some text and the end tokens fit
-            row.extend(piece.shortened(room, num_suffix))
-        break
-    return row
 
 
 def _break_up_special_tokens(normalizer: Any, special_tokens: list[str]) -> normalizers.Normalizer:

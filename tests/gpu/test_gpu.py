@@ -151,7 +151,7 @@ def test_the_kernel_drops_no_attention_weight_and_says_so(
     assert "variable-length attention has no dropout" in caplog.text
 
 
-@pytest.mark.skipif(not ON_GPU, reason="tests/modeling_hmde/test_numerics.py compiles with a stand-in for the kernel")
+@pytest.mark.skipif(not ON_GPU, reason="test_packed_model.py compiles with a stand-in for the kernel")
 def test_the_compiled_sentence_encoder_computes_the_same_for_batches_of_all_sizes(
     labse: Path, make_model: MakeModel
 ) -> None:

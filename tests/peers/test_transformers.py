@@ -81,7 +81,7 @@ ASKS_FOR_PAIRS = "a text_pair is refused: HMDE reads one document at a time"
 NOT_APPLICABLE = {
     "test_attention_outputs": "expects attention among tokens; HMDE's is among sentences",
     "test_hidden_states_output": "expects states of tokens; HMDE's are of sentences",
-    "test_eager_matches_sdpa_inference": "gives rows without start tokens; test_numerics.py compares them",
+    "test_eager_matches_sdpa_inference": "gives rows without start tokens; test_precision.py compares them",
     "test_model_outputs_equivalence": "asks for attentions of an attention that does not keep them, which HMDE refuses",
     "test_capture_outputs_decorator": "asks for attentions of an attention that does not keep them, which HMDE refuses",
     "test_training": "expects a loss of every class; test_classification_head.py tests the classifier's",

@@ -30,6 +30,7 @@ SHIPPED_CODE = {
     "packing_hmde.py",
     "pooling_hmde.py",
     "publishing_hmde.py",
+    "rows_hmde.py",
     "segmentation_hmde.py",
     "sentence_transformers_hmde.py",
     "tokenization_hmde.py",

@@ -1,0 +1,129 @@
+"""Half precision, choice of attention, gradient checkpointing and dropout."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import PreTrainedModel
+
+from tests.reference_model import (
+    DOCUMENTS,
+    TOLERANCE,
+    MakeModel,
+    tokenize,
+)
+
+WORDS = " ".join(" ".join(document) for document in DOCUMENTS).split()
+THIRTY_TWO_SENTENCES = [" ".join(random.Random(seed).choices(WORDS, k=1 + seed % 7)) for seed in range(32)]
+
+
+@pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_one_sentence_beside_thirty_two_is_finite_in_half_precision(
+    encoder_folder: Path, make_model: MakeModel, dtype: torch.dtype, attn_implementation: str
+) -> None:
+    inputs = tokenize(encoder_folder, [["猫"], THIRTY_TWO_SENTENCES])
+    options = {"document_positions": True, "sentence_pooling": "mean"}
+    model = make_model(encoder_folder, dtype=dtype, attn_implementation=attn_implementation, **options)
+    with torch.no_grad():
+        output = model(**inputs)
+        exact = model.float()(**inputs)
+    for states, expected in zip(output.to_tuple()[:3], exact.to_tuple()[:3], strict=True):
+        assert states.dtype == dtype
+        assert states.isfinite().all()
+        assert torch.cosine_similarity(states.float().flatten(), expected.flatten(), dim=0) > 0.98
+
+
+def test_autocast_trains_both_encoders_in_bfloat16(labse: Path, make_model: MakeModel) -> None:
+    model = make_model(labse)
+    inputs = tokenize(labse)
+    with torch.autocast("cpu", torch.bfloat16):
+        embeddings = model(**inputs).pooler_output
+    embeddings.float().sum().backward()
+    assert torch.cosine_similarity(embeddings.flatten(), model(**inputs).pooler_output.flatten(), dim=0) > 0.99
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+def test_eager_attention_equals_sdpa(encoder_folder: Path, make_model: MakeModel) -> None:
+    inputs = tokenize(encoder_folder)
+    embeddings = {}
+    for attention in ("eager", "sdpa"):
+        model = make_model(encoder_folder, attn_implementation=attention)
+        assert model.config._attn_implementation == attention
+        assert model.hmde.sentence_encoder.config._attn_implementation == attention
+        with torch.no_grad():
+            embeddings[attention] = model(**inputs).pooler_output
+    torch.testing.assert_close(embeddings["eager"], embeddings["sdpa"], **TOLERANCE)
+
+
+def test_attention_can_be_switched_on_a_loaded_model(labse: Path, make_model: MakeModel) -> None:
+    model = make_model(labse, attn_implementation="sdpa")
+    model.set_attn_implementation("eager")
+    assert model.hmde.document_encoder.config._attn_implementation == "eager"
+    assert model.hmde.document_encoder.layers[0].attention.config._attn_implementation == "eager"
+    assert model.hmde.sentence_encoder.config._attn_implementation == "eager"
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # the name in every version we support
+@pytest.mark.parametrize("frozen", [False, True], ids=["", "sentence encoder frozen"])
+def test_gradient_checkpointing_gives_the_same_gradients_with_dropout_on(
+    encoder_folder: Path, make_model: MakeModel, frozen: bool
+) -> None:
+    inputs = tokenize(encoder_folder)
+    gradients, calls = [], []
+    for checkpointing in (False, True):
+        model = make_model(encoder_folder).train()
+        model.hmde.sentence_encoder.requires_grad_(not frozen)
+        if checkpointing:
+            model.gradient_checkpointing_enable()
+        num_calls = 0
+
+        def count(*_: object) -> None:
+            nonlocal num_calls
+            num_calls += 1
+
+        for layer in (model.hmde.document_encoder.layers[0], get_layers(model.hmde.sentence_encoder)[0]):
+            first = next(module for module in layer.modules() if isinstance(module, torch.nn.Linear))
+            first.register_forward_pre_hook(count)
+        torch.manual_seed(0)
+        model(**inputs).pooler_output.square().sum().backward()
+        gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
+        calls.append(num_calls)
+    assert calls == [2, 4], "the layers of both encoders are computed again in the backward pass"
+    assert not (frozen and any(gradients[0][name] is not None for name in gradients[0] if "sentence_encoder" in name))
+    for name, gradient in gradients[0].items():
+        assert (gradient is None) == (gradients[1][name] is None)
+        if gradient is not None:
+            torch.testing.assert_close(gradients[1][name], gradient, **TOLERANCE)
+
+
+def get_layers(encoder: PreTrainedModel) -> torch.nn.ModuleList:
+    return encoder.encoder.layer if hasattr(encoder, "encoder") else encoder.layers
+
+
+def test_dropout_acts_in_training_only(labse: Path, make_model: MakeModel) -> None:
+    inputs = tokenize(labse)
+    model = make_model(labse)
+    model.hmde.sentence_encoder.eval()
+    with torch.no_grad():
+        assert torch.equal(model(**inputs).pooler_output, model(**inputs).pooler_output)
+        model.hmde.document_encoder.train()
+        assert not torch.equal(model(**inputs).pooler_output, model(**inputs).pooler_output)
+
+
+@pytest.mark.parametrize("attn_implementation", ["packed", "sdpa", "eager"])
+def test_all_dropout_of_the_document_encoder_is_that_of_its_dropout_modules(
+    labse: Path, make_model: MakeModel, attn_implementation: str
+) -> None:
+    inputs = tokenize(labse)
+    model = make_model(labse, document_dropout=0.5, attn_implementation=attn_implementation)
+    with torch.no_grad():
+        expected = model(**inputs).pooler_output
+        model.train()
+        for module in model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+        torch.testing.assert_close(model(**inputs).pooler_output, expected, **TOLERANCE)

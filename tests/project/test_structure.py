@@ -36,6 +36,25 @@ def packages(file: Path) -> set[str]:
     return {name.split(".")[0] for name in names}
 
 
+MOST_LINES, MOST_TEST_LINES = 500, 700
+
+
+def is_test(file: Path) -> bool:
+    return file.parts[0] == "tests" or file.name.startswith("test_") or file.name == "conftest.py"
+
+
+def test_a_file_can_be_read_at_one_sitting() -> None:
+    """No file of the product is longer than 500 lines, and no file of tests longer than 700."""
+    too_long = {}
+    for path in REPOSITORY.rglob("*.py"):
+        file = path.relative_to(REPOSITORY)
+        if not file.parts[0].startswith(".") and file.parts[0] not in ("runs", "build", "data"):
+            lines = len(path.read_text(encoding="utf-8").splitlines())
+            if lines > (MOST_TEST_LINES if is_test(file) else MOST_LINES):
+                too_long[str(file)] = lines
+    assert too_long == {}
+
+
 REST = {"replications", "benchmarks"}
 
 

@@ -9,8 +9,11 @@ import sys
 from argparse import ArgumentError
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+import yaml
 from jsonargparse import auto_cli, set_parsing_settings
 
 set_parsing_settings(docstring_parse_attribute_docstrings=True)  # --help shows the sentence under each field
@@ -32,21 +35,63 @@ def options_from(dataclass: Any, argv: list[str] | None = None, *, positional: b
     Raises:
         ValueError: an option is unknown, missing or of another type.
     """
+    argv = sys.argv[1:] if argv is None else argv
     try:
-        return plain(auto_cli(dataclass, args=argv, as_positional=positional, exit_on_error=False, **texts))
+        options = _plain(auto_cli(dataclass, args=argv, as_positional=positional, exit_on_error=False, **texts))
     except ArgumentError as error:
-        raise ValueError(str(error)) from None
-
-
-def plain(options: Any) -> Any:
-    """The options with plain numbers in place of those of `common.numbers`, which YAML cannot write. In place."""
-    for field in fields(options):
-        value = getattr(options, field.name)
-        if is_dataclass(value):
-            plain(value)
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            object.__setattr__(options, field.name, int(value) if isinstance(value, int) else float(value))
+        raise ValueError(_shortened(str(error))) from None
+    _check_empty_sections(argv, options)
     return options
+
+
+def _plain(value: Any) -> Any:
+    """Options with plain numbers in place of those of `common.numbers`, which YAML cannot write. In place."""
+    if is_dataclass(value):
+        for field in fields(value):
+            object.__setattr__(value, field.name, _plain(getattr(value, field.name)))
+    elif isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    elif isinstance(value, list):
+        return [_plain(item) for item in value]
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        return int(value) if isinstance(value, int) else float(value)
+    return value
+
+
+def _shortened(message: str) -> str:
+    r"""What is wrong with an option that may be of several types, without the list of these types.
+
+    >>> _shortened('Parser key "size":\n  Does not validate against any of the Union subtypes\n  Subtypes: [...]\n'
+    ...            '  Errors:\n    - Not of type PositiveInt: 0 does not conform to restriction v>0\n'
+    ...            "    - Expected a <class 'NoneType'>\n  Given value type: <class 'int'>\n  Given value: 0")
+    'Parser key "size": Not of type PositiveInt: 0 does not conform to restriction v>0'
+    """
+    before, errors, rest = message.partition("Errors:")
+    if not errors:
+        return message
+    first, _, others = rest.strip().removeprefix("- ").partition("\n    - ")
+    reasons = [first, *others.split("\n    - ")]
+    said = [
+        reason.split("\n  Given value")[0] for reason in reasons if not reason.startswith("Expected a <class 'None")
+    ]
+    return f"{before.splitlines()[0]} {'; or '.join(said)}"
+
+
+def _check_empty_sections(argv: list[str], options: Any) -> None:
+    """
+    Raises:
+        ValueError: a configuration file has an empty section that is no option, such as `{losses: {querys: {}}}`, which
+            jsonargparse takes for nothing.
+    """
+    files = [value.removeprefix("--config=") for value in argv if value.startswith("--config=")]
+    files += [value for option, value in pairwise(argv) if option == "--config"]
+    for file in files:
+        sections = [("", yaml.safe_load(Path(file).read_text(encoding="utf-8")), options)]
+        for name, section, filled in sections:
+            for key, value in section.items() if is_dataclass(filled) and isinstance(section, dict) else ():
+                if not hasattr(filled, key):
+                    raise ValueError(f"{file}: {name}{key} is no option; see --help for those that there are")
+                sections.append((f"{name}{key}.", value, getattr(filled, key)))
 
 
 def run(main: Callable[[], None]) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
 from common.command_line import options_from, run
+from common.numbers import PositiveInt
 
 
 @dataclass
@@ -33,6 +35,33 @@ class Other:
 def test_a_wrong_option_is_a_value_error_that_names_it(argv: list[str]) -> None:
     with pytest.raises(ValueError, match=r"sise|size"):
         options_from(Options, argv)
+
+
+@dataclass
+class Nested:
+    """A command whose options have sections."""
+
+    first: Options | None = None
+    sizes: dict[str, PositiveInt] = field(default_factory=dict)
+
+
+@pytest.mark.parametrize("section", ["{}", "{size: 4}"])
+def test_an_unknown_section_of_a_file_is_an_error_and_an_empty_known_one_takes_the_defaults(
+    tmp_path: Path, section: str
+) -> None:
+    file = tmp_path / "recipe.yaml"
+    file.write_text("first: {}\n")
+    assert options_from(Nested, ["--config", str(file)]).first == Options(3)
+    file.write_text(f"frist: {section}\n")
+    with pytest.raises(ValueError, match="frist"):
+        options_from(Nested, [f"--config={file}"])
+
+
+def test_a_number_out_of_range_is_named_without_the_types_that_it_might_have(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match='^Parser key "first": .*size') as error:
+        options_from(Nested, ["--first.size", "four"])
+    assert "NoneType" not in str(error.value)
+    assert type(options_from(Nested, ["--sizes", '{"a": 4}']).sizes["a"]) is int
 
 
 def test_each_subcommand_has_options_of_its_own() -> None:

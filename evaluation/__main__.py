@@ -1,6 +1,7 @@
 """Compare systems on retrieval and classification, beside published numbers, by one command.
 
     python -m evaluation --config configuration/evaluate/sample.yaml [--key value ...]
+    python -m evaluation rows --config RECIPE       which rows of published tables a recipe runs, which not, and why
 
 Every system meets every task. Writes to the output
 
@@ -17,17 +18,27 @@ kept in the same way.
 
 from __future__ import annotations
 
+import sys
+
 from common.command_line import options_from, run
 from evaluation.recipes import EvaluationRecipe
 from evaluation.registry import SYSTEMS, TASKS, recipe_type
 
 
 def main(argv: list[str] | None = None) -> None:
-    recipe = options_from(recipe_type(EvaluationRecipe, SYSTEMS, TASKS), argv)
+    argv = sys.argv[1:] if argv is None else argv
+    only_rows = argv[:1] == ["rows"]
+    recipe = options_from(recipe_type(EvaluationRecipe, SYSTEMS, TASKS), argv[only_rows:])
 
-    from evaluation.compare import compare  # takes seconds, for which neither --help nor a misspelt option should wait
+    # What follows takes seconds to import, for which neither --help nor a misspelt option should wait.
+    if only_rows:
+        from evaluation.rows import print_rows
 
-    compare(recipe)
+        print_rows(recipe)
+    else:
+        from evaluation.compare import compare
+
+        compare(recipe)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,15 @@ The file is a list of tables, each
       protocol: what the numbers come from, where it differs from ours
       rows:
         hmde: {label: HMDE (XLW-4L), cells: {en-fi: 0.380, average: 0.249}}
+        xlm: {label: XLM, cells: {average: 0.751}, not_run: the paper quotes Conneau and Lample 2019}
 
-with rows by the systems' names in the recipe and cells by the rows of our results.
+with rows by the systems' names in the recipe and cells by the rows of our results. `not_run` says why no recipe runs a
+row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -57,10 +59,14 @@ def read_published(path: Path) -> list[Published]:
         if not isinstance(entry, dict) or set(entry) != known or not isinstance(entry["rows"], dict):
             raise ValueError(f"{path}, table {index}: is {entry!r:.200}; it must have the keys {sorted(known)}")
         for system, row in entry["rows"].items():
-            if not isinstance(row, dict) or set(row) != {"label", "cells"} or not _is_of_numbers(row["cells"]):
+            if (
+                not isinstance(row, dict)
+                or {*row} - {"not_run"} != {"label", "cells"}
+                or not _is_of_numbers(row["cells"])
+            ):
                 raise ValueError(
                     f"{path}, table {index}, row {system}: is {row!r:.200}; it must have a label, and cells that are "
-                    "numbers by name"
+                    "numbers by name, and may have not_run"
                 )
         tables.append(Published(**entry))
     return tables
@@ -68,6 +74,20 @@ def read_published(path: Path) -> list[Published]:
 
 def _is_of_numbers(cells: Any) -> bool:
     return isinstance(cells, dict) and all(isinstance(cell, int | float) for cell in cells.values())
+
+
+def rows_not_run(
+    published: Iterable[Published], run: Mapping[str, Collection[str]]
+) -> Iterator[tuple[Published, str, str]]:
+    """The published rows that have no result, each with its table, its name and the reason.
+
+    Args:
+        run: the names of the systems and classifiers that have a result, by task.
+    """
+    for table in published:
+        for name, row in table.rows.items():
+            if name not in run.get(table.task, ()):
+                yield table, name, row.get("not_run", f"this run has no {name} on {table.task}")
 
 
 def beside_ours(published: Published, ours: Mapping[str, Mapping[str, Any]]) -> Table:

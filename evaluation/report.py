@@ -14,7 +14,7 @@ import yaml
 from common.files import write_json, write_text
 from common.progress import progress_bar
 from evaluation.plots import SEED, colours, plot_averages, plot_rows
-from evaluation.published import Published, beside_ours
+from evaluation.published import Published, beside_ours, rows_not_run
 from evaluation.significance import bootstrap_interval, paired_p_values
 from evaluation.tables import Table, environment, show
 
@@ -46,6 +46,10 @@ def write_comparison(recipe: dict[str, Any], results: Results, published: list[P
                 progress.update()
     beside = [beside_ours(table, results[table.task]) for table in published if table.task in results]
     beside = [table for table in beside if table.scores]
+    not_run = [
+        f"* table {table.table} ({table.source}), {table.rows[name]['label']}: {reason}\n"
+        for table, name, reason in rows_not_run(published, results)
+    ]
     widths = [table_of_intervals(task, results[task], task_results) for task, task_results in intervals.items()]
     plots = plot(results, output / "plots")
     made = {
@@ -68,6 +72,7 @@ def write_comparison(recipe: dict[str, Any], results: Results, published: list[P
     sections = {
         "Scores": [table.to_markdown() for table in tables],
         "Beside published numbers": [table.to_markdown() for table in beside],
+        "Published rows that were not run": ["".join(not_run)] if not_run else [],
         "How sure": [table.to_markdown() for table in widths if any(table.scores.values())],
         "Plots": [f"![{path.stem}](plots/{path.name})\n" for path in plots],
         "How it was made": [f"```yaml\n{how}```\n"],

@@ -76,7 +76,8 @@ def recipe(tmp_path: Path, labse: Path) -> dict[str, Any]:
         {
             "table": "2", "source": "Somebody", "task": "clef", "measure": "MAP", "protocol": "theirs",
             "rows": {"first": {"label": "LaBSE", "cells": {"en-de": 0.5, "average": 0.25}},
-                     "absent": {"label": "X", "cells": {"en-de": 0.5}}},
+                     "absent": {"label": "X", "cells": {"en-de": 0.5}},
+                     "quoted": {"label": "Y", "cells": {"en-de": 0.4}, "not_run": "quoted from others"}},
         }
     ]  # fmt: skip
     file = written(tmp_path / "published.yaml", yaml.safe_dump(published))
@@ -120,6 +121,8 @@ def test_clef_and_mldoc_go_through_the_whole_command(recipe: dict[str, Any]) -> 
         "MAP, Somebody, table 2. Published: theirs",
         "| en-de | 0.750 | 0.500 | 0.250 |",
         "| average | 0.750 | 0.250 | 0.500 |",
+        "* table 2 (Somebody), X: this run has no absent on clef",
+        "* table 2 (Somebody), Y: quoted from others",
         "![averages](plots/averages.png)",
     ):
         assert line in report.splitlines()
@@ -127,6 +130,21 @@ def test_clef_and_mldoc_go_through_the_whole_command(recipe: dict[str, Any]) -> 
         assert (Path(recipe["output"]) / "plots" / f"{path}.png").stat().st_size > 1000
     assert results["seed"] == 0
     assert results["environment"]["packages"]["torch"]
+
+
+def test_which_published_rows_a_recipe_runs_is_printed_without_data_or_models(
+    recipe: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe["retrieval"]["clef"]["data"] = recipe["systems"]["first"]["model"] = "nowhere"
+    file = written(Path(recipe["output"]).with_name("recipe.yaml"), yaml.safe_dump(recipe))
+    main(["rows", "--config", str(file)])
+    assert capsys.readouterr().out.splitlines() == [
+        "table 2 (Somebody), clef: 1 of 3 rows are run",
+        "  not run  X: this run has no absent on clef",
+        "  run      LaBSE",
+        "  not run  Y: quoted from others",
+    ]
+    assert not Path(recipe["output"]).exists()
 
 
 def counted(loaded: list[str]) -> Callable[..., Any]:

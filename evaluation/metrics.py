@@ -16,18 +16,24 @@ Ranked = Mapping[str, Mapping[str, float]]  # score by query_id and doc_id
 RETRIEVAL_MEASURES = {"MAP": AP, "nDCG@10": nDCG @ 10, "MRR": RR, "Recall@100": R @ 100, "P@1": P @ 1}
 
 
-def retrieval_scores(qrels: Qrels, run: Ranked) -> dict[str, float]:
-    """Each measure of rankings, as trec_eval computes it: the mean over the queries."""
-    values = ir_measures.calc_aggregate(RETRIEVAL_MEASURES.values(), qrels, run)
-    return {name: values[measure] for name, measure in RETRIEVAL_MEASURES.items()}
+def retrieval_values(
+    qrels: Qrels, run: Ranked, ranks: Mapping[str, Sequence[int]] | None = None
+) -> dict[str, dict[str, float]]:
+    """Each measure of rankings by query_id, as trec_eval computes it.
 
-
-def retrieval_values(qrels: Qrels, run: Ranked) -> dict[str, dict[str, float]]:
-    """Each measure of rankings by query_id."""
+    Args:
+        run: the first documents of each query.
+        ranks: of all relevant documents of each query in the whole collection, lowest first; MAP and MRR are then of
+            the whole ranking. None: of the documents of the run alone.
+    """
     names = {str(measure): name for name, measure in RETRIEVAL_MEASURES.items()}
     values: dict[str, dict[str, float]] = {name: {} for name in RETRIEVAL_MEASURES}
     for value in ir_measures.iter_calc(RETRIEVAL_MEASURES.values(), qrels, run):
         values[names[str(value.measure)]][value.query_id] = value.value
+    for query_id, of_query in (ranks or {}).items():
+        precisions = [found / rank for found, rank in enumerate(of_query, start=1)]
+        values["MAP"][query_id] = float(np.mean(precisions))
+        values["MRR"][query_id] = 1 / of_query[0]
     return values
 
 

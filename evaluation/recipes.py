@@ -164,7 +164,10 @@ class RetrievalTask(TaskOptions):
             seek the document with the same id in another language.
         training_languages: document languages that the systems were trained on; they are averaged apart from others.
         measure: the one in the tables; the results have all.
-        depth: documents that a query ranks at most.
+        depth: documents that a query ranks at most. 0: all of them, so that MAP and MRR are of the whole collection;
+            the run files have the first 1000, and BM25, hybrid and late rank no more.
+        margin_neighbours: rank by the ratio margin over so many neighbours (Artetxe and Schwenk 2019, with 4); 0 ranks
+            by cosine.
         rerank: folder of <pair>.run files whose first documents are ranked anew. Without it: full ranking.
         rerank_depth: how many documents of a run are ranked anew.
     """
@@ -176,14 +179,16 @@ class RetrievalTask(TaskOptions):
     query_source: QuerySource = "queries"
     training_languages: list[str] = field(default_factory=list)
     measure: Literal["MAP", "nDCG@10", "MRR", "Recall@100", "P@1"] = "MAP"
-    depth: PositiveInt = 1000
+    depth: NonNegativeInt = 0
+    margin_neighbours: NonNegativeInt = 0
     rerank: str | None = None
     rerank_depth: PositiveInt = 100
 
     @property
     def protocol(self) -> str:
         if self.rerank is None:
-            return "full ranking by cosine"
+            by = f"margin over {self.margin_neighbours} neighbours" if self.margin_neighbours else "cosine"
+            return f"full ranking by {by}" + (f", the first {self.depth}" if self.depth else "")
         return f"re-ranking of the first {self.rerank_depth} of {Path(self.rerank).name}"
 
     @property

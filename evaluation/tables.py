@@ -20,7 +20,7 @@ from common.files import write_json, write_text
 Scores = dict[str, dict[str, float]]  # by pair or language, then by measure
 
 PACKAGES = (
-    "torch", "transformers", "tokenizers", "sentencex", "sentence-transformers", "faiss-cpu", "ir_measures", "bm25s",
+    "torch", "transformers", "tokenizers", "sentencex", "sentence-transformers", "ir_measures", "bm25s",
     "lancedb", "scikit-learn", "scipy",
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Document vectors on disk, known by what they were made from, and the nearest of them; texts pass in a stream."""
+"""Document vectors on disk, known by what they were made from; texts pass in a stream."""
 
 from __future__ import annotations
 
@@ -17,9 +17,6 @@ Encode = Callable[[list[str]], np.ndarray]
 
 # Documents whose texts are in memory at once: as many as an HMDE tokenizes together.
 DOCUMENTS_AT_ONCE = 1024
-
-# Vectors compared at once, so that a mapped file is never in memory whole.
-VECTORS_AT_ONCE = 1 << 16
 
 
 def cached_vectors(
@@ -92,25 +89,3 @@ def fingerprint_of_documents(documents: Mapping[str, str]) -> str:
     if isinstance(documents, DocumentFile):
         return fingerprint(digest(documents.path))
     return fingerprint(*documents.items())
-
-
-def search(vectors: np.ndarray, queries: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray]:
-    """The vectors with the highest inner products with each query, exactly.
-
-    Args:
-        vectors: (documents, hidden), float32. A mapped file is read in blocks, never whole.
-        queries: (queries, hidden), float32.
-        depth: documents a query ranks at most.
-
-    Returns:
-        inner products and rows of `vectors`, both (queries, documents ranked).
-    """
-    import faiss
-
-    nearest = faiss.ResultHeap(len(queries), min(depth, len(vectors)), keep_max=True)
-    for begin in range(0, len(vectors), VECTORS_AT_ONCE):
-        block = np.ascontiguousarray(vectors[begin : begin + VECTORS_AT_ONCE])
-        products, rows = faiss.knn(queries, block, min(depth, len(block)), faiss.METRIC_INNER_PRODUCT)
-        nearest.add_result(products, rows + begin)
-    nearest.finalize()
-    return nearest.D, nearest.I

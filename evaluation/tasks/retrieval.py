@@ -2,7 +2,7 @@
 
 Two protocols, whose numbers do not compare:
 
-    full ranking    every query ranks the whole collection, as the paper's text says
+    full ranking    every query ranks the whole collection, as the paper's text says, by cosine or by its margin
     re-ranking      only the first documents of a given run are ranked anew and the rest keep its order, as the paper's
                     code does with the first 100 of a distilled mBERT
 """
@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -24,12 +25,13 @@ from common.fingerprints import fingerprint
 from common.progress import Advance, no_bar, progress_bar
 from evaluation.datasets.languages import POOL, languages_of
 from evaluation.datasets.retrieval_sets import RetrievalSet, Run, read_retrieval_sets, read_run
-from evaluation.metrics import RETRIEVAL_MEASURES, retrieval_scores, retrieval_values
+from evaluation.metrics import RETRIEVAL_MEASURES, retrieval_values
 from evaluation.recipes import RetrievalTask
+from evaluation.similarity import highest, inner_products, margins, ranks
 from evaluation.systems import System
 from evaluation.tables import averages
 from evaluation.tasks import SystemRun
-from evaluation.vectors import Encode, cached_vectors, search
+from evaluation.vectors import Encode, cached_vectors
 
 
 class RankingSystem(Protocol):
@@ -59,6 +61,20 @@ class RankingSystem(Protocol):
         """
 
 
+# Documents of a query in a run, where nothing says how many.
+RUN_DEPTH = 1000
+
+
+class Ranking(NamedTuple):
+    """
+    run: the first documents of each query.
+    ranks: of the relevant documents of each query in the whole collection, lowest first; None where it is not ranked.
+    """
+
+    run: Run
+    ranks: dict[str, list[int]] | None = None
+
+
 class RetrievalData(NamedTuple):
     """The set of each pair, and the runs to rank anew, by pair; no runs for full ranking."""
 
@@ -82,7 +98,7 @@ class Encoded:
 
 
 def evaluate_retrieval(
-    system: System, retrieval_set: RetrievalSet, pairs: Sequence[str], depth: int = 1000
+    system: System, retrieval_set: RetrievalSet, pairs: Sequence[str], depth: int = 0
 ) -> dict[str, dict[str, float]]:
     """The scores of a system in memory, such as a model in training. Writes nothing.
 
@@ -90,14 +106,18 @@ def evaluate_retrieval(
         system: `HMDESystem(model, tokenizer)`, or anything that encodes queries and documents.
         retrieval_set: with the languages of all pairs.
         pairs: `<query language>-<document language>`.
-        depth: documents that a query ranks at most.
+        depth: documents that a query ranks at most; 0: the whole collection.
 
     Returns:
         by pair: all RETRIEVAL_MEASURES, the number of `queries` these are means over, and how many were `skipped`
         because the collection has no document that is relevant to them.
     """
     encoded = encode(system, retrieval_set, pairs)
-    return {pair: score(rank(encoded, retrieval_set, pair, depth), retrieval_set, pair) for pair in pairs}
+    rankings = {pair: rank(encoded, retrieval_set, pair, depth) for pair in pairs}
+    return {
+        pair: score(values_of(ranking, retrieval_set, pair), ranking.run, retrieval_set, pair)
+        for pair, ranking in rankings.items()
+    }
 
 
 def read(task: RetrievalTask) -> RetrievalData:
@@ -146,14 +166,16 @@ def evaluate_task(
     """
     sets = sets if isinstance(sets, Mapping) else dict.fromkeys(task.pairs, sets)
     distinct = list({id(retrieval_set): retrieval_set for retrieval_set in sets.values()}.values())
-    runs: dict[str, Run] = {}
+    rankings: dict[str, Ranking] = {}
     seconds: Counter[str] = Counter()
     for retrieval_set in distinct:
         part = replace(task, pairs=[pair for pair in task.pairs if sets[pair] is retrieval_set])
         found, taken = rank_all(system, part, retrieval_set, given, cache, cache_key, name)
-        runs |= found
+        rankings |= found
         seconds.update(taken)
-    scores = {pair: score(run, sets[pair], pair) for pair, run in runs.items()}
+    runs = {pair: ranking.run for pair, ranking in rankings.items()}
+    values = {pair: values_of(ranking, sets[pair], pair) for pair, ranking in rankings.items()}
+    scores = {pair: score(values[pair], run, sets[pair], pair) for pair, run in runs.items()}
     groups = groups_of(task.pairs, task.training_languages)
     unknown, empty = Counter[str](), Counter[str]()
     for retrieval_set in distinct:
@@ -165,9 +187,7 @@ def evaluate_task(
         "protocol": task.protocol,
         "rows": scores,
         "averages": averages(scores, groups, list(RETRIEVAL_MEASURES)),
-        "per_item": {
-            pair: retrieval_values(sets[pair].judgements(*languages_of(pair)), run) for pair, run in runs.items()
-        },
+        "per_item": values,
         "unknown_in_qrels": unknown,
         "documents": sum(len(documents) for one in distinct for documents in one.documents.values()),
         "empty_documents": empty,
@@ -184,20 +204,23 @@ def rank_all(
     cache: Path | None,
     cache_key: str,
     name: str,
-) -> tuple[dict[str, Run], dict[str, float]]:
-    """The runs of a task's pairs, all of one set, and the seconds that encoding took. Arguments as in
+) -> tuple[dict[str, Ranking], dict[str, float]]:
+    """The rankings of a task's pairs, all of one set, and the seconds that encoding took. Arguments as in
     `evaluate_task`."""
-    pairs = task.pairs
+    pairs, depth = task.pairs, task.depth or RUN_DEPTH
     if hasattr(system, "rank_pairs"):
         if not given:
-            return system.rank_pairs(retrieval_set, pairs, task.depth, cache, cache_key, name), {}
-        runs = system.rank_pairs(retrieval_set, pairs, task.depth, name=name) if system.reranks else {}
-        return {pair: reorder(given[pair], run, task.rerank_depth) for pair, run in runs.items()}, {}
+            runs = system.rank_pairs(retrieval_set, pairs, depth, cache, cache_key, name)
+        else:
+            runs = system.rank_pairs(retrieval_set, pairs, depth, name=name) if system.reranks else {}
+            runs = {pair: reorder(given[pair], run, task.rerank_depth) for pair, run in runs.items()}
+        return {pair: Ranking(run) for pair, run in runs.items()}, {}
     if given:
-        return {pair: rerank(system, retrieval_set, pair, given[pair], task.rerank_depth, name) for pair in pairs}, {}
+        runs = {pair: rerank(system, retrieval_set, pair, given[pair], task.rerank_depth, name) for pair in pairs}
+        return {pair: Ranking(run) for pair, run in runs.items()}, {}
     encoded = encode(system, retrieval_set, pairs, cache, cache_key, name)
-    runs = {pair: rank(encoded, retrieval_set, pair, task.depth) for pair in pairs}
-    return runs, {"query_seconds": encoded.query_seconds, "document_seconds": encoded.document_seconds}
+    rankings = {pair: rank(encoded, retrieval_set, pair, task.depth, task.margin_neighbours) for pair in pairs}
+    return rankings, {"query_seconds": encoded.query_seconds, "document_seconds": encoded.document_seconds}
 
 
 def encode(
@@ -251,23 +274,34 @@ def encode_documents(system: System, retrieval_set: RetrievalSet, language: str,
     return system.encode_documents(texts, language)
 
 
-def rank(encoded: Encoded, retrieval_set: RetrievalSet, pair: str, depth: int) -> Run:
-    """The highest cosines, at most `depth`, of each query to which the collection has a relevant document. In the pool,
-    a query that was taken from a document does not find that document."""
+def rank(
+    encoded: Encoded, retrieval_set: RetrievalSet, pair: str, depth: int = 0, margin_neighbours: int = 0
+) -> Ranking:
+    """The documents of each query to which the collection has a relevant one. In the pool, a query that was taken from
+    a document does not find that document.
+
+    Args:
+        depth: documents that a query ranks at most; 0: all, of which the run has the first RUN_DEPTH.
+        margin_neighbours: see `margins`; 0 ranks by cosine.
+    """
     query_language, document_language = languages_of(pair)
     judged = retrieval_set.judgements(query_language, document_language)
-    rows = [row for row, query_id in enumerate(retrieval_set.queries[query_language]) if query_id in judged]
-    cosines, document_rows = search(
-        encoded.documents[document_language],
-        encoded.queries[query_language][rows],
-        depth + (document_language == POOL),
-    )
+    documents, all_queries = encoded.documents[document_language], encoded.queries[query_language]
+    queries = all_queries[[row for row, name in enumerate(retrieval_set.queries[query_language]) if name in judged]]
     doc_ids = retrieval_set.doc_ids(document_language)
-    run = {
-        query_id: {doc_ids[row]: float(cosine) for row, cosine in zip(ranked, scores)}
-        for query_id, ranked, scores in zip(judged, document_rows, cosines)
-    }
-    return retrieval_set.without_own_documents(run, pair, depth)
+    row_of = {doc_id: row for row, doc_id in enumerate(doc_ids)}
+    scores = margins(documents, queries, margin_neighbours) if margin_neighbours else inner_products(documents, queries)
+    run: Run = {}
+    whole: dict[str, list[int]] = {}
+    for query_id, of_query in zip(judged, chain.from_iterable(scores)):
+        own = row_of.get(retrieval_set.own_document(query_language, query_id)) if document_language == POOL else None
+        if own is not None:
+            of_query[own] = -np.inf
+        first = highest(of_query, depth or RUN_DEPTH)
+        run[query_id] = {doc_ids[row]: float(of_query[row]) for row in first if row != own}
+        relevant = [row_of[doc_id] for doc_id, grade in judged[query_id].items() if grade > 0]
+        whole[query_id] = ranks(of_query, relevant, doc_ids)
+    return Ranking(run, None if depth else whole)
 
 
 def rerank(system: System, retrieval_set: RetrievalSet, pair: str, given: Run, depth: int, name: str = "") -> Run:
@@ -322,15 +356,22 @@ def in_order(documents: dict[str, float]) -> list[str]:
     return sorted(documents, key=lambda doc_id: (documents[doc_id], doc_id), reverse=True)
 
 
-def score(run: Run, retrieval_set: RetrievalSet, pair: str) -> dict[str, float]:
-    """The measures of a run, how many queries it answers and skips, and, in the pool, the share of the query's own
-    language in the first ten (`own_language@10`)."""
+def values_of(ranking: Ranking, retrieval_set: RetrievalSet, pair: str) -> dict[str, dict[str, float]]:
+    """The measures of a ranking by query."""
+    return retrieval_values(retrieval_set.judgements(*languages_of(pair)), ranking.run, ranking.ranks)
+
+
+def score(
+    values: Mapping[str, Mapping[str, float]], run: Run, retrieval_set: RetrievalSet, pair: str
+) -> dict[str, float]:
+    """The means of the measures of a run, how many queries it answers and skips, and, in the pool, the share of the
+    query's own language in the first ten (`own_language@10`)."""
     query_language, document_language = languages_of(pair)
-    judged = retrieval_set.judgements(query_language, document_language)
+    answered = len(values["MAP"])
     scores = {
-        **retrieval_scores(judged, run),
-        "queries": len(judged),
-        "skipped": len(retrieval_set.queries[query_language]) - len(judged),
+        **{name: float(np.mean(list(by_query.values()))) for name, by_query in values.items()},
+        "queries": answered,
+        "skipped": len(retrieval_set.queries[query_language]) - answered,
     }
     if document_language == POOL:
         own = [doc_id.startswith(f"{query_language}.") for ranked in run.values() for doc_id in in_order(ranked)[:10]]

@@ -17,7 +17,7 @@ import pytest
 from common.fingerprints import fingerprint, fingerprint_of_folder, fingerprint_of_model
 from evaluation import vectors as module
 from evaluation.datasets.retrieval_sets import DocumentFile
-from evaluation.vectors import cached_vectors, search
+from evaluation.vectors import cached_vectors
 
 CONTEXT = multiprocessing.get_context("fork")
 
@@ -174,19 +174,3 @@ def test_fingerprints_tell_contents_and_names_apart(tmp_path: Path) -> None:
         found.add(fingerprint_of_folder(folder))
     assert len(found) == 3
     assert fingerprint("ab", "c") != fingerprint("a", "bc")
-
-
-def unit_vectors(count: int, seed: int) -> np.ndarray:
-    drawn = np.random.default_rng(seed).normal(size=(count, 16)).astype(np.float32)
-    return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
-
-
-def test_the_nearest_vectors_are_those_that_comparing_all_finds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "VECTORS_AT_ONCE", 300)
-    documents, queries = unit_vectors(1000, seed=0), unit_vectors(20, seed=1)
-    best = np.argsort(-(queries @ documents.T), axis=1)[:, :310]  # more than a block has
-    cosines, ranked = search(documents, queries, 310)
-    assert np.array_equal(ranked, best)
-    rows = np.arange(20)[:, None]
-    assert cosines == pytest.approx((queries @ documents.T)[rows, ranked], abs=1e-5)
-    assert search(documents[:4], queries, 10)[1].shape == (20, 4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -107,8 +108,8 @@ def test_a_score_survives_the_run_file_bit_for_bit(tmp_path: Path) -> None:
 
 def test_a_query_ranks_as_many_documents_as_it_may() -> None:
     encoded = encode(Lookup(SYSTEM_VECTORS), RETRIEVAL_SET, ["en-de"])
-    assert {len(rank(encoded, RETRIEVAL_SET, "en-de", depth)["q1"]) for depth in (3, 4, 5)} == {3, 4}
-    run = rank(encoded, RETRIEVAL_SET, "en-de", depth=2)
+    assert {len(rank(encoded, RETRIEVAL_SET, "en-de", depth).run["q1"]) for depth in (3, 4, 5)} == {3, 4}
+    run = rank(encoded, RETRIEVAL_SET, "en-de", depth=2).run
     assert run["q2"] == {"d4": pytest.approx(1.0), "d2": pytest.approx(0.8)}
 
 
@@ -209,6 +210,34 @@ def test_measure_and_depth_can_be_chosen_on_the_command_line(recipe: dict[str, A
     }  # fmt: skip
 
 
+def test_the_whole_collection_is_ranked_unless_a_depth_is_asked_for(
+    recipe: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scores(*arguments: str) -> tuple[float, int]:
+        output = run_main(recipe, "--retrieval.task.pairs", "[en-de]", *arguments)
+        results = json.loads((output / "results.json").read_text(encoding="utf-8"))
+        run = (output / "runs" / "task" / "base" / "en-de.run").read_text(encoding="utf-8")
+        return results["tasks"]["task"]["base"]["rows"]["en-de"]["MAP"], run.count("\n")
+
+    whole = scores()
+    monkeypatch.setattr("evaluation.tasks.retrieval.RUN_DEPTH", 1)
+    shutil.rmtree(recipe["output"])
+    assert scores() == (whole[0], 2)  # one document a query in the run
+    assert scores("--retrieval.task.depth", "1")[0] < whole[0]
+
+
+def test_margin_neighbours_rank_by_the_margin(recipe: dict[str, Any]) -> None:
+    arguments = ["--retrieval.task.pairs", "[en-de]", "--retrieval.task.margin_neighbours"]
+    by_cosine, by_margin = (
+        (output / "runs" / "task" / "base" / "en-de.run").read_text(encoding="utf-8")
+        for neighbours in ("0", "1")
+        for output in [run_main(recipe, *arguments, neighbours)]
+    )
+    assert by_cosine != by_margin
+    report = (Path(recipe["output"]) / "report.md").read_text(encoding="utf-8")
+    assert "full ranking by margin over 1 neighbours" in report
+
+
 def test_bfloat16_changes_scores_a_little(recipe: dict[str, Any]) -> None:
     def cosine_of_the_second(*arguments: str) -> float:
         file = run_main(recipe, *arguments) / "runs" / "task" / "base" / "en-de.run"
@@ -228,7 +257,7 @@ def test_bfloat16_changes_scores_a_little(recipe: dict[str, Any]) -> None:
         ({"pairs": ["en-deu"]}, "language 'deu' is written 'de' here"),
         ({"pairs": ["en-all"]}, "no document language but all"),
         ({"split": "dev"}, "qrels.dev.tsv is missing"),
-        ({"depth": 0}, "(?s)depth.*Not of type PositiveInt: 0"),
+        ({"depth": -1}, "(?s)depth.*Not of type NonNegativeInt: -1"),
         ({"rerank": "nowhere"}, "en-de.run is missing, or is no file"),
         ({"format": "trec"}, "format is 'trec'; it must be one of hmde, clef"),
     ],

@@ -72,6 +72,19 @@ def test_a_recipe_is_what_its_command_reads(path: Path) -> None:
     assert isinstance(fill(recipe, path), recipe)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "configuration/evaluate/paper.yaml",
+        *(f"replications/{paper}/evaluate.yaml" for paper in ("infoxlm", "ntdv", "t_mde")),
+    ],
+)
+def test_the_tables_of_a_paper_are_computed_in_float32_unless_the_command_line_says_otherwise(name: str) -> None:
+    recipe = recipe_type(EvaluationRecipe, SYSTEMS, TASKS)
+    assert fill(recipe, REPOSITORY / name).dtype == "float32"
+    assert fill(recipe, REPOSITORY / name, "--dtype", "auto").dtype == "auto"
+
+
 @pytest.mark.parametrize("path", sorted((CONFIGURATION / "pretrain").glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_pretraining_recipe_names_an_architecture_that_there_is(path: Path) -> None:
     HMDEConfig(**fill(PretrainRecipe, path).architecture)

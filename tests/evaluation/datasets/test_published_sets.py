@@ -278,6 +278,19 @@ def test_mldoc_is_renamed(tmp_path: Path) -> None:
         convert(ClassificationTask(str(tmp_path / "mldoc"), ["fi"], format="mldoc"), tmp_path / "out")
 
 
+def test_laser_s_network_reads_mldoc_without_the_line_of_its_copyright(tmp_path: Path) -> None:
+    text = "CCAT\tAcme Co . and Bolt Inc . rose. (c) Reuters Limited 1997.\nMCAT\tBonds (C) Reuters Limited 2001.\n"
+    for name in ("english.train.1000", "english.dev", "english.test"):
+        written(tmp_path / "mldoc" / name, text)
+    task = ClassificationTask(str(tmp_path / "mldoc"), ["en"], format="mldoc", classifier="mlp")
+    convert(task, tmp_path / "out")
+    stripped = ["Acme Co. and Bolt Inc. rose. ", "Bonds (C) Reuters Limited 2001."]
+    for name in ("en.train", "en.dev", "en.test"):
+        assert labelled(tmp_path / "out", name) == (["CCAT", "MCAT"], stripped)
+    convert(replace(task, classifier="logistic_regression"), tmp_path / "as it is")
+    assert (tmp_path / "as it is" / "en.test.tsv").read_text(encoding="utf-8") == text
+
+
 def test_masakhanews_becomes_headlines_and_texts(tmp_path: Path) -> None:
     header = "category\theadline\ttext\turl\n"
     for language, part in (("eng", "train"), ("eng", "dev"), ("swa", "test")):

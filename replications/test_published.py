@@ -1,0 +1,99 @@
+"""Every row of every published table is run by its recipe, from models that the commands of a page make, or says why it
+is not."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from common import command_line
+from evaluation.published import read_published, rows_not_run
+from evaluation.rows import names_by_result
+from tests.paths import REPOSITORY
+
+PAGES = {  # by recipe, the page with the commands that make its models
+    "configuration/evaluate/paper.yaml": "docs/paper.md",
+}
+BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+# What stands for the programs of a block: each prints its arguments, NUL between them, and a line feed.
+STAND_INS = (
+    "for program in accelerate python; do eval \"$program() { printf '%s\\0' \\\"\\$@\\\"; printf '\\n'; }\"; done\n"
+)
+
+
+class Parsed(Exception):
+    """Ends a program as soon as it has its options."""
+
+
+def options_of(program: str, options: list[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What a program makes of its options.
+
+    Args:
+        program: a file, or a module.
+    """
+    parse = command_line.auto_cli
+
+    def stop(*arguments: Any, **others: Any) -> None:
+        raise Parsed(parse(*arguments, **others))
+
+    run = runpy.run_path if program.endswith(".py") else runpy.run_module
+    monkeypatch.chdir(REPOSITORY)
+    with monkeypatch.context() as patches:
+        patches.setattr(command_line, "auto_cli", stop)
+        patches.setattr(sys, "argv", [program, *options])
+        with pytest.raises(Parsed) as parsed:
+            run(program, run_name="__main__")
+    return parsed.value.args[0]
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_published_row_is_run_or_says_why_not(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = options_of("replications.evaluate", ["--config", path], monkeypatch)
+    tables = read_published(REPOSITORY / recipe.published)
+    missing = {(table.table, name) for table, name, _ in rows_not_run(tables, names_by_result(recipe))}
+    excused = {(table.table, name) for table in tables for name, row in table.rows.items() if "not_run" in row}
+    assert missing - excused == set()
+    assert excused - missing == set()
+
+
+def commands(page: str) -> list[list[str]]:
+    """The Python programs that the blocks of a page start, and their arguments, as the shell has them."""
+    blocks = "".join(BLOCK.findall((REPOSITORY / page).read_text(encoding="utf-8")))
+    bash = shutil.which("bash")
+    assert bash
+    shell = subprocess.run([bash, "-c", STAND_INS + blocks], env={"PATH": ""}, capture_output=True, text=True)
+    lines = [line.removesuffix("\0").split("\0") for line in shell.stdout.splitlines()]
+    return [[word for word in line[:2] if word not in ("launch", "-m")] + line[2:] for line in lines]
+
+
+def folders(value: Any) -> Iterator[str]:
+    """The folders below runs/ that options name."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from folders(item)
+    elif isinstance(value, str) and value.startswith("runs/"):
+        yield value
+
+
+@pytest.mark.parametrize("page", sorted({*PAGES.values()}))
+def test_the_commands_of_a_page_make_all_that_its_recipes_read(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each command has options that its program takes, and reads nothing but what those before it write."""
+    made = {"runs/dumps"}  # where a corpus keeps what it downloads
+    for program, *given in commands(page):
+        options = asdict(options_of(program, given, monkeypatch))
+        output = options.pop("output")
+        if given[0] == "rows":  # reads nothing
+            continue
+        missing = {folder for folder in folders(options) if not any(folder.startswith(name) for name in made)}
+        assert not missing, (program, given)
+        made.add(output)

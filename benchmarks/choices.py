@@ -26,8 +26,7 @@ from common.command_line import options_from, run
 from common.device import Dtype, dtype_of
 from evaluation.datasets.labelled_sets import read_labelled_texts
 from evaluation.datasets.retrieval_sets import RetrievalSet, read_retrieval_set
-from evaluation.recipes import RetrievalTask
-from evaluation.registry import system_options
+from evaluation.recipes import RetrievalTask, SystemOptions
 from evaluation.systems import System, load_system
 from evaluation.systems.hmde import HMDESystem
 from evaluation.tables import Table, averages, write_report
@@ -64,7 +63,7 @@ class ChoicesBenchmark:
     choices: dict[str, dict[str, Any]]
     retrieval: dict[str, RetrievalTask]
     output: str
-    baselines: dict[str, dict[str, Any]] = field(default_factory=dict)
+    baselines: dict[str, SystemOptions] = field(default_factory=dict)
     topics: str | None = None
     seeds: list[int] = field(default_factory=lambda: [1, 2])
     dtype: Dtype = "auto"
@@ -115,8 +114,7 @@ def main(argv: list[str] | None = None) -> None:
         print(json.dumps(results[-1]), flush=True)
 
     done = {(result["name"], result["seed"]) for result in results}
-    baselines = {name: system_options(name=name, **options) for name, options in benchmark.baselines.items()}
-    for name, system in baselines.items():
+    for name, system in benchmark.baselines.items():
         if (name, None) not in done:
             baseline = load_system(system, dtype_of(benchmark.dtype))
             keep(name, None, SystemFromKeptSentences(baseline.model, baseline.tokenizer, kept=kept))

@@ -41,7 +41,7 @@ from benchmarks.measure import alternate, markdown_table, median_ratio, timed, w
 from common.command_line import options_from, run
 from common.numbers import NonNegativeInt, PositiveInt
 from evaluation.datasets.retrieval_sets import read_retrieval_set
-from evaluation.recipes import PassagesOptions
+from evaluation.recipes import SystemOptions
 from evaluation.systems import load_system
 from evaluation.systems.hmde import HMDESystem
 from evaluation.tasks.retrieval import evaluate_retrieval
@@ -197,7 +197,7 @@ def measure_documents(benchmark: Int8Benchmark) -> tuple[dict[str, list[float]],
 
 def load(name: MethodName, encoder: str) -> HMDESystem:
     """An HMDE before training, with passages of 512 tokens, whose sentence encoder computes in a dtype."""
-    recipe = PassagesOptions(encoder, "mean", query_prompt="query: ")
+    recipe = SystemOptions("passages", encoder, pooling="mean", query_prompt="query: ")
     system = load_system(recipe, torch.bfloat16 if name == "bfloat16" else torch.float32)
     sentence_encoder = system.model.hmde.sentence_encoder
     if name == "torch":

@@ -66,15 +66,17 @@ def _shortened(message: str) -> str:
     ...            "    - Expected a <class 'NoneType'>\n  Given value type: <class 'int'>\n  Given value: 0")
     'Parser key "size": Not of type PositiveInt: 0 does not conform to restriction v>0'
     """
-    before, errors, rest = message.partition("Errors:")
-    if not errors:
-        return message
-    first, _, others = rest.strip().removeprefix("- ").partition("\n    - ")
-    reasons = [first, *others.split("\n    - ")]
-    said = [
-        reason.split("\n  Given value")[0] for reason in reasons if not reason.startswith("Expected a <class 'None")
-    ]
-    return f"{before.splitlines()[0]} {'; or '.join(said)}"
+
+    def reasons(union: re.Match[str]) -> str:
+        said = [reason.split("\n  Given value")[0] for reason in re.split(r"\n *- ", union[1])]
+        return " " + "; or ".join(reason for reason in said if not reason.startswith("Expected a <class 'None"))
+
+    return re.sub(
+        r"\s+Does not validate against any of the Union subtypes\s+Subtypes: .*?Errors:\s+- (.*)\n +Given value type.*",
+        reasons,
+        message,
+        flags=re.DOTALL,
+    )
 
 
 def _check_empty_sections(argv: list[str], options: Any) -> None:

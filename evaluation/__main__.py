@@ -22,13 +22,12 @@ import sys
 
 from common.command_line import options_from, run
 from evaluation.recipes import EvaluationRecipe
-from evaluation.registry import SYSTEMS, TASKS, recipe_type
 
 
-def main(argv: list[str] | None = None) -> None:
+def main(argv: list[str] | None = None, recipe_type: type[EvaluationRecipe] = EvaluationRecipe) -> None:
     argv = sys.argv[1:] if argv is None else argv
     only_rows = argv[:1] == ["rows"]
-    recipe = options_from(recipe_type(EvaluationRecipe, SYSTEMS, TASKS), argv[only_rows:])
+    recipe = options_from(recipe_type, argv[only_rows:])
 
     # What follows takes seconds to import, for which neither --help nor a misspelt option should wait.
     if only_rows:

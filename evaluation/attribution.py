@@ -17,7 +17,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ import torch
 from common.command_line import options_from, run
 from common.device import Dtype, dtype_of
 from evaluation.datasets.languages import languages_of
-from evaluation.registry import SYSTEMS, recipe_type, system_options
+from evaluation.recipes import SystemOptions
 from evaluation.systems import check_systems, load_system
 from evaluation.systems.hmde import HMDESystem
 from evaluation.tables import Scores, Table, write_report
@@ -38,6 +38,13 @@ MEASURES = ("answer first", "answer in first three", "paragraph MRR")
 
 
 @dataclass
+class SentenceSystemOptions(SystemOptions):
+    """A system of a kind that has sentences."""
+
+    kind: Literal["hmde", "sentences"]
+
+
+@dataclass
 class AttributionRecipe:
     """A comparison of systems by the sentences they single out.
 
@@ -46,14 +53,14 @@ class AttributionRecipe:
             XQuAD-R of LAReQA.
         pairs: `<question language>-<paragraph language>`, such as en-de.
         systems: by name, each with its `kind`, hmde or sentences, and the options of that kind; see
-            evaluation/recipes.py.
+            evaluation/registry.py.
         output: folder to write. Files of an earlier evaluation there are replaced.
         dtype: float32, bfloat16, or auto: bfloat16 where the CPU or the GPU has native support for it.
     """
 
     data: str
     pairs: list[str]
-    systems: dict[str, Any]
+    systems: dict[str, SentenceSystemOptions]
     output: str
     dtype: Dtype = "auto"
 
@@ -74,13 +81,11 @@ class Question:
 
 
 def main(argv: list[str] | None = None) -> None:
-    kinds = {kind: SYSTEMS[kind] for kind in ("hmde", "sentences")}  # those that have sentences
-    recipe = options_from(recipe_type(AttributionRecipe, kinds), argv)
-    systems = {name: system_options(name=f"system {name}", **asdict(given)) for name, given in recipe.systems.items()}
+    recipe = options_from(AttributionRecipe, argv)
     questions = {pair: read_questions(Path(recipe.data), pair) for pair in recipe.pairs}
-    check_systems(systems)
+    check_systems(recipe.systems)
     columns: dict[str, Scores] = {"chance": {}}
-    for name, options in systems.items():
+    for name, options in recipe.systems.items():
         system = load_system(options, dtype_of(recipe.dtype))
         for pair, (asked, paragraphs) in questions.items():
             for scoring in get_args(Scoring):

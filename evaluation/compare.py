@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,9 @@ from evaluation import datasets
 from evaluation.model_index import card_file, write_model_index
 from evaluation.published import read_published
 from evaluation.recipes import EvaluationRecipe, SystemOptions, TaskOptions
-from evaluation.registry import SYSTEMS, TASKS, kind_of, module_of, system_options
+from evaluation.registry import TASKS
 from evaluation.report import Result, Results, write_comparison
-from evaluation.systems import check_systems, load_system
+from evaluation.systems import check_systems, load_system, module_of
 from evaluation.tables import environment
 from evaluation.tasks import SystemRun
 
@@ -46,12 +47,14 @@ class TaskWithData:
 
     Args:
         name: in the recipe.
+        module: what computes it, see evaluation/registry.py.
         options: of the task, its data in this project's format.
-        data: what the task's module reads.
+        data: what the module reads.
         fingerprint: of the options, the files of the data, and the code that evaluates.
     """
 
     name: str
+    module: Any
     options: Any
     data: Any
     fingerprint: str
@@ -65,13 +68,14 @@ def compare(recipe: EvaluationRecipe) -> None:
     """
     if not sys.stderr.isatty():
         disable_progress_bar()  # of models that are loaded
-    named = {name: options for kind in TASKS for name, options in getattr(recipe, kind).items()}
-    check_task_names(recipe)
-    systems = {name: system_options(name=f"system {name}", **asdict(given)) for name, given in recipe.systems.items()}
-    check_systems(systems)
-    cards = {name: card_file(systems[name].model) for name in recipe.model_cards}
+    named = [(name, kind, options) for kind in TASKS for name, options in getattr(recipe, kind, {}).items()]
+    names = [name for name, *_ in named]
+    if not names or len({*names}) < len(names):
+        raise ValueError(f"the tasks of {', '.join(TASKS)} are {names}; name at least one, and no two alike")
+    check_systems(recipe.systems)
+    cards = {name: card_file(recipe.systems[name].model) for name in recipe.model_cards}
     published = read_published(Path(recipe.published)) if recipe.published else []
-    tasks = [read_task(Path(recipe.output), name, options) for name, options in named.items()]
+    tasks = [read_task(Path(recipe.output), *task) for task in named]
 
     dtype = dtype_of(recipe.dtype)
     print(f"computed in {str(dtype).removeprefix('torch.')} on {device()}")
@@ -80,7 +84,7 @@ def compare(recipe: EvaluationRecipe) -> None:
         for suffix in (task.options.results_of_systems, task.options.results_of_models):
             results[task.name + suffix] = {}
     model_fingerprint = cache(fingerprint_of_model)
-    for name, system in systems.items():
+    for name, system in recipe.systems.items():
         models = {system.model: model_fingerprint(system.model)} if system.model else {}
         load = cache(partial(load_system, system, dtype))
         cache_key = fingerprint_of_system(system, dtype, models)
@@ -99,52 +103,39 @@ def compare(recipe: EvaluationRecipe) -> None:
         result_name = task.name + task.options.results_of_models
         for name, folders in getattr(task.options, "finetuned", {}).items():
             models = {folder: model_fingerprint(folder) for folder in folders}
-            evaluate = module_of(TASKS, task.options).evaluate_models
             results[result_name][name] = kept_result(
                 Path(recipe.output) / "results" / result_name / f"{name}.json",
                 fingerprint(task.fingerprint, fingerprint_of_computation(dtype), models),
                 models,
-                partial(evaluate, folders, task.options, task.data, dtype, f"{task.name}, {name}"),
+                partial(task.module.evaluate_models, folders, task.options, task.data, dtype, f"{task.name}, {name}"),
             )
     for task_results in results.values():
         for name in [name for name, result in task_results.items() if not result["rows"]]:
             del task_results[name]  # such as BM25 on pairs of two languages
     results = {task: task_results for task, task_results in results.items() if task_results}
 
-    whole = asdict(recipe) | {
-        "systems": {name: {"kind": kind_of(SYSTEMS, system), **asdict(system)} for name, system in systems.items()}
-    }
+    whole = asdict(recipe) | {"systems": {name: system.given for name, system in recipe.systems.items()}}
     write_comparison(whole, results, published)
     for name, file in cards.items():
-        write_model_index(file, name, systems[name].model, results)
+        write_model_index(file, name, recipe.systems[name].model, results)
 
 
 def evaluate_system(load: Callable[[], Any], task: TaskWithData, run: SystemRun) -> Result:
     """What a task says of a system, which is loaded when it is first needed."""
-    return module_of(TASKS, task.options).evaluate_system(load(), task.options, task.data, run)
+    return task.module.evaluate_system(load(), task.options, task.data, run)
 
 
-def check_task_names(recipe: EvaluationRecipe) -> None:
-    """Raises:
-    ValueError: there is no task, or two have one name.
-    """
-    names = [name for kind in TASKS for name in getattr(recipe, kind)]
-    if not names:
-        raise ValueError(f"{', '.join(TASKS)} are all empty; name at least one task")
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"task {name} is named twice; give the tasks of all kinds names of their own")
-
-
-def read_task(output: Path, name: str, options: TaskOptions) -> TaskWithData:
+def read_task(output: Path, name: str, kind: str, options: TaskOptions) -> TaskWithData:
     """The data of a task: converted into this project's format, if they are in another one and new or changed; then
     read and checked."""
+    module: Any = import_module(TASKS[kind])
     if getattr(options, "format", "hmde") != "hmde":
         options = converted(output / "data" / name, options)
-    data = module_of(TASKS, options).read(options)
+    data = module.read(options)
     content = [fingerprint_of_folder(Path(folder)) for folder in options.folders]
-    code = [fingerprint_of_folder(Path(__file__).parent, "*.py"), digest(Path(module_of(TASKS, options).__file__))]
-    return TaskWithData(name, options, data, fingerprint(replace(options, data=""), content, code))  # type: ignore[type-var]
+    code = [fingerprint_of_folder(Path(__file__).parent, "*.py"), digest(Path(module.__file__))]
+    key = fingerprint(replace(options, data=""), content, code)  # type: ignore[type-var]
+    return TaskWithData(name, module, options, data, key)
 
 
 def converted(folder: Path, options: Any) -> Any:
@@ -165,11 +156,11 @@ def fingerprint_of_system(
     system: SystemOptions, dtype: torch.dtype, models: dict[str, str], without: tuple[str, ...] = ()
 ) -> str:
     """Of the kind and its options, the models' files, and what computes them; options in `without` aside."""
-    options = {name: value for name, value in vars(system).items() if name not in (*without, "model")}
+    options = {name: value for name, value in system.given.items() if name not in (*without, "model")}
     ranked_by = fingerprint_of_folder(Path(search.__file__).parent, "*.py") if system.ranks else ""
-    code = digest(Path(module_of(SYSTEMS, system).__file__))  # which may lie in another folder
+    code = digest(Path(module_of(system).__file__))  # which may lie in another folder
     computed_by = [fingerprint_of_computation(dtype), ranked_by, code]
-    return fingerprint(computed_by, [*models.values()], type(system).__name__, options)
+    return fingerprint(computed_by, [*models.values()], options)
 
 
 def fingerprint_of_computation(dtype: torch.dtype) -> str:

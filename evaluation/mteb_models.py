@@ -1,6 +1,6 @@
 """The systems under mteb, the public benchmark: HMDE and its baselines as encoders that it knows how to ask.
 
-    model = SystemForMTEB("hmde", HMDEOptions("runs/hmde"))
+    model = SystemForMTEB("hmde", SystemOptions("hmde", "runs/hmde"))
     mteb.evaluate(model, mteb.get_tasks(tasks=["MultiLongDocRetrieval"]))
 
 A query passes the sentence encoder alone; everything else is a document. The language of a subset reaches the sentence
@@ -30,7 +30,7 @@ class SystemForMTEB(AbsEncoder):
 
     Args:
         name: of the model in mteb's results, `<organisation>/<model>`; without a `/` it is of `hmde`.
-        options: the system, see evaluation/recipes.py.
+        options: the system, see SystemOptions.
         dtype: of weights and activations.
 
     Raises:
@@ -88,7 +88,7 @@ def model_meta(name: str, options: SystemOptions, system: Any) -> ModelMeta:
         languages=None,
         n_parameters=sum(parameter.numel() for parameter in system.model.parameters()),
         memory_usage_mb=None,
-        max_tokens=system.tokenizer.model_max_length if config else getattr(options, "max_length", None),
+        max_tokens=system.tokenizer.model_max_length if config else options.max_length,
         embed_dim=config.hidden_size if config else None,
         license=None,
         open_weights=True,
@@ -96,6 +96,6 @@ def model_meta(name: str, options: SystemOptions, system: Any) -> ModelMeta:
         public_training_data=None,
         framework=["PyTorch", "Transformers"],
         similarity_fn_name=ScoringFunction.COSINE,
-        use_instructions=bool(getattr(options, "query_prompt", "") or getattr(options, "document_prompt", "")),
+        use_instructions=bool(options.query_prompt or options.document_prompt),
         training_datasets=None,
     )

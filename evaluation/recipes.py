@@ -1,4 +1,4 @@
-"""What a recipe can say: the options of each kind of system and task, and the comparison of all systems on all tasks.
+"""What a recipe can say: options of systems and of each kind of task, and the comparison of all systems on all tasks.
 
 Imports nothing heavy, so that a command shows its options and refuses a bad recipe at once. evaluation/registry.py says
 what computes each kind.
@@ -6,11 +6,13 @@ what computes each kind.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from common.numbers import NonNegativeInt, PositiveInt
+from evaluation.registry import SYSTEMS
 
 QuerySource = Literal["queries", "sentences", "documents", "late_sentences"]
 
@@ -18,113 +20,53 @@ MEASURES = ("accuracy", "macro_f1")
 MULTILABEL_MEASURES = ("r_precision", "micro_f1")
 
 
-class SystemOptions:
-    """A system of any kind: what models it has, and whether it ranks whole collections and has no vectors to give."""
-
-    model: str
-    ranks = False
-
-
 @dataclass
-class HMDEOptions(SystemOptions):
-    """A trained HMDE, which knows its own pooling, prompts and lengths.
+class SystemOptions:
+    """A system to compare. evaluation/registry.py says what the kinds are, and which options each needs and takes.
 
     Args:
+        kind: what the system is.
         model: folder or Hub name.
         query_path: what encodes a query, see HMDEConfig. The model's own if not given.
-    """
-
-    model: str
-    query_path: Literal["sentence_encoder", "document_encoder"] | None = None
-
-
-@dataclass
-class HybridOptions(HMDEOptions):
-    """What a user of an index of search/ gets from an HMDE and BM25. Behind the documents that these rank stand the
-    others by their vectors. Ranks whole collections, for queries that are questions or sentences; skips other tasks."""
-
-    ranks = True
-
-
-@dataclass
-class LateOptions(HybridOptions):
-    """As `hybrid`, and the best of a document's sentences count too."""
-
-
-@dataclass
-class SentenceEncoderOptions(SystemOptions):
-    """A sentence encoder that was never trained on documents; each kind reads a document in its own way.
-
-    Args:
-        model: folder or Hub name.
-        pooling: how the vector of a text is read from the encoder, as it was trained.
+        pooling: how the vector of a text is read from a sentence encoder, as it was trained.
         sentence_layer: the layer, counted from 1, that it is read from; the last if not given.
-        query_prompt: text put before each query, such as e5's "query: ".
-        document_prompt: text put before each piece of a document, such as e5's "passage: ".
-        max_length: tokens of a piece, including start token, end token and prompt.
-    """
-
-    model: str
-    pooling: Literal["cls", "mean", "pooler"]
-    sentence_layer: int | None = None
-    query_prompt: str = ""
-    document_prompt: str = ""
-    max_length: PositiveInt = 128
-
-
-@dataclass
-class FirstOptions(SentenceEncoderOptions):
-    """Reads the first tokens of a document as one sentence."""
-
-    max_length: PositiveInt = 512
-
-
-@dataclass
-class WindowsOptions(SentenceEncoderOptions):
-    """The mean over windows of tokens that overlap by a third, at most 32 of them (LaBSE-Seg; paper, section 3.3)."""
-
-
-@dataclass
-class SentencesOptions(SentenceEncoderOptions):
-    """The mean over the first 128 sentences, split as an HMDE splits them."""
-
-
-@dataclass
-class WeightedSentencesOptions(SentenceEncoderOptions):
-    """The mean over the first 128 sentences, weighted by the tokens of each."""
-
-
-@dataclass
-class PassagesOptions(SentenceEncoderOptions):
-    """As `weighted_sentences`, and sentences are read together, up to max_length tokens at a time."""
-
-    max_length: PositiveInt = 512
-
-
-@dataclass
-class SentenceTransformersOptions(SystemOptions):
-    """A model of the library sentence-transformers, read as its own configuration says.
-
-    Args:
-        model: folder or Hub name.
-        query_prompt, document_prompt: text put before each; empty for what the model itself says.
-        max_length: tokens of a document that are read; the model's own if not given.
+        query_prompt, document_prompt: text put before each query and each piece of a document, such as e5's "query: "
+            and "passage: "; for `sentence_transformers`, what the model itself says if not given.
+        max_length: tokens of a piece, including start token, end token and prompt. If not given, 512 for `first` and
+            `passages`, the model's own for `sentence_transformers`, 128 for the others.
         trust_remote_code: whether code from the model's folder may run.
     """
 
-    model: str
+    kind: str
+    model: str = ""
+    query_path: Literal["sentence_encoder", "document_encoder"] | None = None
+    pooling: Literal["cls", "mean", "pooler"] | None = None
+    sentence_layer: int | None = None
     query_prompt: str = ""
     document_prompt: str = ""
     max_length: PositiveInt | None = None
     trust_remote_code: bool = False
 
+    def __post_init__(self) -> None:
+        if self.kind not in SYSTEMS:
+            raise ValueError(f"kind is {self.kind!r}; it must be one of {', '.join(SYSTEMS)}")
+        _, needs, takes, _ = SYSTEMS[self.kind]
+        if not {"kind", *needs} <= self.given.keys() <= {"kind", *needs, *takes}:
+            raise ValueError(
+                f"a system has the options {self.given}; of kind {self.kind} it needs {list(needs)} and may have "
+                f"{list(takes)}"
+            )
 
-@dataclass
-class BM25Options(SystemOptions):
-    """The words that query and document share. Skips pairs of two languages."""
+    @property
+    def ranks(self) -> bool:
+        """Whether it ranks whole collections and has no vectors to give."""
+        return SYSTEMS[self.kind].ranks
 
-    model: str = field(init=False, default="")
-    ranks = True
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that differ from their defaults."""
+        values = {option.name: getattr(self, option.name) for option in fields(self)}
+        return {option.name: values[option.name] for option in fields(self) if values[option.name] != option.default}
 
 
 class TaskOptions:
@@ -266,12 +208,10 @@ class ClassificationTask(TaskOptions):
 class EvaluationRecipe:
     """A comparison: every system on every task.
 
-    Beside these options it has a section for each kind of task, tasks by name: see evaluation/registry.py, and
-    `retrieval` and `classification` in evaluation/recipes.py.
-
     Args:
         output: folder to write. What an earlier run left there and is still valid is not computed again.
-        systems: by name, each with its `kind` and the options of that kind; see evaluation/recipes.py.
+        systems: by name, each with its `kind` and the options of that kind; see evaluation/registry.py.
+        retrieval, classification: tasks by name.
         published: file of published numbers to show beside ours; evaluation/published.py describes it.
         reference: the system against which the others are tested for significance. By default the last one.
         model_cards: systems whose model cards get their results (`model-index`). Each must be a folder.
@@ -280,7 +220,9 @@ class EvaluationRecipe:
     """
 
     output: str
-    systems: dict[str, Any]
+    systems: Mapping[str, SystemOptions]
+    retrieval: dict[str, RetrievalTask] = field(default_factory=dict)
+    classification: dict[str, ClassificationTask] = field(default_factory=dict)
     published: str | None = None
     reference: str | None = None
     model_cards: list[str] = field(default_factory=list)

@@ -1,10 +1,10 @@
-"""The kinds of systems and tasks that a recipe can name. A new kind is a dataclass of options, a module and a line here
-or, outside this folder,
+"""The kinds of systems and tasks that a recipe can name. A new kind is a module and a line here or, elsewhere,
 
-    SYSTEMS["longformer"] = Kind(LongformerOptions, "replications.longformer.system")
-    TASKS["questions"] = Kind(QuestionTask, "replications.question_answering.evaluation")
+    SYSTEMS["longformer"] = SystemKind("replications.longformer.system", needs=("model",), takes=("pooling",))
+    TASKS["questions"] = "replications.question_answering.evaluation"
 
-Imports nothing heavy: a module is imported when its kind is first used.
+Options that only such a kind has, and the section of its tasks, stand in a recipe that extends `EvaluationRecipe`, see
+replications/evaluate.py. Imports nothing heavy: a module is imported when its kind is first used.
 
 The module of a kind of systems has
 
@@ -22,89 +22,56 @@ and needs only what its options allow: `takes` says which systems, `finetuned` n
 
 from __future__ import annotations
 
-from argparse import ArgumentError
-from collections.abc import Mapping
-from dataclasses import field, fields, make_dataclass
-from importlib import import_module
-from typing import Any, Literal, NamedTuple, get_type_hints
-
-from jsonargparse import ArgumentParser
-
-from evaluation import recipes
+from typing import NamedTuple
 
 
-class Kind(NamedTuple):
+class SystemKind(NamedTuple):
     """
-    options: a dataclass, what a recipe can say of a system or task of this kind.
     module: what computes it.
+    needs, takes: the options that a recipe must give, and may give; see SystemOptions.
+    ranks: whether it ranks whole collections and has no vectors to give.
     """
 
-    options: type
     module: str
+    needs: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ()
+    ranks: bool = False
 
+
+# Sentence encoders that were never trained on documents; each kind reads a document in its own way.
+_PIECES = SystemKind(
+    "evaluation.systems.pieces",
+    needs=("model", "pooling"),
+    takes=("sentence_layer", "query_prompt", "document_prompt", "max_length"),
+)
+_SEARCH = SystemKind("evaluation.systems.search", needs=("model",), takes=("query_path",), ranks=True)
 
 SYSTEMS = {
-    "hmde": Kind(recipes.HMDEOptions, "evaluation.systems.hmde"),
-    "first": Kind(recipes.FirstOptions, "evaluation.systems.pieces"),
-    "windows": Kind(recipes.WindowsOptions, "evaluation.systems.pieces"),
-    "sentences": Kind(recipes.SentencesOptions, "evaluation.systems.pieces"),
-    "weighted_sentences": Kind(recipes.WeightedSentencesOptions, "evaluation.systems.pieces"),
-    "passages": Kind(recipes.PassagesOptions, "evaluation.systems.pieces"),
-    "sentence_transformers": Kind(recipes.SentenceTransformersOptions, "evaluation.systems.sentence_transformers"),
-    "bm25": Kind(recipes.BM25Options, "evaluation.systems.bm25"),
-    "hybrid": Kind(recipes.HybridOptions, "evaluation.systems.search"),
-    "late": Kind(recipes.LateOptions, "evaluation.systems.search"),
+    # A trained HMDE, which knows its own pooling, prompts and lengths.
+    "hmde": SystemKind("evaluation.systems.hmde", needs=("model",), takes=("query_path",)),
+    # The first tokens of a document as one sentence.
+    "first": _PIECES,
+    # The mean over windows of tokens that overlap by a third, at most 32 of them (LaBSE-Seg; paper, section 3.3).
+    "windows": _PIECES,
+    # The mean over the first 128 sentences, split as an HMDE splits them.
+    "sentences": _PIECES,
+    # The same mean, weighted by the tokens of each sentence.
+    "weighted_sentences": _PIECES,
+    # As `weighted_sentences`, and sentences are read together, up to max_length tokens at a time.
+    "passages": _PIECES,
+    # A model of the library sentence-transformers, read as its own configuration says.
+    "sentence_transformers": SystemKind(
+        "evaluation.systems.sentence_transformers",
+        needs=("model",),
+        takes=("query_prompt", "document_prompt", "max_length", "trust_remote_code"),
+    ),
+    # What a user of an index of search/ gets from an HMDE and BM25. Behind the documents that these rank stand the
+    # others by their vectors. Ranks for queries that are questions or sentences; skips other tasks.
+    "hybrid": _SEARCH,
+    # As `hybrid`, and the best of a document's sentences count too.
+    "late": _SEARCH,
+    # The words that query and document share. Skips pairs of two languages.
+    "bm25": SystemKind("evaluation.systems.bm25", ranks=True),
 }
 
-TASKS = {
-    "retrieval": Kind(recipes.RetrievalTask, "evaluation.tasks.retrieval"),
-    "classification": Kind(recipes.ClassificationTask, "evaluation.tasks.classification"),
-}
-
-
-def kind_of(kinds: Mapping[str, Kind], options: object) -> str:
-    return next(name for name, kind in kinds.items() if kind.options is type(options))
-
-
-def module_of(kinds: Mapping[str, Kind], options: object) -> Any:
-    return import_module(kinds[kind_of(kinds, options)].module)
-
-
-def system_options(kind: str, name: str = "system", **values: Any) -> Any:
-    """The options of a system of some kind. A value of None is left to the kind's default.
-
-    Args:
-        name: of the system, for errors.
-
-    Raises:
-        ValueError: there is no such kind, or it has no such option, needs another, or takes no such value.
-    """
-    if kind not in SYSTEMS:
-        raise ValueError(f"{name}: kind is {kind!r}; it must be one of {', '.join(SYSTEMS)}")
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_argument(f"--{kind}", type=SYSTEMS[kind].options)
-    given = {option: value for option, value in values.items() if value is not None}
-    try:
-        return parser.instantiate(parser.parse_object({kind: given}))[kind]
-    except (ArgumentError, TypeError, ValueError) as error:
-        raise ValueError(f"{name}: {error}") from None
-
-
-def recipe_type(base: Any, systems: Mapping[str, Kind], tasks: Mapping[str, Kind] = {}) -> Any:
-    """A recipe whose `systems` are of some kinds, and which has a section of tasks for each of some kinds.
-
-    To the command line a system has the options of all kinds. Which of them its own kind has, `system_options` says.
-    """
-    hints: dict[str, Any] = {}  # None, beside the types of the kinds, is for what is not given
-    for kind in systems.values():
-        known = get_type_hints(kind.options)
-        for option in fields(kind.options):
-            if option.init:
-                hints[option.name] = hints.get(option.name) | known[option.name]
-    options = [(name, hint, None) for name, hint in hints.items()]
-    system = make_dataclass(f"{base.__name__}System", [("kind", Literal[tuple(systems)]), *options])
-    system.__module__, globals()[system.__name__] = __name__, system  # where jsonargparse looks a type up by its name
-    sections: Any = [(name, dict[str, kind.options], field(default_factory=dict)) for name, kind in tasks.items()]  # type: ignore[name-defined]
-    recipe = make_dataclass(base.__name__, [("systems", dict[str, system]), *sections], bases=(base,))  # type: ignore[valid-type]
-    recipe.__doc__ = base.__doc__.rstrip() + "".join(f"\n        {name}: tasks by name." for name in tasks)
-    return recipe
+TASKS = {"retrieval": "evaluation.tasks.retrieval", "classification": "evaluation.tasks.classification"}

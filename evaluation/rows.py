@@ -5,25 +5,19 @@ python -m evaluation rows --config configuration/evaluate/licensed.yaml
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 from evaluation.published import read_published, rows_not_run
 from evaluation.recipes import EvaluationRecipe
-from evaluation.registry import TASKS, system_options
+from evaluation.registry import TASKS
 
 
 def names_by_result(recipe: EvaluationRecipe) -> dict[str, set[str]]:
-    """The names of the systems and of the fine-tuned models that a recipe runs, by the name of the result.
-
-    Raises:
-        ValueError: a system is not what its kind says.
-    """
-    systems = {name: system_options(name=f"system {name}", **asdict(given)) for name, given in recipe.systems.items()}
+    """The names of the systems and of the fine-tuned models that a recipe runs, by the name of the result."""
     names: dict[str, set[str]] = {}
     for kind in TASKS:
-        for task, options in getattr(recipe, kind).items():
-            taken = {name for name, system in systems.items() if options.takes(system)}
+        for task, options in getattr(recipe, kind, {}).items():
+            taken = {name for name, system in recipe.systems.items() if options.takes(system)}
             names.setdefault(task + options.results_of_systems, set()).update(taken)
             finetuned = getattr(options, "finetuned", {})
             names.setdefault(task + options.results_of_models, set()).update(finetuned)

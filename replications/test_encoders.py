@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModel, PreTrainedModel
 
-from evaluation.registry import system_options
+from evaluation.recipes import SystemOptions
 from evaluation.systems import load_system
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from replications.laser.modeling_laser import LaserConfig, LaserModel
@@ -180,7 +180,7 @@ def test_the_matrices_of_an_lstm_are_work_too():
 
 
 def test_a_folder_is_a_system_of_the_evaluation_that_reads_whole_documents(folder):
-    system = load_system(system_options(kind="first", model=str(folder), pooling="cls", max_length=150))
+    system = load_system(SystemOptions("first", model=str(folder), pooling="cls", max_length=150))
     document = "The cat sat. " * 30
     (vector,) = system.encode_documents([document], "en")
     ids = unigram_tokenizer()([document], return_tensors="pt")["input_ids"]

@@ -1,19 +1,20 @@
 """The systems under comparison: texts in, unit vectors out. They know no data files and no measures.
 
-A system is one of a kind; evaluation/registry.py lists the kinds, evaluation/recipes.py the options of each.
+A system is one of a kind; evaluation/registry.py lists the kinds.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from evaluation.recipes import SystemOptions
-from evaluation.registry import SYSTEMS, module_of
+from evaluation.registry import SYSTEMS
 
 
 class System(Protocol):
@@ -37,7 +38,12 @@ def check_systems(systems: Mapping[str, SystemOptions]) -> None:
     for name, system in systems.items():
         if not re.fullmatch(r"[\w.-]+", name):
             raise ValueError(f"system {name!r} names files; use letters, digits, '.', '-' and '_' only")
-        module_of(SYSTEMS, system).check(f"system {name}", system)
+        module_of(system).check(f"system {name}", system)
+
+
+def module_of(system: SystemOptions) -> Any:
+    """The module that computes a system's kind."""
+    return import_module(SYSTEMS[system.kind].module)
 
 
 def load_system(system: SystemOptions, dtype: torch.dtype = torch.float32) -> Any:
@@ -47,7 +53,7 @@ def load_system(system: SystemOptions, dtype: torch.dtype = torch.float32) -> An
         system: one that `check_systems` let pass.
         dtype: of weights and activations. Vectors are float32 in any case.
     """
-    return module_of(SYSTEMS, system).load(system, dtype)
+    return module_of(system).load(system, dtype)
 
 
 def l2_normalize(vectors: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ import torch
 from common.progress import progress_bar
 from evaluation.datasets.languages import languages_of
 from evaluation.datasets.retrieval_sets import RetrievalSet, Run
-from evaluation.recipes import BM25Options
+from evaluation.recipes import SystemOptions
 
 
 class BM25:
@@ -84,9 +84,9 @@ class BM25:
         return run
 
 
-def check(name: str, options: BM25Options) -> None:
+def check(name: str, options: SystemOptions) -> None:
     """Nothing can be wrong."""
 
 
-def load(options: BM25Options, dtype: torch.dtype = torch.float32) -> BM25:
+def load(options: SystemOptions, dtype: torch.dtype = torch.float32) -> BM25:
     return BM25()

@@ -10,7 +10,7 @@ import torch
 
 from common.device import device
 from common.saved_models import model_type_of
-from evaluation.recipes import HMDEOptions
+from evaluation.recipes import SystemOptions
 from evaluation.systems import l2_normalize
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 
@@ -34,7 +34,7 @@ class HMDESystem:
         return l2_normalize(self.model.encode_documents(documents, self.tokenizer, language=language, normalize=False))
 
 
-def check(name: str, options: HMDEOptions) -> None:
+def check(name: str, options: SystemOptions) -> None:
     """Raises:
     ValueError: the model cannot be found, or is no HMDE.
     """
@@ -43,7 +43,7 @@ def check(name: str, options: HMDEOptions) -> None:
         raise ValueError(f"{name}: {options.model} holds a model of type {model_type}, no HMDE")
 
 
-def load(options: HMDEOptions, dtype: torch.dtype = torch.float32) -> HMDESystem:
+def load(options: SystemOptions, dtype: torch.dtype = torch.float32) -> HMDESystem:
     model = HMDEForDocumentEmbedding.from_pretrained(options.model, dtype=dtype)
     model.config.query_path = options.query_path or model.config.query_path
     model.to(device())  # type: ignore[arg-type]

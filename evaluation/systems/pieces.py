@@ -14,8 +14,7 @@ from transformers import AutoConfig
 
 from common.device import device
 from common.saved_models import model_type_of
-from evaluation.recipes import SentenceEncoderOptions
-from evaluation.registry import SYSTEMS, kind_of
+from evaluation.recipes import SystemOptions
 from evaluation.systems.hmde import HMDESystem
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.encoders_hmde import check_sentence_layer
@@ -57,7 +56,7 @@ PIECES: dict[str, tuple[type[HMDETokenizer], dict[str, Any]]] = {
 LONGEST_SENTENCE_OF_A_PASSAGE = 128  # tokens
 
 
-def check(name: str, options: SentenceEncoderOptions) -> None:
+def check(name: str, options: SystemOptions) -> None:
     """Raises:
     ValueError: the model cannot be found, is an HMDE, or does not have the layer.
     """
@@ -70,15 +69,14 @@ def check(name: str, options: SentenceEncoderOptions) -> None:
             raise ValueError(f"{name}: {error}") from None
 
 
-def load(options: SentenceEncoderOptions, dtype: torch.dtype = torch.float32) -> HMDESystem:
-    kind = kind_of(SYSTEMS, options)
-    tokenizer_class, pieces = PIECES[kind]
+def load(options: SystemOptions, dtype: torch.dtype = torch.float32) -> HMDESystem:
+    tokenizer_class, pieces = PIECES[options.kind]
     reading: dict[str, Any] = {}  # fields of HMDEConfig
-    longest = options.max_length
-    if kind in ("weighted_sentences", "passages"):
+    longest = options.max_length or (512 if options.kind in ("first", "passages") else 128)
+    if options.kind in ("weighted_sentences", "passages"):
         reading["document_pooling"] = "token_mean"
-    if kind == "passages":
-        reading["passage_length"] = options.max_length
+    if options.kind == "passages":
+        reading["passage_length"] = longest
         longest = min(longest, LONGEST_SENTENCE_OF_A_PASSAGE)
     tokenizer = tokenizer_class.from_sentence_encoder(
         options.model,

@@ -16,8 +16,7 @@ from common.fingerprints import fingerprint
 from common.progress import progress_bar
 from evaluation.datasets.languages import POOL, languages_of
 from evaluation.datasets.retrieval_sets import RetrievalSet, Run
-from evaluation.recipes import HybridOptions
-from evaluation.registry import SYSTEMS, kind_of
+from evaluation.recipes import SystemOptions
 from evaluation.systems import hmde
 from evaluation.systems.hmde import check  # noqa: F401  # the model must be an HMDE
 from evaluation.vectors import cached_vectors, fingerprint_of_documents, texts_of
@@ -142,7 +141,7 @@ class SearchSystem:
         return run
 
 
-def load(options: HybridOptions, dtype: torch.dtype = torch.float32) -> SearchSystem:
+def load(options: SystemOptions, dtype: torch.dtype = torch.float32) -> SearchSystem:
     system = hmde.load(options, dtype)
-    ranking: Any = kind_of(SYSTEMS, options)
+    ranking: Any = options.kind
     return SearchSystem(options.model, system.model, system.tokenizer, ranking)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from common.device import device
-from evaluation.recipes import SentenceTransformersOptions
+from evaluation.recipes import SystemOptions
 from evaluation.systems import l2_normalize
 
 if TYPE_CHECKING:  # importing it takes seconds, and few recipes need it
@@ -41,11 +41,11 @@ class SentenceTransformersSystem:
         return l2_normalize(torch.stack(list(vectors)).float().cpu().numpy())
 
 
-def check(name: str, options: SentenceTransformersOptions) -> None:
+def check(name: str, options: SystemOptions) -> None:
     """Nothing: the library itself refuses what it cannot load, and its models need not be ones of transformers."""
 
 
-def load(options: SentenceTransformersOptions, dtype: torch.dtype = torch.float32) -> SentenceTransformersSystem:
+def load(options: SystemOptions, dtype: torch.dtype = torch.float32) -> SentenceTransformersSystem:
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(

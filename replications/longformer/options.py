@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from evaluation.recipes import SystemOptions
 
 
 @dataclass
 class LongformerOptions(SystemOptions):
-    """A model that replications/longformer/pretrain.py wrote.
+    """A system of any kind, with what a model that replications/longformer/pretrain.py wrote needs beside. Its pooling
+    is cls if not given, as in the paper.
 
     Args:
-        model: folder or Hub name.
-        pooling: cls, the vector of the first token, as in the paper; or the mean over all tokens. Its pooler was never
-            trained.
-        query_prompt, document_prompt: text put before each.
-        global_attention: whether the first token sees the whole document. The paper's code says no.
+        global_attention: whether the first token of a Longformer sees the whole document. The paper's code says no.
     """
 
-    model: str
-    pooling: Literal["cls", "mean"] = "cls"
-    query_prompt: str = ""
-    document_prompt: str = ""
     global_attention: bool = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ class LongformerSystem:
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     global_attention: bool = True
-    pooling: Literal["cls", "mean"] = "cls"
+    pooling: str = "cls"
     query_prompt: str = ""
     document_prompt: str = ""
 
@@ -91,8 +91,10 @@ class LongformerSystem:
 
 def check(name: str, options: LongformerOptions) -> None:
     """Raises:
-    ValueError: the model cannot be found, or is no Longformer.
+    ValueError: the model cannot be found or is no Longformer, or its pooler, which was never trained, is asked for.
     """
+    if options.pooling == "pooler":
+        raise ValueError(f"{name}: pooling is pooler, which a Longformer has untrained; use cls or mean")
     model_type = model_type_of(name, options.model)
     if model_type != "longformer":
         raise ValueError(f"{name}: {options.model} holds a model of type {model_type}, no Longformer")
@@ -103,7 +105,7 @@ def load(options: LongformerOptions, dtype: torch.dtype = torch.float32) -> Long
         AutoModel.from_pretrained(options.model, dtype=dtype, add_pooling_layer=False).to(device()),
         AutoTokenizer.from_pretrained(options.model),
         options.global_attention,
-        options.pooling,
+        options.pooling or "cls",
         options.query_prompt,
         options.document_prompt,
     )

@@ -10,7 +10,6 @@ import pytest
 import torch
 from transformers import LongformerForMaskedLM
 
-from evaluation.registry import system_options
 from replications import evaluate
 from replications.longformer.options import LongformerOptions
 from replications.longformer.pretrain import convert
@@ -33,7 +32,14 @@ def test_a_longformer_reads_one_document_at_a_time(
     model.save_pretrained(tmp_path)
     model = LongformerForMaskedLM.from_pretrained(tmp_path).eval()
     tokenizer.save_pretrained(tmp_path)
-    options = LongformerOptions(str(tmp_path), pooling, "cat ", "dog sat ", global_attention)
+    options = LongformerOptions(
+        "longformer",
+        str(tmp_path),
+        pooling=pooling,
+        query_prompt="cat ",
+        document_prompt="dog sat ",
+        global_attention=global_attention,
+    )
     check("flat", options)
     system = load(options)
     texts = [*documents, "", "the cat sat " * 500]
@@ -55,11 +61,10 @@ def test_a_longformer_reads_one_document_at_a_time(
 
 def test_a_longformer_is_a_kind_of_its_own(labse: Path, tmp_path: Path) -> None:
     assert evaluate.main  # which registers it
-    assert system_options("longformer", model="x") == LongformerOptions("x")
-    with pytest.raises(ValueError, match=r"(?s)here: .*pooling"):  # its pooler was never trained
-        system_options("longformer", name="here", model="x", pooling="pooler")
+    with pytest.raises(ValueError, match=r"here: pooling is pooler"):  # which was never trained
+        check("here", LongformerOptions("longformer", "x", pooling="pooler"))
     with pytest.raises(ValueError, match=r"here: .* a model of type bert, no Longformer"):
-        check("here", LongformerOptions(str(labse)))
+        check("here", LongformerOptions("longformer", str(labse)))
     recipe = "{flat: {kind: longformer, model: nowhere, global_attention: false}}"
     task = f"{{t: {{data: {tmp_path}, pairs: [en-de]}}}}"
     with pytest.raises(ValueError, match="system flat: nowhere is no model folder"):

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
-from evaluation.registry import system_options
+from evaluation.recipes import SystemOptions
 from evaluation.systems import load_system
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from replications.laser.modeling_laser import LaserConfig, LaserModel
@@ -477,7 +477,7 @@ def test_a_folder_sits_below_an_hmde_that_is_saved_and_opened_again(trained, tmp
 
 
 def test_a_folder_is_a_system_of_the_evaluation_that_reads_whole_documents(trained):
-    system = load_system(system_options(kind="first", model=str(trained), pooling="cls", max_length=10_000))
+    system = load_system(SystemOptions("first", model=str(trained), pooling="cls", max_length=10_000))
     document = "Die aaa ist warm und bb. " * 30
     (vector,) = system.encode_documents([document], "de")
     rows = AutoTokenizer.from_pretrained(trained)([document], return_tensors="pt")

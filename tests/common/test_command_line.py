@@ -58,7 +58,7 @@ def test_an_unknown_section_of_a_file_is_an_error_and_an_empty_known_one_takes_t
 
 
 def test_a_number_out_of_range_is_named_without_the_types_that_it_might_have(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r'^Parser key "first": .*size') as error:
+    with pytest.raises(ValueError, match=r'(?s)^Parser key "first": .*size') as error:
         options_from(Nested, ["--first.size", "four"])
     assert "NoneType" not in str(error.value)
     assert type(options_from(Nested, ["--sizes", '{"a": 4}']).sizes["a"]) is int

@@ -24,7 +24,6 @@ from evaluation.__main__ import main
 from evaluation.datasets.retrieval_sets import RetrievalSet
 from evaluation.published import read_published
 from evaluation.recipes import RetrievalTask
-from evaluation.registry import SYSTEMS, kind_of
 from evaluation.systems.bm25 import BM25
 from evaluation.tasks.retrieval import evaluate_task, in_order, to_trec
 from replications.evaluate import main as evaluate_replications
@@ -152,7 +151,7 @@ def counted(loaded: list[str]) -> Callable[..., Any]:
     load = module.load_system
 
     def load_counted(system: Any, dtype: Any) -> Any:
-        loaded.append(kind_of(SYSTEMS, system))
+        loaded.append(system.kind)
         return load(system, dtype)
 
     return load_counted
@@ -329,7 +328,7 @@ def test_the_model_card_gets_its_results_once(recipe: dict[str, Any], tmp_path: 
     ("change", "message"),
     [
         ({"systems": {}}, "systems is empty"),
-        ({"retrieval": {}, "classification": {}}, "retrieval, classification.* are all empty"),
+        ({"retrieval": {}, "classification": {}}, r"retrieval, classification.* are \[\]; name at least one"),
         ({"reference": "none"}, "none is no system of this recipe; it has bm25"),
         ({"model_cards": ["none"]}, "none is no system of this recipe"),
         ({"published": "nowhere.yaml"}, "nowhere.yaml is missing"),

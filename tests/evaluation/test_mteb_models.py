@@ -19,8 +19,7 @@ from torch.utils.data import DataLoader
 
 from common.fingerprints import fingerprint_of_model
 from evaluation.mteb_models import SystemForMTEB
-from evaluation.recipes import BM25Options, SystemOptions
-from evaluation.registry import system_options
+from evaluation.recipes import SystemOptions
 from evaluation.systems import load_system
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 
@@ -75,7 +74,7 @@ class LocalTask(AbsTaskRetrieval):
 def recipe(tmp_path: Path, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer) -> SystemOptions:
     model.save_pretrained(tmp_path / "hmde")
     tokenizer.save_pretrained(tmp_path / "hmde")
-    return system_options("hmde", model=str(tmp_path / "hmde"))
+    return SystemOptions("hmde", model=str(tmp_path / "hmde"))
 
 
 def test_the_score_of_mteb_is_that_of_the_systems_own_vectors(recipe: SystemOptions) -> None:
@@ -89,9 +88,7 @@ def test_the_score_of_mteb_is_that_of_the_systems_own_vectors(recipe: SystemOpti
 
 
 def test_a_baseline_runs_too_and_its_meta_says_what_it_is(labse: Path) -> None:
-    model = SystemForMTEB(
-        "lab/first", system_options("first", model=str(labse), pooling="mean", query_prompt="query: ")
-    )
+    model = SystemForMTEB("lab/first", SystemOptions("first", model=str(labse), pooling="mean", query_prompt="query: "))
     assert model.mteb_model_meta.name == "lab/first"
     assert model.mteb_model_meta.embed_dim == 32
     assert model.mteb_model_meta.max_tokens == 512
@@ -135,4 +132,4 @@ def test_mteb_looks_for_names_on_the_hub_and_refuses_a_folder(recipe: SystemOpti
 
 def test_bm25_is_refused() -> None:
     with pytest.raises(ValueError, match="bm25 ranks and has no vectors"):
-        SystemForMTEB("bm25", BM25Options())
+        SystemForMTEB("bm25", SystemOptions("bm25"))

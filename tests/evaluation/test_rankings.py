@@ -16,8 +16,7 @@ import yaml
 import search.ranking
 from evaluation.__main__ import main
 from evaluation.datasets.retrieval_sets import RetrievalSet
-from evaluation.recipes import RetrievalTask
-from evaluation.registry import system_options
+from evaluation.recipes import RetrievalTask, SystemOptions
 from evaluation.systems import check_systems, load_system
 from evaluation.tasks.retrieval import evaluate_task, in_order
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
@@ -102,7 +101,7 @@ def test_a_user_of_search_gets_this_ranking(
         if document_language == "all"
         else {id: (document_language, text) for id, text in DOCUMENTS[document_language].items()}
     )
-    system = load_system(system_options(ranking, model=str(model_folder)))
+    system = load_system(SystemOptions(ranking, model=str(model_folder)))
     data = RetrievalSet(DOCUMENTS, QUERIES, QRELS)
     for _ in range(2):  # the second time from the index of the first
         result, runs = evaluate_task(system, RetrievalTask("", [pair]), data, {}, tmp_path, "key")
@@ -125,7 +124,7 @@ def test_the_queries_of_a_task_are_encoded_once_and_together(
         return encode(model, queries, *args, **options)
 
     monkeypatch.setattr(HMDEForDocumentEmbedding, "encode_queries", counting)
-    system = load_system(system_options(ranking, model=str(model_folder)))
+    system = load_system(SystemOptions(ranking, model=str(model_folder)))
     evaluate_task(system, RetrievalTask("", ["en-de", "en-en", "en-all"]), RetrievalSet(DOCUMENTS, QUERIES, QRELS))
     assert encoded == [list(QUERIES["en"].values())]
 
@@ -134,7 +133,7 @@ def test_a_late_sentence_does_not_find_its_own_document(model_folder: Path) -> N
     queries = {"en": {"d1": "It was warm there!", "d2": "The dog slept."}}
     data = RetrievalSet(DOCUMENTS, queries, {id: {id: 1} for id in queries["en"]}, query_source="late_sentences")
     task = RetrievalTask("", ["en-all"], query_source="late_sentences", depth=7)
-    _, runs = evaluate_task(load_system(system_options("late", model=str(model_folder))), task, data)
+    _, runs = evaluate_task(load_system(SystemOptions("late", model=str(model_folder))), task, data)
     every = {f"{language}.{id}" for language, documents in DOCUMENTS.items() for id in documents}
     assert {id: set(ranked) for id, ranked in runs["en-all"].items()} == {
         id: every - {f"en.{id}"} for id in queries["en"]
@@ -145,7 +144,7 @@ def test_a_late_sentence_does_not_find_its_own_document(model_folder: Path) -> N
 def test_what_is_no_question_is_not_ranked(query_source: str, model_folder: Path) -> None:
     data = RetrievalSet(DOCUMENTS, {"en": DOCUMENTS["en"]}, {"d1": {"d1": 1}}, query_source=query_source)
     task = RetrievalTask("", ["en-de"], query_source=query_source)
-    result, runs = evaluate_task(load_system(system_options("hybrid", model=str(model_folder))), task, data)
+    result, runs = evaluate_task(load_system(SystemOptions("hybrid", model=str(model_folder))), task, data)
     assert not runs
     assert not result["rows"]
 
@@ -153,12 +152,12 @@ def test_what_is_no_question_is_not_ranked(query_source: str, model_folder: Path
 def test_only_an_hmde_searches(model_folder: Path, labse: Path) -> None:
     check_systems(
         {
-            "hybrid": system_options("hybrid", model=str(model_folder)),
-            "late": system_options("late", model=str(model_folder)),
+            "hybrid": SystemOptions("hybrid", model=str(model_folder)),
+            "late": SystemOptions("late", model=str(model_folder)),
         }
     )
     with pytest.raises(ValueError, match=r"system late: .* holds a model of type bert, no HMDE"):
-        check_systems({"late": system_options("late", model=str(labse))})
+        check_systems({"late": SystemOptions("late", model=str(labse))})
 
 
 def test_search_stands_beside_vectors_in_a_comparison(model_folder: Path, tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers import models as modules
 from transformers import AutoModel, AutoTokenizer
 
-from evaluation.registry import system_options
+from evaluation.__main__ import main
+from evaluation.recipes import SystemOptions
 from evaluation.systems import check_systems, load_system
 from evaluation.systems.bm25 import BM25
 from evaluation.systems.hmde import HMDESystem
@@ -66,7 +67,7 @@ def test_windows_overlap_by_a_third_whatever_the_length_of_the_document(labse: P
 
 @pytest.mark.parametrize("length", [0, 1, 126, 127, 210, 211, 126 + 84 * 31, 126 + 84 * 31 + 1, 5000])
 def test_windows_are_of_128_tokens_and_at_most_32(labse: Path, length: int) -> None:
-    system = load_system(system_options("windows", model=str(labse), pooling="mean"))
+    system = load_system(SystemOptions("windows", model=str(labse), pooling="mean"))
     text = "cat dog " * (length // 2) + "hund" * (length % 2)
     windows = pieces_of(system.tokenizer(text)["input_ids"], system.tokenizer.start_token_id)
     assert windows == overflowing_windows(labse, text, 128)[:32]
@@ -75,14 +76,14 @@ def test_windows_are_of_128_tokens_and_at_most_32(labse: Path, length: int) -> N
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "pooler"])
 def test_windows_equal_the_mean_of_one_window_at_a_time(labse: Path, pooling: str) -> None:
-    system = load_system(system_options("windows", model=str(labse), pooling=pooling, max_length=12))
+    system = load_system(SystemOptions("windows", model=str(labse), pooling=pooling, max_length=12))
     texts = ["", "the cat", "the dog sat on the warm mat " * 5, "der hund sah die katze " * 2]
     expected = [mean_vector(labse, overflowing_windows(labse, text, 12), pooling) for text in texts]
     assert system.encode_documents(texts, "en") == pytest.approx(np.stack(expected), abs=1e-5)
 
 
 def test_a_system_reads_the_layer_that_is_named(labse: Path) -> None:
-    recipe = system_options("first", model=str(labse), pooling="mean", sentence_layer=1)
+    recipe = SystemOptions("first", model=str(labse), pooling="mean", sentence_layer=1)
     check_systems({"middle": recipe})
     encoder, ids = AutoModel.from_pretrained(labse), torch.tensor([ids_of(labse, "the cat sat")])
     with torch.no_grad():
@@ -96,7 +97,7 @@ def test_a_system_reads_the_layer_that_is_named(labse: Path) -> None:
 
 def test_each_window_has_the_prompt(labse: Path) -> None:
     system = load_system(
-        system_options("windows", model=str(labse), pooling="mean", max_length=40, document_prompt="passage: ")
+        SystemOptions("windows", model=str(labse), pooling="mean", max_length=40, document_prompt="passage: ")
     )
     prompt = ids_of(labse, "passage:", add_special_tokens=False)
     room = 40 - 2 - len(prompt)
@@ -116,7 +117,7 @@ def test_first_equals_the_encoder_on_the_first_tokens(
     folder = request.getfixturevalue(encoder)
     texts = [*documents, "", "the cat sat " * 300]
     for limit in (None, 16):
-        system = load_system(system_options("first", model=str(folder), pooling="mean", max_length=limit, **PROMPTS))
+        system = load_system(SystemOptions("first", model=str(folder), pooling="mean", max_length=limit, **PROMPTS))
         expected = [
             mean_vector(folder, [ids_of(folder, f"passage: {text}".strip(), truncation=True, max_length=limit or 512)])
             for text in texts
@@ -129,7 +130,7 @@ def test_sentences_equal_the_mean_of_one_sentence_at_a_time(
     encoder: str, request: pytest.FixtureRequest, documents: list[str]
 ) -> None:
     folder = request.getfixturevalue(encoder)
-    system = load_system(system_options("sentences", model=str(folder), pooling="mean", **PROMPTS))
+    system = load_system(SystemOptions("sentences", model=str(folder), pooling="mean", **PROMPTS))
     texts = [*documents, " ".join(f"The cat saw {number} dogs." for number in range(150))]
     expected = []
     for text in texts:
@@ -144,14 +145,14 @@ def test_sentences_are_an_hmde_before_its_training(labse: Path, documents: list[
     )
     tokenizer = HMDETokenizer.from_sentence_encoder(str(labse), sentence_prompt="passage: ", query_prompt="query: ")
     before = HMDESystem(untrained, tokenizer)
-    system = load_system(system_options("sentences", model=str(labse), pooling="mean", **PROMPTS))
+    system = load_system(SystemOptions("sentences", model=str(labse), pooling="mean", **PROMPTS))
     assert system.encode_documents(documents, "de") == pytest.approx(before.encode_documents(documents, "de"), abs=1e-6)
     assert system.encode_queries(documents) == pytest.approx(before.encode_queries(documents), abs=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["first", "windows", "sentences"])
 def test_queries_are_one_sentence_with_their_own_prompt(labse: Path, kind: str) -> None:
-    system = load_system(system_options(kind, model=str(labse), pooling="mean", **PROMPTS))
+    system = load_system(SystemOptions(kind, model=str(labse), pooling="mean", **PROMPTS))
     queries = ["The cat. The dog?", "katze", "cat " * 600]
     limit = 512 if kind == "first" else 128
     ids = [ids_of(labse, f"query: {query}", truncation=True, max_length=limit) for query in queries]
@@ -160,7 +161,7 @@ def test_queries_are_one_sentence_with_their_own_prompt(labse: Path, kind: str) 
 
 
 def test_the_language_reaches_the_sentence_splitter(labse: Path) -> None:
-    system = load_system(system_options("sentences", model=str(labse), pooling="mean"))
+    system = load_system(SystemOptions("sentences", model=str(labse), pooling="mean"))
     text = "Am 3. Oktober sah der Hund die Katze."  # only German rules read a day and its month
     assert len(list(sentence_spans(text, "de"))) != len(list(sentence_spans(text, "en")))
     assert not np.allclose(system.encode_documents([text], "de"), system.encode_documents([text], "en"), atol=1e-3)
@@ -171,7 +172,7 @@ def test_an_hmde_from_a_folder_equals_the_one_in_memory(
 ) -> None:
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    recipe = system_options("hmde", model=str(tmp_path))
+    recipe = SystemOptions("hmde", model=str(tmp_path))
     check_systems({"saved": recipe})
     saved, in_memory = load_system(recipe), HMDESystem(model, tokenizer)
     assert saved.encode_queries(documents) == pytest.approx(in_memory.encode_queries(documents), abs=1e-6)
@@ -184,7 +185,7 @@ def test_an_hmde_from_a_folder_equals_the_one_in_memory(
 def test_bfloat16_is_near_float32_and_its_vectors_have_unit_length(
     labse: Path, kind: str, documents: list[str]
 ) -> None:
-    recipe = system_options(kind, model=str(labse), pooling="mean")
+    recipe = SystemOptions(kind, model=str(labse), pooling="mean")
     half, full = load_system(recipe, "bfloat16"), load_system(recipe)
     assert half.model.dtype == torch.bfloat16
     vectors = half.encode_documents(documents, "en")
@@ -209,14 +210,14 @@ def test_what_is_wrong_with_a_system_is_found_before_any_is_loaded(
 ) -> None:
     hmde = tmp_path / "hmde"
     model.save_pretrained(hmde)
-    good = system_options("first", model=str(labse), pooling="mean")
+    good = SystemOptions("first", model=str(labse), pooling="mean")
     wrong = {
         "a/b": (good, "system 'a/b' names files"),
-        "no-hmde": (system_options("hmde", model=str(labse)), "no-hmde: .* a model of type bert, no HMDE"),
-        "an-hmde": (system_options("first", model=str(hmde), pooling="cls"), "an-hmde: .* holds an HMDE, no sentence"),
-        "absent": (system_options("hmde", model=str(tmp_path / "absent")), "absent is no model folder"),
+        "no-hmde": (SystemOptions("hmde", model=str(labse)), "no-hmde: .* a model of type bert, no HMDE"),
+        "an-hmde": (SystemOptions("first", model=str(hmde), pooling="cls"), "an-hmde: .* holds an HMDE, no sentence"),
+        "absent": (SystemOptions("hmde", model=str(tmp_path / "absent")), "absent is no model folder"),
     }
-    check_systems({"good": good, "hmde": system_options("hmde", model=str(hmde))})
+    check_systems({"good": good, "hmde": SystemOptions("hmde", model=str(hmde))})
     for name, (recipe, message) in wrong.items():
         with pytest.raises(ValueError, match=message):
             check_systems({"good": good, name: recipe})
@@ -227,27 +228,33 @@ def test_what_is_wrong_with_a_system_is_found_before_any_is_loaded(
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        ("windos", {}, "here: kind is 'windos'; it must be one of hmde, first"),
-        ("windows", {"model": "x"}, "here: .*pooling"),
-        ("windows", {"model": "x", "pooling": "max"}, "here: .*pooling"),
-        ("windows", {"model": "x", "pooling": "cls", "max_length": 0}, "here: .*max_length"),
-        ("windows", {"model": "x", "pooling": "cls", "query_path": "document_encoder"}, "here: .*'query_path'"),
-        ("hmde", {"model": "x", "pooling": "cls"}, "here: .*'pooling' is not accepted"),
-        ("late", {"model": "x", "query_prompt": "q: "}, "here: .*'query_prompt' is not accepted"),
-        ("hmde", {"model": "x", "sentence_layer": 1}, "here: .*'sentence_layer' is not accepted"),
-        ("hybrid", {}, "here: .*model"),
-        ("bm25", {"model": "x"}, "here: .*'model' is not accepted"),
+        ("windos", {}, r"kind is 'windos'; it must be one of hmde, first"),
+        ("windows", {"model": "x"}, r"'model': 'x'\}; of kind windows it needs \['model', 'pooling'\]"),
+        ("windows", {"model": "x", "pooling": "cls", "query_path": "document_encoder"}, "'query_path'.*may have"),
+        ("hmde", {"model": "x", "pooling": "cls"}, r"may have \['query_path'\]"),
+        ("late", {"model": "x", "query_prompt": "q: "}, r"may have \['query_path'\]"),
+        ("hmde", {"model": "x", "sentence_layer": 1}, r"may have \['query_path'\]"),
+        ("hybrid", {}, r"needs \['model'\]"),
+        ("bm25", {"model": "x"}, r"needs \[\] and may have \[\]"),
     ],
 )
 def test_a_kind_has_its_own_options_and_no_others(kind: str, options: dict, message: str) -> None:
-    with pytest.raises(ValueError, match="(?s)" + message):
-        system_options(kind, name="here", **options)
+    with pytest.raises(ValueError, match=message):
+        SystemOptions(kind, **options)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("pooling", "max"), ("max_length", 0), ("poling", "cls"), ("query_path", "document_encoder")]
+)
+def test_the_command_line_refuses_what_no_kind_takes(option: str, value: object) -> None:
+    with pytest.raises(ValueError, match=option):
+        main(["--output=x", f"--systems={{here: {{kind: windows, model: x, {option}: {value}}}}}"])
 
 
 def test_weighted_sentences_equal_the_mean_by_tokens_of_one_sentence_at_a_time(
     labse: Path, documents: list[str]
 ) -> None:
-    system = load_system(system_options("weighted_sentences", model=str(labse), pooling="mean", **PROMPTS))
+    system = load_system(SystemOptions("weighted_sentences", model=str(labse), pooling="mean", **PROMPTS))
     encoder = AutoModel.from_pretrained(labse)
     expected = []
     for text in documents:
@@ -263,7 +270,7 @@ def test_weighted_sentences_equal_the_mean_by_tokens_of_one_sentence_at_a_time(
 def test_passages_equal_the_mean_over_the_tokens_of_a_document_read_at_once(labse: Path) -> None:
     """Of documents of at most 512 tokens, each sentence behind the prompt, all between one start and one end token."""
     documents = ["The cat sat on the mat. It was warm there!", "Le chat dort."]
-    system = load_system(system_options("passages", model=str(labse), pooling="mean", **PROMPTS))
+    system = load_system(SystemOptions("passages", model=str(labse), pooling="mean", **PROMPTS))
     encoder = AutoModel.from_pretrained(labse)
     expected = []
     for text in documents:
@@ -276,7 +283,7 @@ def test_passages_equal_the_mean_over_the_tokens_of_a_document_read_at_once(labs
 
 @pytest.mark.parametrize(("max_length", "longest_sentence"), [(40, 40), (256, 128), (None, 128)])
 def test_the_length_of_passages_bounds_their_sentences_too(labse: Path, max_length, longest_sentence) -> None:
-    system = load_system(system_options("passages", model=str(labse), pooling="mean", max_length=max_length))
+    system = load_system(SystemOptions("passages", model=str(labse), pooling="mean", max_length=max_length))
     assert system.model.config.passage_length == (max_length or 512)
     assert system.model.config.max_sentence_length == system.tokenizer.max_sentence_length == longest_sentence
 
@@ -296,7 +303,7 @@ def sentence_transformer(labse: Path, tmp_path_factory: pytest.TempPathFactory) 
 def test_a_model_of_sentence_transformers_keeps_its_dense_layer_and_prompts(
     sentence_transformer: Path, labse: Path, documents: list[str]
 ) -> None:
-    recipe = system_options("sentence_transformers", model=str(sentence_transformer))
+    recipe = SystemOptions("sentence_transformers", model=str(sentence_transformer))
     check_systems({"labse": recipe})
     system = load_system(recipe)
     dense = SentenceTransformer(str(sentence_transformer))[2].linear
@@ -313,7 +320,7 @@ def test_a_model_of_sentence_transformers_keeps_its_dense_layer_and_prompts(
     expected = np.stack([vector(f"see {text}") for text in texts])
     assert system.encode_queries(texts) == pytest.approx(expected, abs=1e-5)
     own = load_system(
-        system_options("sentence_transformers", model=str(sentence_transformer), query_prompt="the ", max_length=5)
+        SystemOptions("sentence_transformers", model=str(sentence_transformer), query_prompt="the ", max_length=5)
     )
     assert own.encode_queries(["cat sat on the mat"]) == pytest.approx(own.encode_queries(["cat sat dog"]), abs=1e-6)
 

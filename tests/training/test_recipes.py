@@ -10,10 +10,8 @@ import pytest
 from benchmarks.choices import ChoicesBenchmark, on_command_line
 from common.command_line import options_from
 from evaluation.attribution import AttributionRecipe
-from evaluation.recipes import EvaluationRecipe
-from evaluation.registry import SYSTEMS, TASKS, recipe_type
 from modeling_hmde import HMDEConfig
-from replications import evaluate  # noqa: F401  # registers the kinds of the replications
+from replications.evaluate import ReplicationsRecipe
 from replications.infoxlm.pretrain import InfoXLMRecipe
 from replications.laser.pretrain import LaserRecipe
 from replications.lightweight.pretrain import LightweightRecipe
@@ -29,26 +27,25 @@ from training.pretrain_recipe import PretrainRecipe
 from training.pretrain_sentences import PretrainSentencesRecipe
 
 CONFIGURATION = REPOSITORY / "configuration"
-KINDS: dict[type, Any] = {EvaluationRecipe: (SYSTEMS, TASKS), AttributionRecipe: (SYSTEMS,)}
 RECIPES: dict[str, type] = {  # by the beginning of a file's path
     "configuration/benchmarks/": ChoicesBenchmark,
     "configuration/corpora/": CorpusRecipe,
     "configuration/evaluate/xquad-attribution": AttributionRecipe,
-    "configuration/evaluate/": EvaluationRecipe,
+    "configuration/evaluate/": ReplicationsRecipe,
     "configuration/finetune/": FinetuneRecipe,
     "configuration/pretrain/": PretrainRecipe,
     "configuration/pretrain_sentences/": PretrainSentencesRecipe,
     "replications/infoxlm/infoxlm": InfoXLMRecipe,
-    "replications/infoxlm/evaluate": EvaluationRecipe,
+    "replications/infoxlm/evaluate": ReplicationsRecipe,
     "replications/laser/": LaserRecipe,
     "replications/lightweight/lightweight": LightweightRecipe,
-    "replications/lightweight/losses": EvaluationRecipe,
+    "replications/lightweight/losses": ReplicationsRecipe,
     "replications/longformer/": LongformerRecipe,
-    "replications/ntdv/evaluate": EvaluationRecipe,
+    "replications/ntdv/evaluate": ReplicationsRecipe,
     "replications/ntdv/ntdv": NTDVRecipe,
     "replications/ntdv/translator": TranslatorRecipe,
     "replications/question_answering/": FinetuneQuestionsRecipe,
-    "replications/t_mde/evaluate": EvaluationRecipe,
+    "replications/t_mde/evaluate": ReplicationsRecipe,
     "replications/t_mde/t-mde": TMDERecipe,
 }
 FILES = [
@@ -67,8 +64,6 @@ def fill(recipe: type, path: Path, *options: str) -> Any:
 def test_a_recipe_is_what_its_command_reads(path: Path) -> None:
     name = str(path.relative_to(REPOSITORY))
     recipe = next(recipe for start, recipe in RECIPES.items() if name.startswith(start))
-    if recipe in KINDS:  # made here, as jsonargparse knows only the type that was made last
-        recipe = recipe_type(recipe, *KINDS[recipe])
     assert isinstance(fill(recipe, path), recipe)
 
 

@@ -39,6 +39,8 @@ RECIPES: dict[str, type] = {  # by the beginning of a file's path
     "replications/infoxlm/evaluate": ReplicationsRecipe,
     "replications/laser/": LaserRecipe,
     "replications/lightweight/lightweight": LightweightRecipe,
+    "replications/lightweight/evaluate": ReplicationsRecipe,
+    "replications/lightweight/mlm": InfoXLMRecipe,
     "replications/lightweight/losses": ReplicationsRecipe,
     "replications/longformer/": LongformerRecipe,
     "replications/ntdv/evaluate": ReplicationsRecipe,

@@ -32,8 +32,8 @@ def recipe(distance: bool = False, bottleneck: bool = True, **changes: object) -
     return TMDERecipe(**(START | {"losses": losses, "architecture": TMDE_ARCHITECTURE} | changes))
 
 
-def laser_recipe(architecture: dict, decoder_size: int) -> LaserRecipe:
-    losses = LaserLosses(translation=LaserTranslation(decoder_size=decoder_size))
+def laser_recipe(architecture: dict, decoder_size: int, rereads_state: bool = True) -> LaserRecipe:
+    losses = LaserLosses(translation=LaserTranslation(decoder_size=decoder_size, rereads_state=rereads_state))
     return LaserRecipe(**START, losses=losses, architecture=architecture)
 
 
@@ -130,37 +130,38 @@ def test_a_sentence_is_translated_as_the_equations_have_it(bottleneck):
         assert found[row].item() == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.parametrize("rereads_state", [True, False])
 @torch.no_grad()
-def test_laser_translates_from_the_vector_that_it_reads_at_each_step():
-    encoder = encoder_of(laser_recipe(CLASER_OPTIONS["architecture"], decoder_size=48))
+def test_laser_translates_from_the_vector_that_it_reads_at_each_step(rereads_state):
+    encoder = encoder_of(laser_recipe(CLASER_OPTIONS["architecture"], 48, rereads_state))
     decoder = encoder.decoder
     rows = collator()(PAIRS).rows["sentences"]
     found = encoder({"sentences": rows})["translation"]
-    of_input, of_state, *biases = decoder.layer.parameters()
+    of_input, of_state, *biases = decoder.cell.parameters()
     for row in range(3):
         length = int(rows["attention_mask"][row].sum())
         vector = encoder.model(input_ids=rows["input_ids"][row : row + 1, :length]).pooler_output[0]
         tokens = [int(token) for token in rows["target_tokens"][row] if token != IGNORED]
         language = decoder.languages.weight[rows["target_language"][row]]
         state, cell = decoder.first_state(vector), decoder.first_cell(vector)
-        expected = 0.0
+        expected, before = 0.0, torch.zeros(48)
         for token, following in itertools.pairwise(tokens):
-            read = torch.cat([decoder.tokens.weight[token], vector, language])
+            read = torch.cat([decoder.tokens.weight[token], vector, language, before][: 3 + rereads_state])
             enters, forgets, new, leaves = (of_input @ read + of_state @ state + sum(biases)).chunk(4)
             cell = forgets.sigmoid() * cell + enters.sigmoid() * new.tanh()
-            state = leaves.sigmoid() * cell.tanh()
+            state = before = leaves.sigmoid() * cell.tanh()
             predicted = torch.log_softmax(decoder.lm_head(state), dim=-1)
             expected -= 0.9 * float(predicted[following]) + 0.1 * float(predicted.mean())
         assert found[row].item() == pytest.approx(expected, rel=1e-4)
 
 
-def test_laser_1_has_about_the_published_number_of_weights():
-    """209 million (table 4.1), of which 17 million read the state before once more."""
-    options = laser_recipe({"model_type": "laser"}, decoder_size=2048)
+@pytest.mark.parametrize(("layers", "millions"), [(1, 209), (6, 241)])
+def test_laser_has_about_the_published_number_of_weights(layers, millions):
+    """Table 4.1 of the thesis."""
+    options = laser_recipe({"model_type": "laser", "num_hidden_layers": layers}, decoder_size=2048)
     with torch.device("meta"):
         encoder = laser_encoder(options, of_fifty_thousand_words())
-    weights = sum(weight.numel() for weight in encoder.parameters()) + 4 * 2048 * 2048
-    assert round(weights / 1e6) == pytest.approx(209, abs=1)
+    assert sum(weight.numel() for weight in encoder.parameters()) / 1e6 == pytest.approx(millions, abs=1.5)
 
 
 @pytest.mark.parametrize("bottleneck", [True, False])

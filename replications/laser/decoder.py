@@ -15,16 +15,17 @@ class LSTMDecoder(Decoder):
     """One layer of an LSTM, whose first hidden state and cell are made of the vector, and which reads the vector again
     beside each token and the target language.
 
-    As the thesis describes it; its code reads the hidden state before, which the LSTM has anyway, once more beside
-    them.
+    In the authors' code it also reads the hidden state before, once more beside them, zeros at the first token. The
+    thesis does not say so, but its count of weights (table 4.1) has that state.
 
     Args:
         encoder: its word vectors are as wide as those here.
         num_languages: target languages.
         width: of the LSTM.
+        rereads_state: whether it reads the state before once more.
     """
 
-    def __init__(self, encoder: PreTrainedModel, num_languages: int, width: int) -> None:
+    def __init__(self, encoder: PreTrainedModel, num_languages: int, width: int, rereads_state: bool) -> None:
         super().__init__()
         hidden, vocabulary = encoder.config.hidden_size, encoder.config.vocab_size
         token_size = cast(nn.Embedding, encoder.get_input_embeddings()).embedding_dim
@@ -33,12 +34,20 @@ class LSTMDecoder(Decoder):
         self.languages = nn.Embedding(num_languages, LANGUAGE_SIZE)
         self.first_state = nn.Linear(hidden, width)
         self.first_cell = nn.Linear(hidden, width)
-        self.layer = nn.LSTM(token_size + hidden + LANGUAGE_SIZE, width, batch_first=True)
+        self.rereads_state = rereads_state
+        self.cell = nn.LSTMCell(token_size + hidden + LANGUAGE_SIZE + width * rereads_state, width)
         self.lm_head = nn.Linear(width, vocabulary)
         self.dropout = nn.Dropout(getattr(encoder.config, "hidden_dropout_prob", 0.1))
 
     def forward(self, memory: Tensor, mask: Tensor | None, languages: Tensor, tokens: Tensor) -> Tensor:
-        beside = torch.cat([memory, self.languages(languages).unsqueeze(1)], dim=-1).expand(-1, tokens.shape[1], -1)
-        start = self.first_state(memory).transpose(0, 1), self.first_cell(memory).transpose(0, 1)
-        hidden_states, _ = self.layer(torch.cat([self.dropout(self.tokens(tokens)), beside], dim=-1), start)
-        return self.dropout(hidden_states)
+        vectors = memory.squeeze(1)
+        beside = torch.cat([vectors, self.languages(languages)], dim=-1)
+        state, cell = self.first_state(vectors), self.first_cell(vectors)
+        read = torch.zeros_like(state)
+        states = []
+        for embedded in self.dropout(self.tokens(tokens)).unbind(dim=1):
+            inputs = [embedded, beside, read] if self.rereads_state else [embedded, beside]
+            state, cell = self.cell(torch.cat(inputs, dim=-1), (state, cell))
+            read = self.dropout(state)
+            states.append(read)
+        return torch.stack(states, dim=1)

@@ -34,6 +34,9 @@ class LaserTranslation(Translation):
     decoder_size: PositiveInt = 2048
     """Width of the LSTM that translates."""
 
+    rereads_state: bool = True
+    """Whether it reads its state before once more beside each token, as in the authors' code."""
+
 
 @dataclass(kw_only=True)
 class LaserLosses:
@@ -76,7 +79,9 @@ def laser_encoder(recipe: LaserRecipe, tokenizer: PreTrainedTokenizerBase) -> Tr
         recipe,
         tokenizer,
         chosen_losses(recipe.losses),
-        lambda encoder: LSTMDecoder(encoder, len(translation.pivots), translation.decoder_size),
+        lambda encoder: LSTMDecoder(
+            encoder, len(translation.pivots), translation.decoder_size, translation.rereads_state
+        ),
     )
 
 

@@ -77,9 +77,8 @@ def test_a_recipe_is_what_its_command_reads(path: Path) -> None:
     ],
 )
 def test_the_tables_of_a_paper_are_computed_in_float32_unless_the_command_line_says_otherwise(name: str) -> None:
-    recipe = recipe_type(EvaluationRecipe, SYSTEMS, TASKS)
-    assert fill(recipe, REPOSITORY / name).dtype == "float32"
-    assert fill(recipe, REPOSITORY / name, "--dtype", "auto").dtype == "auto"
+    assert fill(ReplicationsRecipe, REPOSITORY / name).dtype == "float32"
+    assert fill(ReplicationsRecipe, REPOSITORY / name, "--dtype", "auto").dtype == "auto"
 
 
 @pytest.mark.parametrize("path", sorted((CONFIGURATION / "pretrain").glob("*.yaml")), ids=lambda path: path.stem)

@@ -152,8 +152,8 @@ class ClassificationTask(TaskOptions):
         classifier: above frozen vectors: a `logistic_regression`, or the small network that LASER, the lightweight
             encoder and T-MDE report (`mlp`), whose scores are means over five runs.
         bootstrap_resamples: train on so many bootstrap resamples of each training set too. The averages over these
-            are rows of their own, and two systems are compared on them by a paired t-test (T-MDE, table 4.12). They
-            differ less from one near model to the next. At least 2, or 0 for none.
+            are rows of their own, and two systems are compared on them by a paired t-test. They differ less from
+            one near model to the next. At least 2, or 0 for none.
         multilabel: whether a text may have several labels. If so, only frozen vectors are tested, by R-precision and
             micro-F1.
         finetuned: classifiers that were trained as a whole, by name: the folders or Hub names of one or more runs,

@@ -23,11 +23,25 @@ AS_LASER_READS_IT = ((r" Co \.", " Co."), (r" Inc \. ", " Inc. "), (r"\([cC]\) R
 
 def convert(task: ClassificationTask, output: Path) -> None:
     for language, part in parts(task):
-        name = LANGUAGES.get(language)
-        if name is None:
-            raise ValueError(f"MLDoc has no language {language!r}; it has {', '.join(LANGUAGES)}")
-        file = Path(task.data) / f"{name}.{'train.1000' if part == 'train' else part}"
-        text = "".join(f"{line}\n" for _, line in lines(file))
-        for pattern, replacement in AS_LASER_READS_IT if task.classifier == "mlp" else ():
-            text = re.sub(pattern, replacement, text)
+        file = "train.1000" if part == "train" else part
+        text = "".join(f"{line}\n" for line in labelled_lines(task.data, language, file, task.classifier == "mlp"))
         write_text(output / f"{language}.{part}.tsv", text)
+
+
+def labelled_lines(folder: str, language: str, part: str, as_laser: bool) -> list[str]:
+    """The lines of one of MLDoc's files, label TAB text.
+
+    Args:
+        part: `train.1000`, `dev` ...
+        as_laser: as LASER's script leaves the texts.
+
+    Raises:
+        ValueError: MLDoc has no such language, or the file is missing or empty.
+    """
+    name = LANGUAGES.get(language)
+    if name is None:
+        raise ValueError(f"MLDoc has no language {language!r}; it has {', '.join(LANGUAGES)}")
+    found = [line for _, line in lines(Path(folder) / f"{name}.{part}")]
+    for pattern, replacement in AS_LASER_READS_IT if as_laser else ():
+        found = [re.sub(pattern, replacement, line) for line in found]
+    return found

@@ -48,6 +48,7 @@ RECIPES: dict[str, type] = {  # by the beginning of a file's path
     "replications/ntdv/translator": TranslatorRecipe,
     "replications/question_answering/": FinetuneQuestionsRecipe,
     "replications/t_mde/evaluate": ReplicationsRecipe,
+    "replications/t_mde/folds": ReplicationsRecipe,
     "replications/t_mde/t-mde": TMDERecipe,
 }
 FILES = [

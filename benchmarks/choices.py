@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import common.threads
+
 import numpy as np
 import torch
 from torch import Tensor

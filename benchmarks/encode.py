@@ -18,6 +18,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
+import common.threads
+
 import torch
 
 from benchmarks.encoding_methods import Method, MethodName, Setting, load_method

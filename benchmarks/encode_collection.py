@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import common.threads
+
 from transformers import AutoTokenizer, BertConfig, BertModel
 
 from benchmarks.index import BLOCK, WORDS, random_texts

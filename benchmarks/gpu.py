@@ -26,6 +26,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import common.threads
+
 import torch
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 

@@ -28,6 +28,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
 
+import common.threads
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute

@@ -29,6 +29,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
+import common.threads
+
 import numpy as np
 import onnx
 import onnxruntime

@@ -17,6 +17,8 @@ import statistics
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+import common.threads
+
 import torch
 from accelerate import Accelerator
 from torch import Tensor

@@ -1,1 +1,2 @@
-"""Shared by all commands: atomic files, readers of records, fingerprints, device and dtype, and the command line."""
+"""Shared by all commands: atomic files, readers of records, fingerprints, device, dtype and threads, and the
+command line."""

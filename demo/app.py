@@ -13,6 +13,8 @@ import os
 import tempfile
 from pathlib import Path
 
+import common.threads
+
 import gradio as gr
 
 from modeling_hmde import Explanation

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import sys
 
+import common.threads
+
 from common.command_line import options_from, run
 from evaluation.recipes import EvaluationRecipe
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import common.threads
+
 import torch
 from torch import Tensor
 

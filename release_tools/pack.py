@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from inspect import Parameter, signature
 from pathlib import Path
 
+import common.threads
+
 import numpy as np
 import torch
 from safetensors import safe_open

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import common.threads
+
 import replications.encoders  # noqa: F401  # so that systems of their kinds open
 from common.command_line import run
 from evaluation.__main__ import main as evaluate

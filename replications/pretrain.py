@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import common.threads
+
 import replications.encoders  # noqa: F401
 from common.command_line import run
 from training.pretrain import main

@@ -15,6 +15,8 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import common.threads
+
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text

@@ -24,6 +24,8 @@ from itertools import islice
 from json import loads
 from pathlib import Path
 
+import common.threads
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq

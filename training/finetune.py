@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import common.threads
+
 import numpy as np
 from accelerate import PartialState
 from datasets import Dataset, concatenate_datasets

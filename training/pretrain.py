@@ -16,6 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import common.threads
+
 from accelerate import Accelerator
 from accelerate.utils import send_to_device, set_seed
 from torch import Tensor

@@ -11,6 +11,8 @@ import functools
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import common.threads
+
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 from torch import Tensor, nn

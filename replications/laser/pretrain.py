@@ -11,6 +11,8 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field
 
+import common.threads
+
 from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
 

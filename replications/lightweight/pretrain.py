@@ -10,6 +10,8 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field
 
+import common.threads
+
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 

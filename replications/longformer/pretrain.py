@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import common.threads
+
 import datasets
 import torch
 import transformers

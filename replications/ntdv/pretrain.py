@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import common.threads
+
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 

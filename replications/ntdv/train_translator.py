@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import common.threads
+
 from accelerate import Accelerator
 from accelerate.utils import send_to_device
 from transformers import PreTrainedTokenizerBase

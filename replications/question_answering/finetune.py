@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import common.threads
+
 import numpy as np
 from datasets import Dataset
 from huggingface_hub import ModelCard, ModelCardData

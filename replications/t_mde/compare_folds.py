@@ -13,6 +13,8 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import common.threads
+
 from common.command_line import options_from, run
 from evaluation.tables import Table, show
 

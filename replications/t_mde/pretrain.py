@@ -11,6 +11,8 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field
 
+import common.threads
+
 import torch
 from accelerate import Accelerator
 from torch import nn

@@ -1,3 +1,5 @@
+import common.threads
+
 from common.command_line import run
 from training.corpus.build import main
 

@@ -27,6 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import common.threads
+
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as parquet

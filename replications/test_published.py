@@ -23,6 +23,7 @@ from tests.paths import REPOSITORY
 
 PAGES = {  # by recipe, the page with the commands that make its models
     "configuration/evaluate/paper.yaml": "docs/paper.md",
+    "replications/infoxlm/evaluate.yaml": "replications/infoxlm/README.md",
     "replications/lightweight/evaluate.yaml": "replications/lightweight/README.md",
 }
 COMMANDS = re.compile(r"^#+ The paper's tables$(.*?)^## What differs from the paper$", re.DOTALL | re.MULTILINE)

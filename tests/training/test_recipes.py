@@ -74,7 +74,7 @@ def test_a_recipe_is_what_its_command_reads(path: Path) -> None:
     "name",
     [
         "configuration/evaluate/paper.yaml",
-        *(f"replications/{paper}/evaluate.yaml" for paper in ("infoxlm", "ntdv", "t_mde")),
+        *(f"replications/{paper}/evaluate.yaml" for paper in ("infoxlm", "lightweight", "ntdv", "t_mde")),
     ],
 )
 def test_the_tables_of_a_paper_are_computed_in_float32_unless_the_command_line_says_otherwise(name: str) -> None:

@@ -13,6 +13,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
+import common.threads
+
 from common.command_line import options_from, run
 from common.files import folder_written_whole, write_text
 from evaluation.datasets.mldoc import labelled_lines

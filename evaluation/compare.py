@@ -142,7 +142,8 @@ def converted(folder: Path, options: Any) -> Any:
     """The task with its data in this project's format."""
     source = Path(options.data)
     content = fingerprint_of_folder(source) if source.is_dir() else ""
-    code = fingerprint_of_folder(Path(datasets.__file__).parent, "*.py")
+    module = Path(str(datasets.module_of(options).__file__))
+    code = [fingerprint_of_folder(Path(datasets.__file__).parent, "*.py"), digest(module)]
     done = f"{fingerprint(options, content, code)}.done"
     with locked(folder):
         if not (folder / done).exists():

@@ -98,7 +98,8 @@ class RetrievalTask(TaskOptions):
         data: folder of the data set, or whatever its format reads.
         pairs: `<query language>-<document language>`, such as en-de. `en-all` searches the pool of the document
             languages of all other pairs, and reports how many of the first ten are in the query's own language.
-        format: of `data`: hmde, which evaluation/datasets describes, or a module of evaluation/datasets.
+        format: of `data`: hmde, which evaluation/datasets describes; a module of evaluation/datasets; or the full name
+            of a module elsewhere, such as replications.datasets.tatoeba.
         split: of the qrels: qrels.<split>.tsv selects the queries or, if documents give the queries, the documents.
             Without a split: qrels.tsv and all documents.
         query_source: what the queries are: `queries`; `sentences`, and then the documents are sentences too; whole
@@ -125,6 +126,7 @@ class RetrievalTask(TaskOptions):
     margin_neighbours: NonNegativeInt = 0
     rerank: str | None = None
     rerank_depth: PositiveInt = 100
+    formats = ("clef", "mldr", "ir_datasets", "ntrex")
 
     @property
     def protocol(self) -> str:
@@ -147,19 +149,17 @@ class ClassificationTask(TaskOptions):
             .test.tsv of each test language; or whatever its format reads.
         test_languages: languages to test on.
         train_languages: languages that have labels to learn from; if none, only `finetuned` classifiers are tested.
-        text_pairs: whether a text is two with a tab between, such as a premise and a hypothesis.
-        format: of `data`: hmde, which evaluation/datasets describes, or a module of evaluation/datasets.
-        classifier: above frozen vectors: a `logistic_regression`, or the small network that LASER, the lightweight
-            encoder and T-MDE report (`mlp`), whose scores are means over five runs.
+        text_pairs: whether a text is two with a tab between, such as a premise and a hypothesis. Only `finetuned`
+            classifiers are tested on these.
+        format: of `data`, as in a RetrievalTask.
         bootstrap_resamples: train on so many bootstrap resamples of each training set too. The averages over these
             are rows of their own, and two systems are compared on them by a paired t-test. They differ less from
-            one near model to the next. At least 2, or 0 for none.
-        multilabel: whether a text may have several labels. If so, only frozen vectors are tested, by R-precision and
-            micro-F1.
+            one near model to the next.
         finetuned: classifiers that were trained as a whole, by name: the folders or Hub names of one or more runs,
             whose scores are averaged.
         finetuned_on: languages that these were trained on; the first train language if not given.
-        measure: the one in the tables; the results have all. r_precision and micro_f1 are for several labels a text.
+        measure: the one in the tables. With accuracy or macro_f1, a text has one label; with r_precision or micro_f1 it
+            may have several, and only frozen vectors are tested. The results have both of the two.
     """
 
     data: str
@@ -167,33 +167,25 @@ class ClassificationTask(TaskOptions):
     train_languages: list[str] = field(default_factory=lambda: ["en"])
     text_pairs: bool = False
     format: str = "hmde"
-    classifier: Literal["logistic_regression", "mlp"] = "logistic_regression"
     bootstrap_resamples: NonNegativeInt = 0
-    multilabel: bool = False
     finetuned: dict[str, list[str]] = field(default_factory=dict)
     finetuned_on: list[str] = field(default_factory=list)
     measure: Literal["accuracy", "macro_f1", "r_precision", "micro_f1"] = "accuracy"
+    formats = ("mldoc", "masakhanews", "sib200", "multieurlex")
     results_of_systems = "-frozen"
     results_of_models = "-finetuned"
 
     def __post_init__(self) -> None:
         self.finetuned_on = self.finetuned_on or self.train_languages[:1]
-        for name in ("test_languages", "finetuned_on"):
-            if not getattr(self, name):
-                raise ValueError(f"{name} is empty; name at least one")
-        if self.measure not in self.measures:
-            raise ValueError(
-                f"measure is {self.measure}; with multilabel={self.multilabel} it is {' or '.join(self.measures)}"
-            )
-        if self.bootstrap_resamples == 1:
-            raise ValueError("bootstrap_resamples is 1; a t-test needs at least 2, 0 leaves it out")
-        if self.multilabel and (self.bootstrap_resamples or self.classifier == "mlp" or self.finetuned):
-            raise ValueError(
-                "bootstrap_resamples, the mlp and finetuned classifiers are for one label a text; leave them or "
-                "multilabel out"
-            )
-        if self.text_pairs and self.train_languages:
-            raise ValueError("text_pairs have no frozen vectors to learn from; set train_languages to []")
+        if not self.test_languages:
+            raise ValueError("test_languages is empty; name at least one")
+        if self.multilabel and self.finetuned:
+            raise ValueError(f"measure is {self.measure}, of several labels a text, and finetuned models predict one")
+
+    @property
+    def multilabel(self) -> bool:
+        """Whether a text may have several labels."""
+        return self.measure in MULTILABEL_MEASURES
 
     @property
     def measures(self) -> tuple[str, str]:
@@ -201,7 +193,7 @@ class ClassificationTask(TaskOptions):
         return MULTILABEL_MEASURES if self.multilabel else MEASURES
 
     def takes(self, system: SystemOptions) -> bool:
-        return bool(self.train_languages) and not system.ranks
+        return bool(self.train_languages) and not self.text_pairs and not system.ranks
 
 
 @dataclass

@@ -4,7 +4,7 @@
     TASKS["questions"] = "replications.question_answering.evaluation"
 
 Options that only such a kind has, and the section of its tasks, stand in a recipe that extends `EvaluationRecipe`, see
-replications/evaluate.py. Imports nothing heavy: a module is imported when its kind is first used.
+replications/evaluation_recipe.py. Imports nothing heavy: a module is imported when its kind is first used.
 
 The module of a kind of systems has
 

@@ -71,6 +71,6 @@ def ranks(scores: np.ndarray, rows: Sequence[int], doc_ids: Sequence[str]) -> li
     """
     found = []
     for row in rows:
-        before = sum(doc_ids[tied] > doc_ids[row] for tied in np.flatnonzero(scores == scores[row]))
+        before = sum(doc_ids[tied] > doc_ids[row] for tied in np.flatnonzero(scores == scores[row]).tolist())
         found.append(1 + int((scores > scores[row]).sum()) + before)
     return sorted(found)

@@ -77,7 +77,7 @@ def rows_of(recipe: Any) -> dict[str, set[str]]:
     """The rows that each result of a recipe can have, averages aside."""
     rows = {name: set(task.pairs) for name, task in recipe.retrieval.items()}
     rows |= {name: set(task.languages) for name, task in getattr(recipe, "questions", {}).items()}
-    for name, task in recipe.classification.items():
+    for name, task in (recipe.classification | recipe.mlp_classification).items():
         rows[f"{name}-frozen"] = {f"{one}-{other}" for one in task.train_languages for other in task.test_languages}
         start = task.finetuned_on[0] if len(task.finetuned_on) == 1 else "all"
         rows[f"{name}-finetuned"] = {f"{start}-{other}" for other in task.test_languages}

@@ -87,7 +87,7 @@ class FinetuneRecipe:
     """Languages to test in."""
 
     format: str = "hmde"
-    """Format of `data`: hmde, or one of classification in evaluation/datasets."""
+    """Format of `data`, as in a ClassificationTask of an evaluation."""
 
     text_pairs: bool = False
     """Whether a text is two with a tab between, such as a premise and a hypothesis."""

@@ -7,55 +7,32 @@ ir_datasets.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
-from evaluation.datasets import (
-    clef,
-    europarl,
-    irds,
-    masakhanews,
-    mldoc,
-    mldr,
-    multieurlex,
-    ntrex,
-    sib200,
-    tatoeba,
-    xnli,
-)
 from evaluation.recipes import ClassificationTask, RetrievalTask
 
-FORMATS: dict[type, dict[str, Callable[[Any, Path], None]]] = {
-    RetrievalTask: {
-        "clef": clef.convert,
-        "mldr": mldr.convert,
-        "ir_datasets": irds.convert,
-        "ntrex": ntrex.convert,
-        "tatoeba": tatoeba.convert,
-        "europarl": europarl.convert,
-    },
-    ClassificationTask: {
-        "mldoc": mldoc.convert,
-        "masakhanews": masakhanews.convert,
-        "sib200": sib200.convert,
-        "xnli": xnli.convert,
-        "multieurlex": multieurlex.convert,
-    },
-}
+
+def module_of(task: RetrievalTask | ClassificationTask) -> ModuleType:
+    """The module that reads a task's format, by its function `convert(task, output)`.
+
+    Raises:
+        ValueError: the format is unknown.
+    """
+    if task.format in task.formats:
+        return import_module(f"evaluation.datasets.{task.format}")
+    if "." not in task.format:
+        raise ValueError(
+            f"format is {task.format!r}; it must be one of hmde, {', '.join(task.formats)}, or a module's full name"
+        )
+    return import_module(task.format)
 
 
 def convert(task: RetrievalTask | ClassificationTask, output: Path) -> None:
     """Write a task's data, of whatever format, to a folder in this project's own.
 
-    Args:
-        task: whose `data` and `format` say what to read, and whose languages what to write.
-        output: folder to write.
-
     Raises:
         ValueError: the format is unknown, or a file is missing or malformed.
     """
-    formats = FORMATS[type(task)]
-    if task.format not in formats:
-        raise ValueError(f"format is {task.format!r}; it must be one of hmde, {', '.join(formats)}")
-    formats[task.format](task, output)
+    module_of(task).convert(task, output)

@@ -5,7 +5,6 @@ Use those files, never a copy from elsewhere."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from common.files import write_text
@@ -17,23 +16,19 @@ LANGUAGES = {
     "ja": "japanese", "zh": "chinese",
 }  # fmt: skip
 
-# What LASER's tasks/mldoc/mldoc.sh changes in the texts before its network reads their vectors.
-AS_LASER_READS_IT = ((r" Co \.", " Co."), (r" Inc \. ", " Inc. "), (r"\([cC]\) Reuters Limited 199[0-9]\.", ""))
-
 
 def convert(task: ClassificationTask, output: Path) -> None:
     for language, part in parts(task):
         file = "train.1000" if part == "train" else part
-        text = "".join(f"{line}\n" for line in labelled_lines(task.data, language, file, task.classifier == "mlp"))
+        text = "".join(f"{line}\n" for line in labelled_lines(task.data, language, file))
         write_text(output / f"{language}.{part}.tsv", text)
 
 
-def labelled_lines(folder: str, language: str, part: str, as_laser: bool) -> list[str]:
+def labelled_lines(folder: str, language: str, part: str) -> list[str]:
     """The lines of one of MLDoc's files, label TAB text.
 
     Args:
         part: `train.1000`, `dev` ...
-        as_laser: as LASER's script leaves the texts.
 
     Raises:
         ValueError: MLDoc has no such language, or the file is missing or empty.
@@ -41,7 +36,4 @@ def labelled_lines(folder: str, language: str, part: str, as_laser: bool) -> lis
     name = LANGUAGES.get(language)
     if name is None:
         raise ValueError(f"MLDoc has no language {language!r}; it has {', '.join(LANGUAGES)}")
-    found = [line for _, line in lines(Path(folder) / f"{name}.{part}")]
-    for pattern, replacement in AS_LASER_READS_IT if as_laser else ():
-        found = [re.sub(pattern, replacement, line) for line in found]
-    return found
+    return [line for _, line in lines(Path(folder) / f"{name}.{part}")]

@@ -18,6 +18,7 @@ import common.threads
 from common.command_line import options_from, run
 from common.files import folder_written_whole, write_text
 from evaluation.datasets.mldoc import labelled_lines
+from replications.mldoc import as_laser_leaves_it
 
 SAMPLES = 5
 HALF = 1000  # documents of a training set, a test set, or the dev set
@@ -57,7 +58,8 @@ def draw(options: FoldsOptions, language: str) -> list[dict[str, list[str]]]:
         ValueError: a file is missing, or all files have too few documents.
     """
     parts = ("train.10000", "dev", "test")
-    documents = [line for part in parts for line in labelled_lines(options.data, language, part, as_laser=True)]
+    lines = [line for part in parts for line in labelled_lines(options.data, language, part)]
+    documents = [as_laser_leaves_it(line) for line in lines]
     needed = (2 * SAMPLES + 1) * HALF
     if len(documents) < needed:
         raise ValueError(

@@ -11,7 +11,7 @@ from benchmarks.choices import ChoicesBenchmark, on_command_line
 from common.command_line import options_from
 from evaluation.attribution import AttributionRecipe
 from modeling_hmde import HMDEConfig
-from replications.evaluate import ReplicationsRecipe
+from replications.evaluation_recipe import ReplicationsRecipe
 from replications.infoxlm.pretrain import InfoXLMRecipe
 from replications.laser.pretrain import LaserRecipe
 from replications.lightweight.pretrain import LightweightRecipe
@@ -37,6 +37,7 @@ RECIPES: dict[str, type] = {  # by the beginning of a file's path
     "configuration/pretrain_sentences/": PretrainSentencesRecipe,
     "replications/infoxlm/infoxlm": InfoXLMRecipe,
     "replications/infoxlm/evaluate": ReplicationsRecipe,
+    "replications/infoxlm/xnli": FinetuneRecipe,
     "replications/laser/": LaserRecipe,
     "replications/lightweight/lightweight": LightweightRecipe,
     "replications/lightweight/evaluate": ReplicationsRecipe,

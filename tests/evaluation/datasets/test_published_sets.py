@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import ir_datasets
-import numpy as np
 import pytest
 
-from evaluation.datasets import convert, europarl
+from evaluation.datasets import convert
 from evaluation.datasets.clef import clef_documents, clef_topics
 from evaluation.datasets.labelled_sets import read_labelled_texts
 from evaluation.datasets.languages import long_code
-from evaluation.datasets.retrieval_sets import read_retrieval_set, read_retrieval_sets
+from evaluation.datasets.retrieval_sets import read_retrieval_set
 from evaluation.recipes import ClassificationTask, RetrievalTask
 
 
@@ -185,17 +183,10 @@ def test_only_a_line_feed_ends_a_sentence(tmp_path: Path, mark: str) -> None:
     convert(RetrievalTask(str(tmp_path / "ntrex"), ["en-de"], format="ntrex", query_source="documents"), tmp_path / "a")
     found = read_retrieval_set(tmp_path / "a", ["en-de"], query_source="documents")
     assert dict(found.documents["de"]) == {"bbc.1": f"One{mark} two.", "rt.2": "Three."}
-    for language in ("deu", "eng"):
-        written(tmp_path / "tatoeba" / f"tatoeba.deu-eng.{language}", f"One{mark} two.\nThree.\n")
-    convert(RetrievalTask(str(tmp_path / "tatoeba"), ["de-en"], format="tatoeba"), tmp_path / "b")
-    assert list(read_retrieval_set(tmp_path / "b" / "de-en", ["de-en"]).queries["de"].values()) == [
-        "One two.",
-        "Three.",
-    ]
     for part in ("train.1000", "dev", "test"):
         written(tmp_path / "mldoc" / f"english.{part}", f"CCAT\tOne{mark} two.\r\nMCAT\tThree.\r\n")
-    convert(ClassificationTask(str(tmp_path / "mldoc"), ["en"], format="mldoc"), tmp_path / "c")
-    assert labelled(tmp_path / "c", "en.test") == (["CCAT", "MCAT"], [f"One{mark} two.", "Three."])
+    convert(ClassificationTask(str(tmp_path / "mldoc"), ["en"], format="mldoc"), tmp_path / "b")
+    assert labelled(tmp_path / "b", "en.test") == (["CCAT", "MCAT"], [f"One{mark} two.", "Three."])
 
 
 def test_ntrex_names_some_languages_by_region_or_kind(tmp_path: Path) -> None:
@@ -211,59 +202,6 @@ def test_ntrex_names_some_languages_by_region_or_kind(tmp_path: Path) -> None:
         convert(RetrievalTask(str(tmp_path / "ntrex"), ["fi-pt"], format="ntrex"), tmp_path / "out")
 
 
-def test_tatoeba_becomes_sentences_of_each_pair(tmp_path: Path) -> None:
-    for code, lines in (("deu", "Hallo.\nJa.\n"), ("cmn", "你好。\n"), ("pes", "سلام\n")):
-        written(tmp_path / "tatoeba" / f"tatoeba.{code}-eng.{code}", lines)
-        written(tmp_path / "tatoeba" / f"tatoeba.{code}-eng.eng", "Hello.\nYes.\n" if code == "deu" else "Hello.\n")
-    task = RetrievalTask(str(tmp_path / "tatoeba"), ["de-en", "en-de", "zh-en", "en-fa"], format="tatoeba")
-    convert(task, tmp_path / "out")
-    found = read_retrieval_sets(tmp_path / "out", task.pairs, query_source="sentences")
-    assert found["de-en"].queries["de"] == {"0": "Hallo.", "1": "Ja."}
-    assert dict(found["en-de"].documents["de"]) == {"0": "Hallo.", "1": "Ja."}
-    assert found["en-de"].qrels == {"0": {"0": 1}, "1": {"1": 1}}
-    assert dict(found["zh-en"].documents["en"]) == {"0": "Hello."}
-    assert dict(found["en-fa"].documents["fa"]) == {"0": "سلام"}
-    written(tmp_path / "tatoeba" / "tatoeba.deu-eng.eng", "Hello.\n")
-    with pytest.raises(ValueError, match=r"deu-eng.deu has 2 lines, tatoeba.deu-eng.eng 1; they must be translations"):
-        convert(task, tmp_path / "out")
-    with pytest.raises(ValueError, match=r"tatoeba.jpn-eng.jpn is missing"):
-        convert(replace(task, pairs=["ja-en"]), tmp_path / "out")
-
-
-def muse_draw(first: list[str], second: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """What MUSE's load_europarl_data does with the words of sentences."""
-    one, other = np.empty(len(first), dtype=object), np.empty(len(second), dtype=object)
-    one[:], other[:] = ([text.lower().split() for text in side] for side in (first, second))
-    one, indices = np.unique(one, return_index=True)
-    other = other[indices]
-    other, indices = np.unique(other, return_index=True)
-    order = np.random.RandomState(1234).permutation(len(other))
-    return one[indices][order], other[order]
-
-
-def test_europarl_gives_the_sentences_that_muse_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(europarl, "QUERIES", 5)
-    monkeypatch.setattr(europarl, "SENTENCES", 30)
-    german = [f"Satz {index % 45} {'Ende' * (index % 3)}" for index in range(50)] + ["satz 1 ende", "b", "b c"]
-    english = [f"Sentence {index % 48}" for index in range(50)] + ["Other", "B", "b C"]
-    written(tmp_path / "europarl" / "europarl-v7.de-en.de", "".join(line + "\n" for line in german))
-    written(tmp_path / "europarl" / "europarl-v7.de-en.en", "".join(line + "\n" for line in english))
-    task = RetrievalTask(str(tmp_path / "europarl"), ["de-en", "en-de"], format="europarl", query_source="sentences")
-    convert(task, tmp_path / "out")
-    found = read_retrieval_sets(tmp_path / "out", task.pairs, query_source="sentences")
-    for pair, (first, second) in (("de-en", (german, english)), ("en-de", (english, german))):
-        keys, drawn = muse_draw(first, second)
-        query_language, document_language = pair.split("-")
-        documents = dict(found[pair].documents[document_language])
-        assert [text.lower().split() for text in documents.values()] == list(drawn[:30])
-        for row, text in found[pair].queries[query_language].items():
-            assert text.lower().split() == keys[int(row)]
-        assert [*found[pair].qrels] == [str(row) for row in np.random.RandomState(1234).choice(30, 5, replace=False)]
-    monkeypatch.setattr(europarl, "SENTENCES", 60)
-    with pytest.raises(ValueError, match=r"europarl-v7.de-en.\* have \d\d sentences that are all different"):
-        convert(task, tmp_path / "out")
-
-
 def labelled(folder: Path, name: str) -> tuple[list[str], list[str]]:
     return read_labelled_texts(folder / f"{name}.tsv")
 
@@ -276,19 +214,6 @@ def test_mldoc_is_renamed(tmp_path: Path) -> None:
         assert labelled(tmp_path / "out", name) == (["CCAT", "MCAT"], ["Profits rose in Zürich .", "Bonds"])
     with pytest.raises(ValueError, match="MLDoc has no language 'fi'; it has en, es"):
         convert(ClassificationTask(str(tmp_path / "mldoc"), ["fi"], format="mldoc"), tmp_path / "out")
-
-
-def test_laser_s_network_reads_mldoc_without_the_line_of_its_copyright(tmp_path: Path) -> None:
-    text = "CCAT\tAcme Co . and Bolt Inc . rose. (c) Reuters Limited 1997.\nMCAT\tBonds (C) Reuters Limited 2001.\n"
-    for name in ("english.train.1000", "english.dev", "english.test"):
-        written(tmp_path / "mldoc" / name, text)
-    task = ClassificationTask(str(tmp_path / "mldoc"), ["en"], format="mldoc", classifier="mlp")
-    convert(task, tmp_path / "out")
-    stripped = ["Acme Co. and Bolt Inc. rose. ", "Bonds (C) Reuters Limited 2001."]
-    for name in ("en.train", "en.dev", "en.test"):
-        assert labelled(tmp_path / "out", name) == (["CCAT", "MCAT"], stripped)
-    convert(replace(task, classifier="logistic_regression"), tmp_path / "as it is")
-    assert (tmp_path / "as it is" / "en.test.tsv").read_text(encoding="utf-8") == text
 
 
 def test_masakhanews_becomes_headlines_and_texts(tmp_path: Path) -> None:
@@ -318,9 +243,7 @@ def test_multieurlex_becomes_texts_with_several_labels(tmp_path: Path) -> None:
     other = {"celex_id": "4", "text": {"en": "Old.", "de": None}, "eurovoc_concepts": {"level_1": ["7"]}}
     for part in ("train", "dev", "test"):
         written(tmp_path / "eurlex" / f"{part}.jsonl", json_lines(row, other))
-    task = ClassificationTask(
-        str(tmp_path / "eurlex"), ["de"], format="multieurlex", multilabel=True, measure="r_precision"
-    )
+    task = ClassificationTask(str(tmp_path / "eurlex"), ["de"], format="multieurlex", measure="r_precision")
     convert(task, tmp_path / "out")
     assert labelled(tmp_path / "out", "en.train") == (["7|12", "7"], ["A law.", "Old."])
     assert labelled(tmp_path / "out", "de.test") == (["7|12"], ["Ein Gesetz."])

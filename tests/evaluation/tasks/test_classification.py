@@ -24,8 +24,8 @@ from evaluation.metrics import accuracy_and_f1
 from evaluation.recipes import ClassificationTask
 from evaluation.report import p_values_of
 from evaluation.significance import paired_p_values
-from evaluation.tasks import classifiers
-from evaluation.tasks.classification import evaluate_frozen, predict
+from evaluation.tasks import SystemRun
+from evaluation.tasks.classification import evaluate_system, predict
 from evaluation.tasks.classifiers import fit_logistic_regression
 from modeling_hmde import HMDEForSequenceClassification, HMDETokenizer
 
@@ -204,7 +204,7 @@ def test_each_protocol_has_a_table_that_names_it(recipe: dict[str, Any], saved: 
 
 
 def test_labels_are_ranked_where_a_text_has_several(recipe: dict[str, Any]) -> None:
-    task = recipe["classification"]["topics"] | {"multilabel": True, "measure": "r_precision", "test_languages": ["fr"]}
+    task = recipe["classification"]["topics"] | {"measure": "r_precision", "test_languages": ["fr"]}
     for part in ("train", "dev"):
         write_texts(Path(task["data"]) / f"en.{part}.tsv", ("cats|pets", CATS), ("dogs|pets", DOGS), ("none", "le"))
     write_texts(Path(task["data"]) / "fr.test.tsv", ("cats|pets", CATS), ("dogs|cats", DOGS), ("dogs", CATS))
@@ -279,16 +279,10 @@ def test_a_label_that_a_classifier_does_not_have_is_named_with_its_file(recipe: 
         ({"test_languages": ["en", "deu"]}, "language 'deu' is written 'de' here"),
         ({"train_languages": ["fr"]}, "fr.train.tsv is missing"),
         ({"test_languages": []}, "test_languages is empty"),
-        ({"measure": "r_precision"}, "measure is r_precision; with multilabel=False it is accuracy or macro_f1"),
         ({"finetuned": {"hmde": ["nowhere"]}}, "hmde: nowhere is no model folder"),
-        ({"bootstrap_resamples": 1}, "resamples is 1; a t-test needs at least 2"),
         (
-            {"bootstrap_resamples": 2, "multilabel": True, "measure": "r_precision"},
-            "bootstrap_resamples, the mlp and finetuned classifiers are for one label a text",
-        ),
-        (
-            {"finetuned": {"hmde": ["nowhere"]}, "multilabel": True, "measure": "r_precision"},
-            "finetuned classifiers are for one label a text",
+            {"finetuned": {"hmde": ["nowhere"]}, "measure": "r_precision"},
+            "measure is r_precision, of several labels a text, and finetuned models predict one",
         ),
     ],
 )
@@ -305,50 +299,6 @@ def test_an_unknown_key_of_a_task_is_an_error(recipe: dict[str, Any]) -> None:
     recipe["classification"]["topics"]["test_language"] = "en"
     with pytest.raises(ValueError, match="test_language"):
         run_main(recipe)
-
-
-def test_laser_s_network_gives_the_scores_worked_out_by_hand_in_each_of_five_runs(recipe: dict[str, Any]) -> None:
-    recipe["classification"]["topics"] |= {"classifier": "mlp", "train_languages": ["en"]}
-    found = run_main(recipe)["tasks"]["topics-frozen"]["base"]
-    of_runs = {"accuracy_sd": 0.0, "macro_f1_sd": 0.0}
-    assert found["rows"] == {"en-en": ENGLISH | of_runs, "en-fr": FRENCH | of_runs}
-    assert found["averages"] == AVERAGES
-    assert found["protocol"].startswith("frozen vectors, LASER's MLP")
-
-
-def test_the_five_networks_that_are_trained_at_once_equal_five_trained_one_after_another(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(classifiers, "EPOCHS", 4)
-    monkeypatch.setattr(classifiers, "DROPOUT", 0.0)  # its draws are not those of five
-    draw = np.random.default_rng(0)
-    vectors = draw.normal(size=(30, 6)).astype(np.float32)
-    labels = [("a", "b", "c")[index] for index in draw.integers(0, 3, 30)]
-    found = classifiers.fit_mlp(vectors, labels, vectors[:10], labels[:10])
-    torch.manual_seed(1)
-    starts = [classifiers.ParallelLinear(*sizes) for sizes in ((6, 10), (10, 8), (8, 3))]
-    orders = [[torch.randperm(30) for _ in range(5)] for _ in range(4)]
-    targets = torch.tensor(["abc".index(label) for label in labels])
-    for run in range(5):
-        network = torch.nn.Sequential(
-            torch.nn.Linear(6, 10), torch.nn.Tanh(), torch.nn.Linear(10, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3)
-        )
-        for layer, start in zip(network[::2], starts):
-            layer.load_state_dict({"weight": start.weight[run].T, "bias": start.bias[run, 0]})
-        optimizer = torch.optim.Adam(network.parameters(), 1e-3)
-        highest, best = -1, None
-        for of_epoch in orders:
-            for rows in of_epoch[run].split(12):
-                optimizer.zero_grad()
-                torch.nn.functional.cross_entropy(network(torch.tensor(vectors)[rows]), targets[rows]).backward()
-                optimizer.step()
-            right = int((network(torch.tensor(vectors[:10])).argmax(dim=1) == targets[:10]).sum())
-            if right >= highest:
-                highest, best = right, [weight.detach().clone() for weight in network.parameters()]
-        kept = [found.layers[place] for place in (1, 4, 7)]
-        for layer, weight, bias in zip(kept, best[::2], best[1::2]):
-            torch.testing.assert_close(layer.weight[run].T, weight)
-            torch.testing.assert_close(layer.bias[run, 0], bias)
 
 
 class NoisySystem:
@@ -375,7 +325,11 @@ def test_averages_are_compared_over_draws_of_the_training_documents(tmp_path: Pa
         data=str(tmp_path), train_languages=["en", "fr"], test_languages=["en", "fr"], bootstrap_resamples=3
     )
     labelled = read_labelled_set(task)
-    results = {str(seed): evaluate_frozen(NoisySystem(seed), task, labelled) for seed in (0, 1)}
+    results = {
+        str(seed): evaluate_system(NoisySystem(seed), task, labelled, SystemRun(tmp_path, "task", name, name, name))
+        for seed in (0, 1)
+        for name in [f"system-{seed}"]
+    }
     across = {}
     for seed in (0, 1):
         system = NoisySystem(seed)

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.datasets.languages import languages_of
-from evaluation.datasets.translations import read_translations, write_translations
 from evaluation.recipes import RetrievalTask
+from replications.datasets.translations import read_translations, write_translations
 
 # Sentences that are sought, those that they are sought among, and the seed of both draws in MUSE.
 QUERIES, SENTENCES, SEED = 2_000, 200_000, 1234

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from evaluation.datasets.languages import INDIVIDUAL_LANGUAGES, languages_of, long_code
-from evaluation.datasets.translations import read_translations, write_translations
 from evaluation.recipes import RetrievalTask
+from replications.datasets.translations import read_translations, write_translations
 
 
 def convert(task: RetrievalTask, output: Path) -> None:

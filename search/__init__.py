@@ -1,5 +1,5 @@
 """Search across languages from the terminal.
 
-Imports run upwards in this list: documents, bm25 (texts); encoder (the model); index (the stored table), precomputed
-(embeddings made before); ranking, update, postgres; and the commands __main__ and encode_collection.
+Imports run upwards in this list: files, documents, bm25 (texts); encoder (the model); index (the stored table),
+precomputed (embeddings made before); ranking, update, postgres; and the commands __main__ and encode_collection.
 """

@@ -4,7 +4,7 @@
     python -m search query INDEX "a question"
     python -m search postgres INDEX URL
 
-DOCUMENTS is a folder of *.txt, *.md, *.jsonl and *.parquet, or one such file; see search/documents.py. The first
+DOCUMENTS is a folder of texts, PDF, HTML, DOCX, EPUB and tables, or one such file; see search/documents.py. The first
 command, run again, encodes only what is new or changed, and removes what is gone.
 """
 
@@ -38,15 +38,17 @@ class IndexOptions:
     """Make an index of documents, or bring one up to date."""
 
     documents: str
-    """A folder of *.txt, *.md, *.jsonl and *.parquet, or one such file."""
+    """A folder of *.txt, *.md, *.pdf, *.html, *.docx, *.pptx, *.epub, *.jsonl and *.parquet, or one such file."""
     index: str
     """The folder to write."""
     model: str | None = None
     """A saved HMDE, folder or Hub name; an index that exists knows its own."""
     language: str | None = None
-    """Language of documents that do not name theirs, as an ISO 639-1 code."""
+    """Language of documents that do not name theirs, as an ISO 639-1 code; `detect` finds it out from the text."""
     columns: Columns = field(default_factory=Columns)
     """Which columns documents are read from."""
+    strict: bool = False
+    """End with an error if a file cannot be read. If not, it is named and left out."""
     sentences: bool = False
     """Keep a vector for every sentence too. Takes several times the disk space, and makes `late` faster."""
     embeddings: str | None = None
@@ -107,7 +109,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def index_documents(options: IndexOptions) -> None:
-    documents = Documents(Path(options.documents), options.language, options.columns)
+    documents = Documents(Path(options.documents), options.language, options.columns, options.strict)
     check_apart(Path(options.index), documents.source)
     if options.model is None and not is_index(options.index):
         raise ValueError(f"{options.index} holds no index yet; say which model makes it: --model FOLDER")
@@ -120,7 +122,10 @@ def index_documents(options: IndexOptions) -> None:
         embeddings=PrecomputedEmbeddings(options.embeddings, model) if options.embeddings else None,
         show_progress_bar=True,
     )
-    print(json.dumps(changes._asdict()) if options.json else _describe(changes))
+    if options.json:
+        print(json.dumps(changes._asdict() | {"unreadable": documents.unreadable}))
+    else:
+        print(_describe(changes, len(documents.unreadable)))
 
 
 def show_hits(options: QueryOptions) -> None:
@@ -145,12 +150,15 @@ def copy_index(options: PostgresOptions) -> None:
     print(f"{copy_to_postgres(open_index(options.index), options.url)} documents in hmde.documents")
 
 
-def _describe(changes: Changes) -> str:
+def _describe(changes: Changes, num_unreadable: int) -> str:
     """
-    >>> _describe(Changes(added=2, changed=0, removed=1, unchanged=7))
+    >>> _describe(Changes(added=2, changed=0, removed=1, unchanged=7), 0)
     '2 added, 0 changed, 1 removed, 7 unchanged'
+    >>> _describe(Changes(added=2, changed=0, removed=1, unchanged=7), 1)
+    '2 added, 0 changed, 1 removed, 7 unchanged; files left out: 1'
     """
-    return ", ".join(f"{count} {name}" for name, count in changes._asdict().items())
+    counts = ", ".join(f"{count} {name}" for name, count in changes._asdict().items())
+    return f"{counts}; files left out: {num_unreadable}" if num_unreadable else counts
 
 
 def _as_text(place: int, hit: Hit, num_sentences: int) -> Group:

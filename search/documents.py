@@ -2,11 +2,13 @@
 
 A source is a folder, read with its subfolders and the folders it links to, or one file:
 
-    *.txt, *.md    a document a file, in UTF-8
-    *.jsonl        a document a line: a JSON object with a "text"
-    *.parquet      a document a row, with a column "text"
+    *.txt, *.md, *.html, *.docx    a document a file
+    *.pdf, *.pptx, *.epub          a document a page, slide or chapter
+    *.jsonl                        a document a line: a JSON object with a "text"
+    *.parquet                      a document a row, with a column "text"
 
-Lines and rows may also have a "title", a "language" (ISO 639-1) and an id: "id", "doc_id" or "concept_id". Blank lines
+search/files.py reads all but the last two; a file that it cannot read is left out with a warning. Lines and rows may
+also have a "title", a "language" (ISO 639-1) and an id: "id", "doc_id" or "concept_id". Blank lines
 are skipped. Rows whose text is null are skipped with a warning.
 """
 
@@ -15,17 +17,18 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from common.fingerprints import fingerprint
-from common.records import read_text, rows, where
+from common.records import rows, where
+from search.files import READERS, UnreadableFile, read_file
 
 logger = logging.getLogger(__name__)
 
-TEXT_FILES = (".txt", ".md")
 TABLES = (".jsonl", ".parquet")
+DETECT = "detect"  # in place of a language: find it out
 ID_COLUMNS = ("id", "doc_id", "concept_id")
 
 
@@ -34,8 +37,9 @@ class Document:
     """A text and its origin. Lone surrogates, which no file can hold, become U+FFFD in all fields.
 
     Args:
-        id: the file's path in the source; for a line or row `path#id`, or `path#number` if it has no id.
-        title: for a text file, its name without the ending.
+        id: the file's path in the source; for a page `path#page=3`, slides and chapters alike; for a line or row
+            `path#id`, or `path#number` if it has no id.
+        title: for a file without one, its name without the ending; for a page, `title, page 3`.
         language: ISO 639-1 code, for the rules of the sentence splitter; None if it is not known.
         text: what is encoded, shown and searched.
     """
@@ -46,10 +50,10 @@ class Document:
     text: str
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for part in fields(self):
+            value = getattr(self, part.name)
             if value is not None and not value.isascii():
-                object.__setattr__(self, field.name, _without_surrogates(value))
+                object.__setattr__(self, part.name, _without_surrogates(value))
 
     @property
     def content_hash(self) -> str:
@@ -76,17 +80,21 @@ class Documents:
 
     Args:
         source: a folder or a file; see the description of this module.
-        language: of the documents that do not name their own.
+        language: of the documents that do not name their own; DETECT finds it out from the text.
         columns: of lines and rows.
+        strict: whether a file that cannot be read ends the iteration. If not, it is left out, with a warning.
+        unreadable: the files that were left out, and why.
 
     Raises:
-        ValueError: the source does not exist. On iteration: it holds no document, or a file cannot be read or is
-            malformed; the error names the file and the line or row.
+        ValueError: the source does not exist. On iteration: it holds no document; or a table cannot be read or is
+            malformed, or with `strict` a file cannot be read; the error names the file and the line or row.
     """
 
     source: Path
     language: str | None = None
     columns: Columns = Columns()
+    strict: bool = False
+    unreadable: dict[str, str] = field(default_factory=dict, init=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.source.exists():
@@ -95,20 +103,38 @@ class Documents:
     def __iter__(self) -> Iterator[Document]:
         count = 0
         for file, name in files_of(self.source):
-            for document in self._read(file, name):
+            language = None if self.language == DETECT else self.language
+            read = self._rows if file.suffix.lower() in TABLES else self._sections
+            for document in read(file, name, language):
+                if document.language is None and self.language == DETECT:
+                    document = replace(document, language=_detected_language(document.text))
                 yield document
                 count += 1
         if not count:
             raise ValueError(f"{self.source} holds no document; documents are files that end in {_endings()}")
 
-    def _read(self, file: Path, name: str) -> Iterator[Document]:
-        if file.suffix.lower() in TEXT_FILES:
-            yield Document(name, _readable(file.stem), self.language, read_text(file))
+    def _sections(self, file: Path, name: str, language: str | None) -> Iterator[Document]:
+        """The documents of a file that is no table."""
+        try:
+            title, own_language, sections = read_file(file)
+        except UnreadableFile as error:
+            if self.strict:
+                raise
+            if name not in self.unreadable:  # documents are read twice
+                logger.warning("%s; it is left out", error)
+            self.unreadable[name] = str(error)
             return
+        title = title or _readable(file.stem)
+        for place, text in sections:
+            id, heading = (f"{name}#{place.replace(' ', '=')}", f"{title}, {place}") if place else (name, title)
+            yield Document(id, heading, own_language or language, text)
+
+    def _rows(self, file: Path, name: str, language: str | None) -> Iterator[Document]:
+        """The documents of a table."""
         wanted = [self.columns.text, "title", self.columns.language or "language"]
         wanted += [self.columns.id] if self.columns.id else ID_COLUMNS
         for number, row in rows(file, wanted):
-            document = parse_row(row, name, number, self.columns, self.language, where(file, number))
+            document = parse_row(row, name, number, self.columns, language, where(file, number))
             if document is not None:
                 yield document
 
@@ -168,7 +194,7 @@ def files_of(source: Path) -> Iterator[tuple[Path, str]]:
     """
     entries = [source] if source.is_file() else sorted(_walk(source, frozenset()))
     for file in entries:
-        if file.suffix.lower() not in TEXT_FILES + TABLES:
+        if file.suffix.lower() not in (*READERS, *TABLES):
             continue
         if file.is_file():
             yield file, _readable(file.name if file == source else str(file.relative_to(source)))
@@ -213,5 +239,13 @@ def _without_surrogates(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
+def _detected_language(text: str) -> str:
+    try:
+        import py3langid  # takes a second, and few need it
+    except ImportError:
+        raise ValueError(f"the language {DETECT!r} needs py3langid: pip install '.[files]'") from None
+    return py3langid.classify(text[:4_000])[0]
+
+
 def _endings() -> str:
-    return ", ".join(f"*{ending}" for ending in TEXT_FILES + TABLES)
+    return ", ".join(f"*{ending}" for ending in (*READERS, *TABLES))

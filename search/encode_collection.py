@@ -50,7 +50,7 @@ class EncodeRecipe:
     model: str
     """Folder or Hub name of an HMDE."""
     documents: str
-    """A folder of *.txt, *.md, *.jsonl and *.parquet, one such file, or the Hub name of a data set. Files are checked
+    """A folder that `python -m search index` reads, one file of it, or the Hub name of a data set. Files are checked
     before anything is encoded, a data set of the Hub while it is read."""
     output: str
     """Folder to write."""
@@ -140,7 +140,7 @@ def read_documents(recipe: EncodeRecipe) -> Iterator[Document]:
         ValueError: as in `Documents`.
     """
     if Path(recipe.documents).exists():
-        yield from Documents(Path(recipe.documents), columns=recipe.columns)
+        yield from Documents(Path(recipe.documents), columns=recipe.columns, strict=True)
         return
     data = load_dataset(recipe.documents, recipe.subset, split=recipe.split, streaming=True)
     for number, row in enumerate(data, start=1):

@@ -20,8 +20,8 @@ from tests.search.small_index import CountingEncoder
 pytestmark = pytest.mark.lancedb
 
 
-def read(source: Path, language: str | None = None) -> list[Document]:
-    return list(Documents(source, language))
+def read(source: Path, language: str | None = None, strict: bool = False) -> list[Document]:
+    return list(Documents(source, language, strict=strict))
 
 
 def test_a_folder_of_all_kinds_of_files_is_read(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_what_cannot_be_read_is_named_before_anything_is_encoded(
         (tmp_path / "source" / "0.txt").unlink()
     (tmp_path / "source" / name).write_bytes(content)
     with pytest.raises(ValueError, match=message):
-        update_index(tmp_path / "index", Documents(tmp_path / "source"), counting)
+        update_index(tmp_path / "index", Documents(tmp_path / "source", strict=True), counting)
     assert counting.encoded == []
     assert not (tmp_path / "index").exists()
 
@@ -136,4 +136,4 @@ def test_an_unreadable_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
             patch.setattr(Path, "open", refuse)
             patch.setattr("pyarrow.parquet.ParquetFile", refuse)
             with pytest.raises(ValueError, match=rf"{name} cannot be read: Permission denied"):
-                read(tmp_path / name)
+                read(tmp_path / name, strict=True)

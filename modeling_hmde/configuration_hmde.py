@@ -87,6 +87,8 @@ class HMDEConfig(PreTrainedConfig):
         query_path: what encodes a query: the sentence encoder alone (`sentence_encoder`; paper, section 3.2), or both
             encoders, which read it as a document (`document_encoder`).
         temperature: cosine similarities are divided by it in training (tau in equation 1).
+        truncate_dims: sizes to which the vectors may be cut, because training takes every loss also of their first so
+            many numbers (Kusupati et al., 2022).
         initializer_range: standard deviation of new weights.
         hidden_size: width of the document embedding. It is the sentence encoder's; there is no need to give it.
 
@@ -119,6 +121,7 @@ class HMDEConfig(PreTrainedConfig):
     document_residual: int | float = interval(min=0, max=1, exclude_max=True)(default=0.0)
     query_path: QueryPath = "sentence_encoder"
     temperature: int | float = interval(min=0, exclude_min=True)(default=0.05)
+    truncate_dims: list[int] | tuple[int, ...] = ()
     initializer_range: int | float = interval(min=0, exclude_min=True)(default=0.02)
     hidden_size: int = 0
 
@@ -201,6 +204,11 @@ class HMDEConfig(PreTrainedConfig):
                 f"num_document_attention_heads is {self.num_document_attention_heads}, which does not divide the "
                 f"width {width} of the sentence encoder; choose a divisor of {width}"
             )
+        for size in self.truncate_dims:
+            if not 0 < size < width:
+                raise ValueError(
+                    f"truncate_dims has {size}, but vectors have {width} numbers; choose from 1 to {width - 1}"
+                )
         for field in ("start_token_id", "pad_token_id"):
             if getattr(self, field) >= sentence.vocab_size:
                 raise ValueError(

@@ -22,8 +22,8 @@ class TwoPathEncoder(nn.Module):
     alone: in one forward pass, as distributed training needs it.
 
     Args:
-        max_sentences: also give the vectors of the documents' sentences, `sentences` (documents, max_sentences,
-            hidden), 0 where there is none. None: do not.
+        max_sentences: also give the contextualised vectors of the documents' sentences, `sentences` (documents,
+            max_sentences, hidden), 0 where there is none. None: do not.
     """
 
     def __init__(self, model: HMDEForDocumentEmbedding, max_sentences: int | None = None) -> None:
@@ -34,7 +34,7 @@ class TwoPathEncoder(nn.Module):
     def forward(self, chunk: Chunk) -> Embeddings:
         embeddings: Embeddings = {}
         for name, rows in chunk.items():
-            if name == "queries":
+            if name in ("queries", "sentence_queries"):
                 embeddings[name] = self.model.hmde.encode_sentences(rows["input_ids"], rows["attention_mask"])[1]
             elif "sentence_embeddings" in rows:
                 kept = rows["sentence_embeddings"], rows["sentence_lengths"]
@@ -43,8 +43,8 @@ class TwoPathEncoder(nn.Module):
                 output = self.model(**rows)
                 embeddings[name] = output.pooler_output
                 if name == "documents" and self.max_sentences is not None:
-                    lacking = self.max_sentences - output.sentence_embeddings.shape[1]
-                    embeddings["sentences"] = F.pad(output.sentence_embeddings, (0, 0, 0, lacking))
+                    lacking = self.max_sentences - output.last_hidden_state.shape[1]
+                    embeddings["sentences"] = F.pad(output.last_hidden_state, (0, 0, 0, lacking))
         return embeddings
 
 

@@ -66,7 +66,7 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
 
     model, tokenizer = build(recipe)
     teacher = load_teacher(model, tokenizer, recipe.losses.distillation, accelerator.device)
-    encoder = TwoPathEncoder(model, max_sentences=model.config.max_sentences if teacher else None)
+    encoder = TwoPathEncoder(model, max_sentences=model.config.max_sentences if recipe.losses.read_sentences else None)
     groups = parameter_groups(model, recipe)
     queue = None
     if recipe.losses.queue is not None:
@@ -84,6 +84,7 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
         roles=triples.roles,
         tokenizer=tokenizer,
         query_path=(recipe.queries.path or model.config.query_path) if recipe.losses.read_queries else None,
+        sentence_queries=recipe.losses.late_interaction.sentence_queries if recipe.losses.late_interaction else 0,
     )
     batches = Batches(
         triples,
@@ -101,9 +102,9 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
         if teacher is not None:
             vectors.teacher = embed_chunks(teacher, cut_into_chunks(batch.rows, recipe.max_tokens_per_chunk))
         if queue is None or keys is None:
-            return weighted_losses(vectors, recipe.losses)
+            return weighted_losses(vectors, recipe.losses, model.config.truncate_dims)
         vectors.key_documents, vectors.queued = keys["documents"], (queue.vectors, queue.concepts)
-        batch_losses = weighted_losses(vectors, recipe.losses)
+        batch_losses = weighted_losses(vectors, recipe.losses, model.config.truncate_dims)
         key_roles = dict(zip(batch.concepts, keys["documents"].unflatten(0, (len(batch.concepts), -1))))
         queue.push(key_roles["positive"], batch.concepts["positive"])  # after the loss, in which they stand already
         return batch_losses

@@ -62,3 +62,8 @@ class PretrainRecipe(LoopOptions):
             raise ValueError("losses has none, so that nothing is learned; give one, such as losses.info_nce.weight 1")
         if losses.distillation is not None and self.freeze == "sentence_encoder":
             raise ValueError("a frozen sentence_encoder learns nothing of the teacher; leave freeze or the teacher out")
+        if losses.late_interaction is not None and self.freeze == "sentence_encoder":
+            raise ValueError(
+                "losses.late_interaction reads the documents' sentences, and a frozen sentence_encoder keeps only their "
+                "vectors are kept; use freeze word_embeddings"
+            )

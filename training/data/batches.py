@@ -6,6 +6,7 @@ import functools
 import hashlib
 import itertools
 import math
+import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -17,6 +18,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from modeling_hmde import HMDETokenizer
+from modeling_hmde.attribution_hmde import spans_of_sentences
 from training.data.queries import QueryPath
 from training.data.sampler import batches_of_epoch
 from training.data.sentence_vectors import SentenceVectors
@@ -28,15 +30,20 @@ class Batch(NamedTuple):
 
     Args:
         rows: by name: `documents`, all of one role after all of another, in the order of `concepts`; and, if there is a
-            loss for them, `queries`, `queries_as_documents` or both, for the two paths of a query. Each has input_ids
-            and attention_mask, (rows, tokens), or see `SentenceVectors`.
+            loss for them, `queries`, `queries_as_documents` or both, for the two paths of a query, and sentences that
+            are read as queries, `sentence_queries`, `sentence_queries_as_documents` or both: first those of the
+            anchors, then those of the positives, sentence i from triple i modulo the number of triples. Each has
+            input_ids and attention_mask, (rows, tokens), or see `SentenceVectors`.
         concepts: by role, (triples,), int64.
         names: (triples,), for messages.
+        sentence_index: which sentence of its document each sentence of the positives is, (sentences of the positives,),
+            int64.
     """
 
     rows: dict[str, dict[str, Tensor]]
     concepts: dict[str, Tensor]
     names: list[str]
+    sentence_index: Tensor | None = None
 
     @property
     def key_rows(self) -> dict[str, dict[str, Tensor]]:
@@ -128,6 +135,7 @@ def collate(
     tokenizer: HMDETokenizer,
     query_path: QueryPath | None = "sentence_encoder",
     sentence_vectors: SentenceVectors | None = None,
+    sentence_queries: int = 0,
 ) -> Batch:
     """Tokenize the documents and queries of some triples.
 
@@ -135,13 +143,19 @@ def collate(
         roles: whose documents the triples have.
         query_path: what encodes the queries; None if there is no loss for them.
         sentence_vectors: where the documents' sentence vectors are kept; then no document is tokenized.
+        sentence_queries: how many sentences of each anchor, and of each positive, are read as queries.
     """
-    rows = {}
-    queries = [triple["query"] for triple in triples]
-    if query_path in ("sentence_encoder", "both"):
-        rows["queries"] = dict(tokenizer(queries, as_queries=True, padding=True, return_tensors="pt"))
-    if query_path in ("document_encoder", "both"):
-        rows["queries_as_documents"] = dict(tokenizer(queries, padding=True, return_tensors="pt"))
+    rows, sentence_index = {}, None
+    queries = {"queries": [triple["query"] for triple in triples]}
+    if sentence_queries:
+        of_anchors, _ = draw_sentences(triples, "anchor", tokenizer, sentence_queries)
+        of_positives, sentence_index = draw_sentences(triples, "positive", tokenizer, sentence_queries)
+        queries["sentence_queries"] = of_anchors + of_positives
+    for name, texts in queries.items():
+        if query_path in ("sentence_encoder", "both"):
+            rows[name] = dict(tokenizer(texts, as_queries=True, padding=True, return_tensors="pt"))
+        if query_path in ("document_encoder", "both"):
+            rows[f"{name}_as_documents"] = dict(tokenizer(texts, padding=True, return_tensors="pt"))
     if sentence_vectors is None:
         documents = [triple[role] for role in roles for triple in triples]
         texts, languages = [article["text"] for article in documents], [article["language"] for article in documents]
@@ -155,7 +169,27 @@ def collate(
         f"{triple['negative_id']})"
         for triple in triples
     ]
-    return Batch(rows, concepts, names)
+    return Batch(rows, concepts, names, sentence_index)
+
+
+def draw_sentences(
+    triples: Sequence[dict[str, Any]], role: str, tokenizer: HMDETokenizer, count: int
+) -> tuple[list[str], Tensor]:
+    """Sentences of the documents of a role, among those that the model reads of it.
+
+    Returns:
+        `count` rounds of one sentence of each document, and which sentence of its document each is, int64.
+    """
+    articles = [triple[role] for triple in triples]
+    texts = [article["text"] for article in articles]
+    rows = tokenizer(texts, language=[article["language"] for article in articles], return_offsets_mapping=True)
+    drawn: list[list[tuple[str, int]]] = []
+    for triple, text, ids, offsets in zip(triples, texts, rows["input_ids"], rows["offset_mapping"]):
+        spans = spans_of_sentences(text, ids, offsets, tokenizer.start_token_id)
+        chosen = random.Random(f"{triple['seed']} {role}").choices(range(len(spans)), k=count)
+        drawn.append([(text[slice(*spans[index])], index) for index in chosen])
+    sentences, indices = zip(*itertools.chain.from_iterable(zip(*drawn)))
+    return list(sentences), torch.tensor(indices)
 
 
 def integer_of(concept_id: str) -> int:

@@ -108,7 +108,7 @@ class Triples(torch.utils.data.Dataset):
         self.epoch = epoch
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        """The triple, with the article of each role under its name, and the query."""
+        """The triple, with the article of each role under its name, the query, and a seed of the collator's draws."""
         triple = self.triples[index]
         articles = {role: self._article(triple[CONCEPT_OF[role]], triple[LANGUAGE_OF[role]]) for role in self.roles}
         draw = random.Random(f"{self.seed} {self.epoch} {index}")
@@ -118,7 +118,7 @@ class Triples(torch.utils.data.Dataset):
         query = article["title"] if source == "title" else _sentence_of(article, draw)
         if query == articles["positive"]["title"]:  # to find a text by its first line would teach nothing
             articles["positive"] |= {"text": articles["positive"]["text"].removeprefix(query).lstrip() or query}
-        return triple | articles | {"query": query}
+        return triple | articles | {"query": query, "seed": draw.getrandbits(32)}
 
     def _article(self, concept_id: str, language: str) -> dict[str, Any]:
         return self.articles[language][row_of(self.articles, language, concept_id)]

@@ -24,8 +24,9 @@ class BatchVectors:
 
     Args:
         embeddings: `documents` (documents of all roles, hidden) and, if asked for, `queries` and
-            `queries_as_documents` (triples, hidden), and the sentences of the documents, `sentences` (documents of all
-            roles, sentences, hidden).
+            `queries_as_documents` (triples, hidden), the sentences of the documents, `sentences` (documents of all
+            roles, sentences, hidden), and single sentences by either path, `sentence_queries` and
+            `sentence_queries_as_documents` (sentences, hidden), see `Batch.sentence_index`.
         batch: the triples.
         temperature: what cosines are divided by (tau in equation 1).
         key_documents: (documents of all roles, hidden), by the momentum encoder, if there is a queue.
@@ -48,6 +49,28 @@ class BatchVectors:
     def queries(self) -> list[Tensor]:
         """(triples, hidden), float32, for each path by which queries are encoded."""
         return [vectors.float() for name, vectors in self.embeddings.items() if name.startswith("queries")]
+
+    @property
+    def sentence_queries(self) -> list[Tensor]:
+        """(sentences, hidden), float32, for each path by which queries are encoded."""
+        return [vectors.float() for name, vectors in self.embeddings.items() if name.startswith("sentence_queries")]
+
+    @cached_property
+    def sentences_by_role(self) -> dict[str, Tensor]:
+        """(triples, sentences, hidden), float32, for each role, 0 where there is no sentence."""
+        sentences = self.embeddings["sentences"].float()
+        return dict(zip(self.batch.concepts, sentences.unflatten(0, (len(self.batch.concepts), -1))))
+
+    def cut(self, size: int) -> BatchVectors:
+        """The first `size` numbers of every vector, for a model whose vectors may be cut (Matryoshka; Kusupati et al.,
+        2022)."""
+        key_documents = None if self.key_documents is None else self.key_documents[..., :size]
+        queued = None if self.queued is None else (self.queued[0][..., :size], self.queued[1])
+        embeddings, teacher = (
+            {name: vectors[..., :size] for name, vectors in by_name.items()}
+            for by_name in (self.embeddings, self.teacher)
+        )
+        return BatchVectors(embeddings, self.batch, self.temperature, key_documents, queued, teacher)
 
 
 class Documents:

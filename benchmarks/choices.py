@@ -13,7 +13,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from benchmarks.measure import write_results
 from common.command_line import options_from, run
 from common.device import Dtype, dtype_of
 from evaluation.datasets.labelled_sets import read_labelled_texts
@@ -31,7 +32,7 @@ from evaluation.datasets.retrieval_sets import RetrievalSet, read_retrieval_set
 from evaluation.recipes import RetrievalTask, SystemOptions
 from evaluation.systems import System, load_system
 from evaluation.systems.hmde import HMDESystem
-from evaluation.tables import Table, averages, write_report
+from evaluation.tables import Table, averages
 from evaluation.tasks.classifiers import fit_logistic_regression
 from evaluation.tasks.retrieval import evaluate_retrieval, groups_of
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
@@ -125,7 +126,7 @@ def main(argv: list[str] | None = None) -> None:
             if (name, seed) not in done:
                 model, tokenizer = trained(benchmark, output / f"{name}-{seed}", options | {"seed": seed})
                 keep(name, seed, SystemFromKeptSentences(model, tokenizer, kept=kept))
-    write_report(output, asdict(benchmark), {"results": results}, [table(results)])
+    write_results(benchmark, table(results).to_markdown(), results=results)
 
 
 def trained(

@@ -23,11 +23,11 @@ import common.threads
 import torch
 
 from benchmarks.encoding_methods import Method, MethodName, Setting, load_method
-from benchmarks.measure import alternate, matmul_peak, peak_memory, timed
+from benchmarks.measure import alternate, matmul_peak, peak_memory, timed, write_results
 from common.command_line import options_from, run
 from common.device import Dtype, dtype_of
 from common.numbers import NonNegativeInt, PositiveInt
-from evaluation.tables import Table, environment, write_report
+from evaluation.tables import Table, environment
 from modeling_hmde.configuration_hmde import SentencePooling
 from modeling_hmde.segmentation_hmde import sentence_spans
 from search.documents import Document, Documents
@@ -125,7 +125,7 @@ def main(argv: list[str] | None = None) -> None:
             name: {row: list(map(asdict, measured)) for row, measured in rows.items()} for name, rows in trials.items()
         },
     }
-    write_report(Path(benchmark.output), asdict(benchmark), results, tables(trials, benchmark))
+    write_results(benchmark, "\n".join(table.to_markdown() for table in tables(trials, benchmark)), **results)
     if cosines:
         print(f"Lowest cosine of hmde and padded: {min(cosines.values()):.6f}")
 

@@ -15,8 +15,6 @@ import rich
 import rich.table
 import torch
 
-from common.files import write_json, write_text
-
 Scores = dict[str, dict[str, float]]  # by pair or language, then by measure
 
 PACKAGES = (
@@ -102,13 +100,6 @@ def show(tables: Sequence[Table]) -> None:
         rich.print(*(table.to_rich() for table in tables))
     else:
         print("\n".join(table.to_markdown() for table in tables))
-
-
-def write_report(output: Path, recipe: dict[str, Any], results: dict[str, Any], tables: Sequence[Table]) -> None:
-    """Writes results.json (recipe, environment and `results`) and results.md (the tables), and shows the tables."""
-    write_json(output / "results.json", {"recipe": recipe, "environment": environment(), **results})
-    write_text(output / "results.md", "\n".join(table.to_markdown() for table in tables))
-    show(tables)
 
 
 def environment() -> dict[str, Any]:

@@ -401,7 +401,7 @@ def test_bm25_answers_pairs_of_one_language_only() -> None:
 
 
 RECIPES = {path.stem for path in (REPOSITORY / "configuration/evaluate").glob("*.yaml")}
-OF_OTHER_COMMANDS = {"xquad-attribution"} | {name for name in RECIPES if name.startswith("published")}
+OF_OTHER_COMMANDS = {name for name in RECIPES if name.startswith("published")}
 
 
 OF_REPLICATIONS = {"development", "open", "paper", "sentences"}  # name kinds that replications/ has

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.attribution import AttributionRecipe
 from benchmarks.choices import ChoicesBenchmark, on_command_line
 from common.command_line import options_from
-from evaluation.attribution import AttributionRecipe
 from modeling_hmde import HMDEConfig
 from replications.evaluation_recipe import ReplicationsRecipe
 from replications.infoxlm.pretrain import InfoXLMRecipe
@@ -28,9 +28,9 @@ from training.pretrain_sentences import PretrainSentencesRecipe
 
 CONFIGURATION = REPOSITORY / "configuration"
 RECIPES: dict[str, type] = {  # by the beginning of a file's path
-    "configuration/benchmarks/": ChoicesBenchmark,
+    "configuration/benchmarks/attribution": AttributionRecipe,
+    "configuration/benchmarks/choices": ChoicesBenchmark,
     "configuration/corpora/": CorpusRecipe,
-    "configuration/evaluate/xquad-attribution": AttributionRecipe,
     "configuration/evaluate/": ReplicationsRecipe,
     "configuration/finetune/": FinetuneRecipe,
     "configuration/pretrain/": PretrainRecipe,

@@ -1,6 +1,6 @@
 """Attribution: is the sentence that answers a question the one to which a system ascribes the match?
 
-    python -m evaluation.attribution --config configuration/evaluate/xquad-attribution.yaml [--key value ...]
+    python -m benchmarks.attribution --config configuration/benchmarks/attribution.yaml [--key value ...]
 
 For each question to a paragraph that holds its answer, the sentences of the paragraph are ranked twice: by their
 contribution to the document embedding's cosine, and by their own cosine with the question (late interaction, or, for
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -24,13 +24,14 @@ import common.threads
 import numpy as np
 import torch
 
+from benchmarks.measure import write_results
 from common.command_line import options_from, run
 from common.device import Dtype, dtype_of
 from evaluation.datasets.languages import languages_of
 from evaluation.recipes import SystemOptions
 from evaluation.systems import check_systems, load_system
 from evaluation.systems.hmde import HMDESystem
-from evaluation.tables import Scores, Table, write_report
+from evaluation.tables import Scores, Table
 from modeling_hmde import DocumentSentences, Explanation, score_sentences
 from modeling_hmde.attribution_hmde import Scoring
 
@@ -104,7 +105,7 @@ def main(argv: list[str] | None = None) -> None:
         )
         for measure in MEASURES
     ]
-    write_report(Path(recipe.output), asdict(recipe), {"systems": columns}, tables)
+    write_results(recipe, "\n".join(table.to_markdown() for table in tables), systems=columns)
 
 
 def read_questions(folder: Path, pair: str) -> tuple[list[Question], list[str]]:
@@ -139,18 +140,13 @@ def _read_squad(path: Path) -> list[tuple[str, list[tuple[str, str, list[int]]]]
     if not path.is_file():
         raise ValueError(f"{path} is missing; write one file of questions and paragraphs a language there")
 
-    def text(value: object) -> str:
-        if not isinstance(value, str):
-            raise TypeError(f"{value!r:.100} is no text")
-        return value
-
-    def parts(question: Any) -> tuple[str, str, list[int]]:
+    def parts(question: dict[str, Any]) -> tuple[str, str, list[int]]:
         begins = [int(answer["answer_start"]) for answer in question["answers"]]
-        return text(question["id"]), text(question["question"]), begins
+        return question["id"], question["question"], begins
 
     try:
         return [
-            (text(paragraph["context"]), [parts(question) for question in paragraph["qas"]])
+            (paragraph["context"], [parts(question) for question in paragraph["qas"]])
             for article in json.loads(path.read_text(encoding="utf-8-sig"))["data"]
             for paragraph in article["paragraphs"]
         ]

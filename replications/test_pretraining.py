@@ -120,6 +120,20 @@ def test_every_loss_of_a_run_falls(pairs, xlmr, tmp_path, monkeypatch, command, 
         assert np.mean(values[-8:]) < 0.95 * np.mean(values[:8]), name
 
 
+def test_the_learning_rate_stays_after_the_warm_up_and_falls_once_to_a_tenth(pairs, labse, tmp_path, monkeypatch):
+    rates = {}
+
+    def note(accelerator: Accelerator, values: dict[str, float], step: int) -> None:
+        if "learning_rate" in values:
+            rates[step] = values["learning_rate"]
+
+    monkeypatch.setattr(Accelerator, "log", note)
+    schedule = {"warmup_steps": 2, "tenth_after": 0.5, "learning_rate": 1e-3, "max_steps": 8, "log_steps": 1}
+    train(LIGHTWEIGHT, options(pairs, labse, tmp_path / "model", **LIGHTWEIGHT_OPTIONS, **schedule))
+    expected = [0.5, 1, 1, 0.1, 0.1, 0.1, 0.1, 0.1]  # what the next step takes
+    assert list(rates.values()) == pytest.approx([1e-3 * factor for factor in expected])
+
+
 @pytest.mark.parametrize("keep", [True, False])
 def test_the_head_that_predicts_words_is_kept_or_dropped(pairs, xlmr, tmp_path, keep):
     changes = {"losses": {"mmlm": {}}, "keep_mlm_head": keep, "max_steps": 1}

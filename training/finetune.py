@@ -58,6 +58,7 @@ class ClassifierArguments(TrainerArguments):
     per_device_eval_batch_size: int = 16
     learning_rate: float = 2e-5
     warmup_steps: float = 200
+    max_grad_norm: float = 0.0  # not clipped, as in the authors' code
     eval_strategy: IntervalStrategy | str = "epoch"
     logging_strategy: IntervalStrategy | str = "epoch"
     save_strategy: SaveStrategy | str = "epoch"
@@ -92,8 +93,8 @@ class FinetuneRecipe:
     text_pairs: bool = False
     """Whether a text is two with a tab between, such as a premise and a hypothesis."""
 
-    early_stopping_patience: PositiveInt = 7
-    """Training stops after this many evaluations on dev without a better one."""
+    early_stopping_patience: PositiveInt | None = 7
+    """Training stops after this many evaluations on dev without a better one; null does not stop early."""
 
     resume: bool = False
     """Resume from the last whole checkpoint of this output."""
@@ -139,7 +140,7 @@ def fine_tune(recipe: FinetuneRecipe, checkpoint: str | None) -> None:
         processing_class=tokenizer,
         data_collator=DataCollatorWithPadding(tokenizer),
         compute_metrics=measure,
-        callbacks=[EarlyStoppingCallback(recipe.early_stopping_patience)],
+        callbacks=[EarlyStoppingCallback(recipe.early_stopping_patience)] if recipe.early_stopping_patience else [],
     )
     trainer.train(resume_from_checkpoint=checkpoint)
     scores = {  # of the best model, which the Trainer has put back

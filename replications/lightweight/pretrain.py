@@ -16,6 +16,7 @@ from accelerate import Accelerator
 from accelerate.utils import set_seed
 
 from common.command_line import options_from, run
+from common.numbers import Share
 from replications.lightweight.data import GenerativeCollator
 from replications.lightweight.losses import LOSSES, LightweightLosses, words_from_vectors
 from replications.masked_lm import MaskedLMOptions, check_mask_token, encoder_with_head, predict_tokens
@@ -36,6 +37,10 @@ class LightweightRecipe(MaskedLMOptions):
 
     losses: LightweightLosses = field(default_factory=LightweightLosses)
     """What is learned: generative, align, similarity, or some of them."""
+
+    tenth_after: Share | None = None
+    """The learning rate stays as it is after the warm-up, and is a tenth from this part of the steps on, as in the
+    authors' code; if not given, `schedule` says how it falls."""
 
 
 class GenerativeEncoder(SentenceEncoder):
@@ -78,7 +83,7 @@ def lightweight_stage(recipe: LightweightRecipe, accelerator: Accelerator) -> St
         hidden_size = model.config.hidden_size
         teacher = Teacher(recipe.losses.distillation, hidden_size, accelerator, recipe.max_tokens_per_chunk)
     rows = tokenizer, recipe.max_length, recipe.prompt, teacher.tokenizer if teacher else None
-    return sentence_stage(
+    stage = sentence_stage(
         recipe,
         accelerator,
         pairs=pairs,
@@ -87,6 +92,20 @@ def lightweight_stage(recipe: LightweightRecipe, accelerator: Accelerator) -> St
         losses=functools.partial(weighted_losses, chosen, LOSSES),
         teacher=teacher,
     )
+    if recipe.tenth_after is not None:
+        last_whole = recipe.tenth_after * stage.total_steps
+        stage.schedule = functools.partial(full_then_a_tenth, warmup=recipe.warmup_steps, last_whole=last_whole)
+    return stage
+
+
+def full_then_a_tenth(step: int, warmup: int, last_whole: float) -> float:
+    """The factor of the learning rate at a step: it rises to 1 over the warm-up, stays there, and is a tenth of that
+    from `last_whole` on.
+
+    >>> [full_then_a_tenth(step, warmup=4, last_whole=6) for step in (0, 1, 4, 5, 6, 9)]
+    [0.0, 0.25, 1.0, 1.0, 0.1, 0.1]
+    """
+    return min(1.0, step / max(1, warmup)) * (1.0 if step < last_whole else 0.1)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,8 @@ FILES = [
     path
     for folder in ("configuration", "replications")
     for path in sorted((REPOSITORY / folder).rglob("*.yaml"))
-    if path.name != "published.yaml" and path.parent.name != "accelerate"  # numbers of papers; not our recipes
+    # numbers of papers, what is put on top of another recipe, and not our recipes
+    if path.name not in ("published.yaml", "authors.yaml") and path.parent.name != "accelerate"
 ]
 
 
@@ -69,6 +70,35 @@ def test_a_recipe_is_what_its_command_reads(path: Path) -> None:
     name = str(path.relative_to(REPOSITORY))
     recipe = next(recipe for start, recipe in RECIPES.items() if name.startswith(start))
     assert isinstance(fill(recipe, path), recipe)
+
+
+REPLICATIONS = REPOSITORY / "replications"
+
+
+def test_infoxlm_keeps_its_last_step_and_is_trained_without_xlco_as_its_page_says() -> None:
+    recipe = fill(InfoXLMRecipe, REPLICATIONS / "infoxlm" / "infoxlm.yaml", "--losses.xlco", "null")
+    assert (recipe.keep, recipe.max_grad_norm) == ("last", 1.0)  # table 11 clips
+    assert (recipe.losses.xlco, recipe.losses.mmlm.weight, recipe.losses.tlm.weight) == (None, 1.0, 1.0)
+
+
+def test_encoders_that_translate_keep_their_last_step() -> None:
+    assert fill(TMDERecipe, REPLICATIONS / "t_mde" / "t-mde.yaml").keep == "last"
+    assert fill(LaserRecipe, REPLICATIONS / "laser" / "laser.yaml").keep == "last"
+
+
+def test_the_lightweight_encoder_follows_its_paper_and_on_request_its_authors_code() -> None:
+    folder = REPLICATIONS / "lightweight"
+    paper = fill(LightweightRecipe, folder / "lightweight.yaml")
+    assert (paper.keep, paper.max_grad_norm) == ("validation_loss", None)
+    assert (paper.warmup_steps, paper.tenth_after) == (886_000, None)
+    code = fill(LightweightRecipe, folder / "lightweight.yaml", "--config", str(folder / "authors.yaml"))
+    assert (code.warmup_steps, code.tenth_after * code.epochs) == (2000, 3)
+    differs = {name for name in vars(paper) if vars(paper)[name] != vars(code)[name]}
+    assert differs == {"output", "warmup_steps", "tenth_after"}
+
+
+def test_xnli_does_not_stop_early() -> None:
+    assert fill(FinetuneRecipe, REPLICATIONS / "infoxlm" / "xnli.yaml").early_stopping_patience is None
 
 
 @pytest.mark.parametrize(

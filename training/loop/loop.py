@@ -17,6 +17,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedDataParallelKwargs, DistributedType, ProjectConfiguration
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LambdaLR
 from tqdm.auto import tqdm
 from transformers import get_scheduler
 
@@ -85,6 +86,7 @@ class Stage(Generic[BatchType]):
         run: what must be the same when a run is resumed.
         validation_batches: the dev split in batches, on the device of this process, for `keep: validation_loss`.
         queue: vectors of earlier batches, if there is a loss for them. It has no part in the validation loss.
+        schedule: the factor of the learning rates by step, in place of that of the options.
     """
 
     encoder: nn.Module
@@ -99,6 +101,7 @@ class Stage(Generic[BatchType]):
     run: dict[str, Any]
     validation_batches: Callable[[], Iterator[BatchType]]
     queue: MomentumQueue | None = None
+    schedule: Callable[[int], float] | None = None
 
 
 VALIDATION_LOSS = "validation_loss"  # a score of which less is better
@@ -177,7 +180,10 @@ class Loop(Generic[BatchType]):
         self.whole_copy = copy.deepcopy(stage.encoder).requires_grad_(False).to(accelerator.device) if sharded else None
         optimizer = torch.optim.AdamW(stage.parameter_groups, lr=options.learning_rate)
         self.encoder, self.optimizer = accelerator.prepare(stage.encoder, optimizer)
-        self.schedule = get_scheduler(options.schedule, self.optimizer, options.warmup_steps, stage.total_steps)
+        if stage.schedule is not None:
+            self.schedule = LambdaLR(self.optimizer, stage.schedule)
+        else:
+            self.schedule = get_scheduler(options.schedule, self.optimizer, options.warmup_steps, stage.total_steps)
         accelerator.register_for_checkpointing(self.schedule, self.progress)
         if stage.queue is not None:
             accelerator.register_for_checkpointing(stage.queue)

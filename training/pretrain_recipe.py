@@ -64,6 +64,6 @@ class PretrainRecipe(LoopOptions):
             raise ValueError("a frozen sentence_encoder learns nothing of the teacher; leave freeze or the teacher out")
         if losses.late_interaction is not None and self.freeze == "sentence_encoder":
             raise ValueError(
-                "losses.late_interaction reads the documents' sentences, and a frozen sentence_encoder keeps only their "
-                "vectors are kept; use freeze word_embeddings"
+                "losses.late_interaction reads the documents' sentences, and a frozen sentence_encoder keeps only "
+                "their vectors; use freeze word_embeddings"
             )

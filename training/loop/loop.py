@@ -210,7 +210,7 @@ class Loop(Generic[BatchType]):
                 step, last = self.progress.step, self.progress.step == total_steps
                 if step % self.options.log_steps == 0:
                     entry = self.meter.read()
-                    entry |= {"grad_norm": float(grad_norm), "learning_rate": self.schedule.get_last_lr()[0]}
+                    entry |= {"grad_norm": float(grad_norm), "learning_rate": float(self.schedule.get_last_lr()[0])}
                     self.accelerator.log(entry, step=step)
                     bar.set_postfix({name: f"{value:.3g}" for name, value in entry.items()})
                 if step % self.options.eval_steps == 0 or last:

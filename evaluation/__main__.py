@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None, recipe_type: type[EvaluationRecipe] = Ev
 
     # What follows takes seconds to import, for which neither --help nor a misspelt option should wait.
     if only_rows:
-        from evaluation.rows import print_rows
+        from evaluation.published import print_rows
 
         print_rows(recipe)
     else:

@@ -18,13 +18,28 @@ row.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from common.records import read_text
+from evaluation.recipes import EvaluationRecipe
+from evaluation.registry import TASKS
 from evaluation.tables import Table
+
+
+@dataclass
+class Row:
+    """A row of a published table; see the module's description."""
+
+    label: str
+    cells: dict[str, float]
+    not_run: str | None = None
+
+    def __post_init__(self) -> None:
+        self.cells = {name: float(cell) for name, cell in self.cells.items()}
 
 
 @dataclass
@@ -36,7 +51,7 @@ class Published:
     task: str
     measure: str
     protocol: str
-    rows: dict[str, dict[str, Any]]
+    rows: dict[str, Row]
 
 
 def read_published(path: Path) -> list[Published]:
@@ -45,35 +60,42 @@ def read_published(path: Path) -> list[Published]:
     Raises:
         ValueError: the file is missing or malformed.
     """
-    if not path.is_file():
-        raise ValueError(f"{path} is missing; published is the name of a file of published numbers")
-    known = {field.name for field in fields(Published)}
     try:
-        entries = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, RecursionError, yaml.YAMLError) as error:
-        raise ValueError(f"{path} is no YAML in UTF-8: {error}") from None
-    if not isinstance(entries, list):
-        raise ValueError(f"{path} is no list of tables; evaluation/published.py says what is in it")
-    tables = []
-    for index, entry in enumerate(entries, start=1):
-        if not isinstance(entry, dict) or set(entry) != known or not isinstance(entry["rows"], dict):
-            raise ValueError(f"{path}, table {index}: is {entry!r:.200}; it must have the keys {sorted(known)}")
-        for system, row in entry["rows"].items():
-            if (
-                not isinstance(row, dict)
-                or {*row} - {"not_run"} != {"label", "cells"}
-                or not _is_of_numbers(row["cells"])
-            ):
-                raise ValueError(
-                    f"{path}, table {index}, row {system}: is {row!r:.200}; it must have a label, and cells that are "
-                    "numbers by name, and may have not_run"
-                )
-        tables.append(Published(**entry))
-    return tables
+        return [
+            Published(**table | {"rows": {name: Row(**row) for name, row in table["rows"].items()}})
+            for table in yaml.safe_load(read_text(path))
+        ]
+    except (TypeError, ValueError, LookupError, AttributeError, RecursionError, yaml.YAMLError) as error:
+        raise ValueError(f"{path} is no list of tables as evaluation/published.py describes them: {error!r}") from None
 
 
-def _is_of_numbers(cells: Any) -> bool:
-    return isinstance(cells, dict) and all(isinstance(cell, int | float) for cell in cells.values())
+def print_rows(recipe: EvaluationRecipe) -> None:
+    """Prints which rows of the published tables a recipe runs, which not, and why. Reads neither models nor data.
+
+    Raises:
+        ValueError: the recipe names no published numbers, or they are malformed.
+    """
+    if recipe.published is None:
+        raise ValueError("published is not given; this recipe stands beside no published numbers")
+    run = names_by_result(recipe)
+    for table in read_published(Path(recipe.published)):
+        reasons = {name: reason for _, name, reason in rows_not_run([table], run)}
+        number = len(table.rows) - len(reasons)
+        print(f"table {table.table} ({table.source}), {table.task}: {number} of {len(table.rows)} rows are run")
+        for name, row in table.rows.items():
+            print(f"  not run  {row.label}: {reasons[name]}" if name in reasons else f"  run      {row.label}")
+
+
+def names_by_result(recipe: EvaluationRecipe) -> dict[str, set[str]]:
+    """The names of the systems and of the fine-tuned models that a recipe runs, by the name of the result."""
+    names: dict[str, set[str]] = {}
+    for kind in TASKS:
+        for task, options in getattr(recipe, kind, {}).items():
+            taken = {name for name, system in recipe.systems.items() if options.takes(system)}
+            names.setdefault(task + options.results_of_systems, set()).update(taken)
+            finetuned = getattr(options, "finetuned", {})
+            names.setdefault(task + options.results_of_models, set()).update(finetuned)
+    return names
 
 
 def rows_not_run(
@@ -87,25 +109,24 @@ def rows_not_run(
     for table in published:
         for name, row in table.rows.items():
             if name not in run.get(table.task, ()):
-                yield table, name, row.get("not_run", f"this run has no {name} on {table.task}")
+                yield table, name, row.not_run or f"this run has no {name} on {table.task}"
 
 
 def beside_ours(published: Published, ours: Mapping[str, Mapping[str, Any]]) -> Table:
     """A table of three columns a system: our number, the published one, the difference.
 
     Args:
-        published: one table.
-        ours: results on its task by system.
+        ours: results on the table's task by system.
     """
     columns: dict[str, dict[str, float]] = {}
-    measure = published.measure
     for system, row in published.rows.items():
         if system not in ours:
             continue
         scores = ours[system]["rows"] | ours[system]["averages"]
-        own = {name: scores[name][measure] for name in row["cells"] if measure in scores.get(name, {})}
-        columns[f"{row['label']}: ours"] = own
-        columns["published" + " " * len(columns)] = row["cells"]
-        columns["difference" + " " * len(columns)] = {name: own[name] - row["cells"][name] for name in own}
-    title = f"{measure}, {published.source}, table {published.table}. Published: {published.protocol}"
+        measured = {name: values[published.measure] for name, values in scores.items() if published.measure in values}
+        own = {name: measured[name] for name in row.cells if name in measured}
+        columns[f"{row.label}: ours"] = own
+        columns["published" + " " * len(columns)] = row.cells
+        columns["difference" + " " * len(columns)] = {name: own[name] - row.cells[name] for name in own}
+    title = f"{published.measure}, {published.source}, table {published.table}. Published: {published.protocol}"
     return Table(title, "", columns)

@@ -21,37 +21,36 @@ from evaluation.tables import Table, environment, show
 # A difference is marked where chance explains it with a lower probability.
 SIGNIFICANCE_LEVEL = 0.05
 
-
 # What is known of a system on a task: `task_type`, `models` (that made it), `measure` (the one in the tables),
-# `protocol`, and by row and measure `rows`, `averages` and `per_item` (values by query or document).
+# `protocol`, and by row and measure `rows`, `averages` and `per_item` (values by query or document). The report adds
+# `intervals` and `p_values`, by row.
 Result = dict[str, Any]
 Results = dict[str, dict[str, Result]]  # by task and system
-Intervals = dict[str, tuple[float, float]]  # by row
 
 
 def write_comparison(recipe: dict[str, Any], results: Results, published: list[Published]) -> None:
     """Write report.md, results.json and the plots, and show the tables."""
     output = Path(recipe["output"])
     reference = recipe["reference"] or list(recipe["systems"])[-1]
-    tables = []
-    intervals: dict[str, dict[str, Intervals]] = {}
-    p_values: dict[str, dict[str, dict[str, float]]] = {}
     with progress_bar("differences and intervals", sum(map(len, results.values())), "result", delay=1) as progress:
-        for task, task_results in results.items():
-            p_values[task] = p_values_of(task_results, reference)
-            tables.append(table_of(task, task_results, reference, p_values[task]))
-            intervals[task] = {}
-            for system, result in task_results.items():
-                intervals[task][system] = intervals_of(result)
+        for task_results in results.values():
+            for result in task_results.values():
+                values = values_of(result)
+                result["intervals"] = {
+                    row: bootstrap_interval(of_row) for row, of_row in values.items() if row in result["rows"]
+                }
+                result["p_values"] = {}
+                if reference in task_results:
+                    result["p_values"] = paired_p_values(values, values_of(task_results[reference]))
                 progress.update()
+    tables = [table_of_scores(task, task_results, reference) for task, task_results in results.items()]
     beside = [beside_ours(table, results[table.task]) for table in published if table.task in results]
     beside = [table for table in beside if table.scores]
     not_run = [
-        f"* table {table.table} ({table.source}), {table.rows[name]['label']}: {reason}\n"
+        f"* table {table.table} ({table.source}), {table.rows[name].label}: {reason}\n"
         for table, name, reason in rows_not_run(published, results)
     ]
-    widths = [table_of_intervals(task, results[task], task_results) for task, task_results in intervals.items()]
-    plots = plot(results, output / "plots")
+    widths = [table_of_intervals(task, task_results) for task, task_results in results.items()]
     made = {
         "command": shlex.join(["python", "-m", "evaluation", *sys.argv[1:]]),
         "seed": SEED,
@@ -61,7 +60,6 @@ def write_comparison(recipe: dict[str, Any], results: Results, published: list[P
     kept = {
         task: {
             system: {key: value for key, value in result.items() if key != "per_item"}
-            | {"intervals": intervals[task][system], "p_values": p_values[task].get(system, {})}
             for system, result in task_results.items()
         }
         for task, task_results in results.items()
@@ -74,7 +72,7 @@ def write_comparison(recipe: dict[str, Any], results: Results, published: list[P
         "Beside published numbers": [table.to_markdown() for table in beside],
         "Published rows that were not run": ["".join(not_run)] if not_run else [],
         "How sure": [table.to_markdown() for table in widths if any(table.scores.values())],
-        "Plots": [f"![{path.stem}](plots/{path.name})\n" for path in plots],
+        "Plots": [f"![{path.stem}](plots/{path.name})\n" for path in plot(results, output / "plots")],
         "How it was made": [f"```yaml\n{how}```\n"],
     }
     lines = ["# Evaluation\n"]
@@ -84,50 +82,6 @@ def write_comparison(recipe: dict[str, Any], results: Results, published: list[P
     show([*tables, *beside])
 
 
-def table_of(task: str, results: dict[str, Result], reference: str, p_values: dict[str, dict[str, float]]) -> Table:
-    """The scores of all systems on a task, marked where they differ from the reference's.
-
-    Args:
-        p_values: by system and row; none without the reference.
-    """
-    marks = {
-        system: {row: "*" for row, p_value in system_scores.items() if p_value < SIGNIFICANCE_LEVEL}
-        for system, system_scores in p_values.items()
-    }
-    note = ""
-    if p_values:
-        note = f"\\* differs from {reference}: paired t-test, corrected over the rows, p < {SIGNIFICANCE_LEVEL}."
-    protocols = dict.fromkeys(result["protocol"] for result in results.values())
-    scores = {system: column(result) for system, result in results.items()}
-    return Table(f"{measure_of(results)} on {task}, {'; '.join(protocols)}", "", scores, marks, note)
-
-
-def p_values_of(results: dict[str, Result], reference: str) -> dict[str, dict[str, float]]:
-    """By system and row, see `paired_p_values`; nothing without the reference."""
-    if reference not in results:
-        return {}
-    values_of_reference = values_of(results[reference])
-    return {system: paired_p_values(values_of(result), values_of_reference) for system, result in results.items()}
-
-
-def table_of_intervals(task: str, results: dict[str, Result], intervals: dict[str, Intervals]) -> Table:
-    """Half the width of the bootstrap interval of each row."""
-    scores = {
-        system: {row: (high - low) / 2 for row, (low, high) in system_scores.items()}
-        for system, system_scores in intervals.items()
-    }
-    return Table(f"{measure_of(results)} on {task}, half the 95 % bootstrap interval", "", scores)
-
-
-def measure_of(results: dict[str, Result]) -> str:
-    """The measure in the tables of a task, which is that of each of its results."""
-    return next(iter(results.values()))["measure"]
-
-
-def intervals_of(result: Result) -> Intervals:
-    return {row: bootstrap_interval(values) for row, values in values_of(result).items() if row in result["rows"]}
-
-
 def values_of(result: Result) -> dict[str, dict[str, float]]:
     """Values by row and by query or document, and of averages by draw of the training documents; none of a measure,
     such as F1, that is no mean over documents."""
@@ -135,16 +89,39 @@ def values_of(result: Result) -> dict[str, dict[str, float]]:
     return {row: values[measure] for row, values in result["per_item"].items() if measure in values}
 
 
-def column(result: Result) -> dict[str, float]:
-    """The scores by row, averages behind them, and how much of the pool's first ten is in the query's language."""
-    own_language = {
-        f"{row}, share of own language in the first ten": scores["own_language@10"]
-        for row, scores in result["rows"].items()
-        if "own_language@10" in scores
+def table_of_scores(task: str, results: dict[str, Result], reference: str) -> Table:
+    """The scores of all systems on a task by row, averages behind them, and how much of the pool's first ten is in the
+    query's language. Marked where they differ from the reference's."""
+    scores = {}
+    for system, result in results.items():
+        rows = result["rows"] | result["averages"]
+        scores[system] = {row: of_row[result["measure"]] for row, of_row in rows.items()} | {
+            f"{row}, share of own language in the first ten": of_row["own_language@10"]
+            for row, of_row in rows.items()
+            if "own_language@10" in of_row
+        }
+    marks = {
+        system: {row: "*" for row, p_value in result["p_values"].items() if p_value < SIGNIFICANCE_LEVEL}
+        for system, result in results.items()
     }
-    return {
-        row: scores[result["measure"]] for row, scores in (result["rows"] | result["averages"]).items()
-    } | own_language
+    note = f"\\* differs from {reference}: paired t-test, corrected over the rows, p < {SIGNIFICANCE_LEVEL}."
+    protocols = dict.fromkeys(result["protocol"] for result in results.values())
+    title = f"{measure_of(results)} on {task}, {'; '.join(protocols)}"
+    return Table(title, "", scores, marks, note if reference in results else "")
+
+
+def table_of_intervals(task: str, results: dict[str, Result]) -> Table:
+    """Half the width of the bootstrap interval of each row."""
+    scores = {
+        system: {row: (high - low) / 2 for row, (low, high) in result["intervals"].items()}
+        for system, result in results.items()
+    }
+    return Table(f"{measure_of(results)} on {task}, half the 95 % bootstrap interval", "", scores)
+
+
+def measure_of(results: dict[str, Result]) -> str:
+    """The measure in the tables of a task, which is that of each of its results."""
+    return next(iter(results.values()))["measure"]
 
 
 def plot(results: Results, folder: Path) -> list[Path]:

@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 
 from common import command_line
-from evaluation.published import read_published, rows_not_run
-from evaluation.rows import names_by_result
+from evaluation.published import names_by_result, read_published, rows_not_run
 from tests.paths import REPOSITORY
 
 PAGES = {  # by recipe, the page with the commands that make its models
@@ -68,7 +67,7 @@ def test_a_published_row_is_run_or_says_why_not(path: str, monkeypatch: pytest.M
     recipe = options_of("replications.evaluate", ["--config", path], monkeypatch)
     tables = read_published(REPOSITORY / recipe.published)
     missing = {(table.table, name) for table, name, _ in rows_not_run(tables, names_by_result(recipe))}
-    excused = {(table.table, name) for table in tables for name, row in table.rows.items() if "not_run" in row}
+    excused = {(table.table, name) for table in tables for name, row in table.rows.items() if row.not_run}
     assert missing - excused == set()
     assert excused - missing == set()
 
@@ -92,10 +91,10 @@ def test_a_published_cell_is_of_a_row_of_its_task_and_an_average_is_that_of_its_
     rows = rows_of(recipe)
     for table in read_published(REPOSITORY / recipe.published):
         for row in table.rows.values():
-            cells = {name: value for name, value in row["cells"].items() if name in rows.get(table.task, ())}
-            others = {name: value for name, value in row["cells"].items() if name not in cells}
+            cells = {name: value for name, value in row.cells.items() if name in rows.get(table.task, ())}
+            others = {name: value for name, value in row.cells.items() if name not in cells}
             assert {*others} <= {"average", "average, same language", "average, across languages", "transfer gap"}
-            assert all(0 < value < 1 for value in row["cells"].values())
+            assert all(0 < value < 1 for value in row.cells.values())
             if cells and "average" in others:  # what papers print differs by as much: XLM without TLM, .713 and .707
                 assert np.mean(list(cells.values())) == pytest.approx(others["average"], abs=0.006)
             if len(others) == 3:  # 5 rows of one language, 20 across languages; LASER (2018) has .726, and .721 so

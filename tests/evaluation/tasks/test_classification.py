@@ -22,7 +22,7 @@ from evaluation.__main__ import main
 from evaluation.datasets.labelled_sets import read_labelled_set
 from evaluation.metrics import accuracy_and_f1
 from evaluation.recipes import ClassificationTask
-from evaluation.report import p_values_of
+from evaluation.report import values_of
 from evaluation.significance import paired_p_values
 from evaluation.tasks import SystemRun
 from evaluation.tasks.classification import evaluate_system, predict
@@ -361,7 +361,7 @@ def test_averages_are_compared_over_draws_of_the_training_documents(tmp_path: Pa
         {"across": results["0"]["per_item"]["average, across languages, 3 draws"]["accuracy"]},
     )
     assert uncorrected["across"] == pytest.approx(expected)
-    p_values = p_values_of(results, "0")["1"]
+    p_values = paired_p_values(values_of(results["1"]), values_of(results["0"]))
     assert p_values["average, across languages, 3 draws"] >= expected
     assert "average, across languages" not in p_values  # learnt once: nothing to compare
     assert "3 draws of the training documents" in results["0"]["protocol"]

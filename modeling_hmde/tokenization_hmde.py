@@ -29,7 +29,7 @@ logger = logging.get_logger(__name__)
 # may have. Tokens are far shorter in every language, so nothing is lost, and no text of megabytes is tokenised whole.
 MAX_CHARACTERS_PER_TOKEN = 64
 
-Segmentation = Literal["sentences", "chunks"]
+Segmentation = Literal["sentences", "chunks", "windows"]
 LongSentences = Literal["split", "cut"]
 
 
@@ -53,8 +53,9 @@ class HMDETokenizer(PreTrainedTokenizerFast):
     Args:
         max_sentences: most sentences of a document.
         max_sentence_length: most tokens of a sentence, start and end token included.
-        segmentation: `sentences`, or `chunks` of `max_sentence_length` tokens, which ignore sentences (the paper's
-            table 4).
+        segmentation: `sentences`; or `chunks` of `max_sentence_length` tokens, which ignore sentences (the paper's
+            table 4); or `windows`, which are such chunks, each with the last third of the text of the one before
+            (section 3.3: N_S / 3, 42 tokens of 128 with a start and an end token).
         long_sentences: a sentence that is too long becomes several (`split`), so that no text is lost in languages that
             the splitter does not split, such as Thai; or it loses its end (`cut`), as in the paper.
         sentence_prompt: stands before each sentence of a document, such as e5's "passage: ".
@@ -374,7 +375,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         return documents
 
     def _spans(self, text: str, language: str | None, as_query: bool, to_the_end: bool) -> list[tuple[int, int]]:
-        if as_query or self.segmentation == "chunks":
+        if as_query or self.segmentation != "sentences":
             num_tokens = self.max_sentence_length * (1 if as_query else self.max_sentences)
             begin = len(text) - len(text.lstrip())
             end = len(text) if to_the_end else min(begin + num_tokens * MAX_CHARACTERS_PER_TOKEN, len(text))
@@ -390,9 +391,13 @@ class HMDETokenizer(PreTrainedTokenizerFast):
     def _frame_tokens(self, tokens: Tokens, begin: int, prompt_ids: list[int], once: bool) -> list[Piece]:
         """A sentence as pieces of at most `max_sentence_length` tokens; `once` keeps the first and drops the rest."""
         room = self.max_sentence_length - sum(self.num_special_tokens) - len(prompt_ids)
+        overlap = room // 3 if self.segmentation == "windows" else 0
         pieces = []
-        for first in range(0, len(tokens.ids), room):
+        # What the last window would have beyond the overlap must be new; a text within the overlap is one window.
+        for first in range(0, max(len(tokens.ids) - overlap, min(len(tokens.ids), 1)), room - overlap):
             pieces.append(self._frame_piece(prompt_ids, tokens, slice(first, first + room), begin))
+            if first:
+                pieces[-1].num_text_tokens -= overlap  # which count with the window before
             if once:
                 pieces[0].num_cut_tokens = max(0, len(tokens.ids) - room)
                 break

@@ -5,7 +5,8 @@
 Reads files in MLDoc's format, `<language>.<part>.tsv`, label TAB text, or a data set as it is published; writes a model
 folder ready for the Hub, its scores in results.json, and beside it a training folder with checkpoints, from which
 `--resume true` resumes. The model is an HMDE, or a baseline: any encoder that transformers knows, which reads the
-beginning of a document, or a Longformer of replications/longformer/, whose first token sees all of it.
+beginning of a document or, with `windows`, all of it; or a Longformer of replications/longformer/, whose first token
+sees all of it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import common.threads
 
@@ -41,8 +43,10 @@ from evaluation.datasets import convert
 from evaluation.datasets.labelled_sets import LabelledTexts, check_labels, read_labelled_texts
 from evaluation.metrics import accuracy_and_f1
 from evaluation.recipes import MEASURES, ClassificationTask
+from evaluation.systems.pieces import MEAN_OF_PIECES
 from evaluation.tables import Scores, averages, environment
 from evaluation.tasks.classification import tokenized
+from modeling_hmde import HMDEForSequenceClassification, HMDETokenizer
 from training.loop.checkpoints import training_folder
 from training.loop.trainer_runs import TrainerArguments, recipe_of_run, trainer_run
 from training.model_card import TEMPLATES, as_yaml, card_data, write_card
@@ -93,6 +97,10 @@ class FinetuneRecipe:
     text_pairs: bool = False
     """Whether a text is two with a tab between, such as a premise and a hypothesis."""
 
+    windows: bool = False
+    """Classify the mean vector of a document's windows of 128 tokens, at most 32, that overlap by a third. The model is
+    a sentence encoder, read by its first token (LaBSE-Seg; paper, section 3.3)."""
+
     early_stopping_patience: PositiveInt | None = 7
     """Training stops after this many evaluations on dev without a better one; null does not stop early."""
 
@@ -117,21 +125,14 @@ def fine_tune(recipe: FinetuneRecipe, checkpoint: str | None) -> None:
     Raises:
         ValueError: the model or the data are not what the recipe says.
     """
-    model_type = model_type_of("model", recipe.model)
+    if model_type_of("model", recipe.model) == "hmde" and recipe.windows:
+        raise ValueError(f"{recipe.model} is an HMDE, which reads sentences; leave windows out, or name its encoder")
     train, dev, tests = read(recipe)
     labels = sorted({label for documents in train for label in documents.labels})
     set_seed(recipe.trainer.seed)  # the classifier starts at random
-    tokenizer = AutoTokenizer.from_pretrained(recipe.model)
-    model = AutoModelForSequenceClassification.from_pretrained(
-        recipe.model,
-        dtype="float32",
-        id2label=dict(enumerate(labels)),
-        label2id={label: number for number, label in enumerate(labels)},
-    )
+    model, tokenizer = windows_classifier(recipe, labels) if recipe.windows else classifier(recipe, labels)
     # The classifiers of transformers take what Trainer says of an accumulated batch, and take no notice of it.
     model.accepts_loss_kwargs = False
-    if model_type != "hmde":  # some tokenizers do not say how much their model reads
-        tokenizer.model_max_length = min(tokenizer.model_max_length, model.config.max_position_embeddings)
     trainer = Trainer(
         model=model,
         args=recipe.trainer,
@@ -152,6 +153,31 @@ def fine_tune(recipe: FinetuneRecipe, checkpoint: str | None) -> None:
             model.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
             write_results(folder, recipe, labels, trainer.state, scores)
+
+
+def classifier(recipe: FinetuneRecipe, labels: Sequence[str]) -> tuple[Any, PreTrainedTokenizerBase]:
+    """The recipe's model with an untrained classifier above, and its tokenizer."""
+    tokenizer = AutoTokenizer.from_pretrained(recipe.model)
+    model = AutoModelForSequenceClassification.from_pretrained(recipe.model, dtype="float32", **label_names(labels))
+    if model.config.model_type != "hmde":  # some tokenizers do not say how much their model reads
+        tokenizer.model_max_length = min(tokenizer.model_max_length, model.config.max_position_embeddings)
+    return model, tokenizer
+
+
+def windows_classifier(recipe: FinetuneRecipe, labels: Sequence[str]) -> tuple[Any, HMDETokenizer]:
+    """An HMDE of the recipe's sentence encoder whose document encoder stays the identity: the mean of the vectors of
+    windows is classified."""
+    tokenizer = HMDETokenizer.from_sentence_encoder(recipe.model, segmentation="windows")
+    model = HMDEForSequenceClassification.from_sentence_encoder(
+        recipe.model, dtype="float32", **MEAN_OF_PIECES, **label_names(labels)
+    )
+    model.base_model.document_encoder.requires_grad_(False)
+    return model, tokenizer
+
+
+def label_names(labels: Sequence[str]) -> dict[str, Any]:
+    """The labels and their ids, as a configuration has them."""
+    return {"id2label": dict(enumerate(labels)), "label2id": {label: number for number, label in enumerate(labels)}}
 
 
 def read(recipe: FinetuneRecipe) -> tuple[list[LabelledTexts], list[LabelledTexts], list[LabelledTexts]]:
@@ -233,7 +259,7 @@ def write_results(
     }
     write_json(folder / "results.json", results)
 
-    hmde = model_type_of("model", recipe.model) == "hmde"
+    hmde = recipe.windows or model_type_of("model", recipe.model) == "hmde"
     metadata = card_data(
         recipe.model,
         language=sorted({*recipe.train_languages, *recipe.test_languages}),

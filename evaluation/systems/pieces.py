@@ -18,7 +18,7 @@ from evaluation.recipes import SystemOptions
 from evaluation.systems.hmde import HMDESystem
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.encoders_hmde import check_sentence_layer
-from modeling_hmde.tokenization_hmde import Piece, Tokens
+from modeling_hmde.tokenization_hmde import Piece
 
 
 class CuttingTokenizer(HMDETokenizer):
@@ -28,30 +28,22 @@ class CuttingTokenizer(HMDETokenizer):
         pass
 
 
-class WindowTokenizer(CuttingTokenizer):
-    """Makes the pieces of a document overlapping windows of its tokens, however its sentences run.
+# Fields of HMDEConfig for the smallest document encoder there is: as the untrained identity, it adds nothing but time.
+MEAN_OF_PIECES: dict[str, Any] = {
+    "document_norm": "pre",
+    "num_document_layers": 1,
+    "num_document_attention_heads": 1,
+    "document_intermediate_size": 1,
+}
 
-    A window and the next share a third of their text (paper, section 3.3: N_S / 3, 42 tokens of 128 with a start and
-    an end token). The last window ends where the document ends, so it may be shorter.
-    """
-
-    def _frame_tokens(self, tokens: Tokens, begin: int, prompt_ids: list[int], once: bool) -> list[Piece]:
-        if once:  # a query
-            return super()._frame_tokens(tokens, begin, prompt_ids, once)
-        room = self.max_sentence_length - len(self._prefix_ids) - len(self._suffix_ids) - len(prompt_ids)
-        overlap = room // 3
-        starts = range(0, max(len(tokens.ids) - overlap, 1), room - overlap)
-        return [self._frame_piece(prompt_ids, tokens, slice(start, start + room), begin) for start in starts]
-
-
-# How each kind divides a document: the tokenizer, and how many pieces it makes of what.
+# How each kind divides a document.
 SENTENCES = {"segmentation": "sentences", "max_sentences": 128}
-PIECES: dict[str, tuple[type[HMDETokenizer], dict[str, Any]]] = {
-    "first": (CuttingTokenizer, {"segmentation": "chunks", "max_sentences": 1}),
-    "windows": (WindowTokenizer, {"segmentation": "chunks", "max_sentences": 32}),
-    "sentences": (CuttingTokenizer, SENTENCES),
-    "weighted_sentences": (CuttingTokenizer, SENTENCES),
-    "passages": (CuttingTokenizer, SENTENCES),
+PIECES: dict[str, dict[str, Any]] = {
+    "first": {"segmentation": "chunks", "max_sentences": 1},
+    "windows": {"segmentation": "windows", "max_sentences": 32},
+    "sentences": SENTENCES,
+    "weighted_sentences": SENTENCES,
+    "passages": SENTENCES,
 }
 LONGEST_SENTENCE_OF_A_PASSAGE = 128  # tokens
 
@@ -70,7 +62,6 @@ def check(name: str, options: SystemOptions) -> None:
 
 
 def load(options: SystemOptions, dtype: torch.dtype = torch.float32) -> HMDESystem:
-    tokenizer_class, pieces = PIECES[options.kind]
     reading: dict[str, Any] = {}  # fields of HMDEConfig
     longest = options.max_length or (512 if options.kind in ("first", "passages") else 128)
     if options.kind in ("weighted_sentences", "passages"):
@@ -78,12 +69,12 @@ def load(options: SystemOptions, dtype: torch.dtype = torch.float32) -> HMDESyst
     if options.kind == "passages":
         reading["passage_length"] = longest
         longest = min(longest, LONGEST_SENTENCE_OF_A_PASSAGE)
-    tokenizer = tokenizer_class.from_sentence_encoder(
+    tokenizer = CuttingTokenizer.from_sentence_encoder(
         options.model,
         sentence_prompt=options.document_prompt,
         query_prompt=options.query_prompt,
         max_sentence_length=longest,
-        **pieces,
+        **PIECES[options.kind],
     )
     model = HMDEForDocumentEmbedding.from_sentence_encoder(
         options.model,
@@ -91,12 +82,8 @@ def load(options: SystemOptions, dtype: torch.dtype = torch.float32) -> HMDESyst
         sentence_pooling=options.pooling,
         sentence_layer=options.sentence_layer,
         max_sentence_length=longest,
-        document_norm="pre",
+        **MEAN_OF_PIECES,
         **reading,
-        # The smallest document encoder there is: as the identity, it adds nothing but time.
-        num_document_layers=1,
-        num_document_attention_heads=1,
-        document_intermediate_size=1,
     )
     model.to(device())  # type: ignore[arg-type]
     return HMDESystem(model, tokenizer)

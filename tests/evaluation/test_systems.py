@@ -20,7 +20,6 @@ from evaluation.recipes import SystemOptions
 from evaluation.systems import check_systems, load_system
 from evaluation.systems.bm25 import BM25
 from evaluation.systems.hmde import HMDESystem
-from evaluation.systems.pieces import WindowTokenizer
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.segmentation_hmde import sentence_spans
 
@@ -58,7 +57,7 @@ def pieces_of(row: list[int], start_token_id: int) -> list[list[int]]:
 
 @pytest.mark.parametrize("max_length", [8, 9, 10, 14])
 def test_windows_overlap_by_a_third_whatever_the_length_of_the_document(labse: Path, max_length: int) -> None:
-    tokenizer = WindowTokenizer.from_sentence_encoder(str(labse), max_sentence_length=max_length, segmentation="chunks")
+    tokenizer = HMDETokenizer.from_sentence_encoder(str(labse), max_sentence_length=max_length, segmentation="windows")
     for length in range(4 * max_length):
         text = " ".join(itertools.islice(itertools.cycle(WORDS), length))
         row = tokenizer(text)["input_ids"]

@@ -264,6 +264,17 @@ def test_chunks_have_a_fixed_number_of_tokens_whatever_the_sentences(
     assert len(expected) > 3
 
 
+def test_a_window_begins_with_the_last_third_of_the_one_before(
+    make_tokenizer: Callable[..., HMDETokenizer], base: PreTrainedTokenizerFast
+) -> None:
+    text = "The cat sat on the mat. It was warm there!\nDid the dog see it?"
+    tokenizer = make_tokenizer(segmentation="windows", max_sentence_length=8, max_sentences=2)
+    start, *tokens, end = base(text)["input_ids"]
+    found = tokenizer(text, return_truncated=True)
+    assert sentences_of(found["input_ids"], tokenizer) == [[start, *tokens[:6], end], [start, *tokens[4:10], end]]
+    assert found["num_truncated_tokens"] == len(tokens) - 10
+
+
 def test_the_language_picks_the_rules_of_the_splitter(wide: HMDETokenizer) -> None:
     text = "Das ist z. B. so. Ja."
 
@@ -526,7 +537,7 @@ def test_an_empty_list_is_refused(wide: HMDETokenizer) -> None:
 
 @pytest.mark.parametrize("text", ["", " ", "\n \t\u3000", "\u2029"], ids=ascii)
 @pytest.mark.parametrize("as_queries", [False, True])
-@pytest.mark.parametrize("segmentation", ["sentences", "chunks"])
+@pytest.mark.parametrize("segmentation", ["sentences", "chunks", "windows"])
 def test_a_text_without_content_is_one_empty_sentence(
     make_tokenizer: Callable[..., HMDETokenizer], text: str, as_queries: bool, segmentation: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,28 @@ def test_the_folder_holds_a_classifier_that_learnt_and_the_scores_it_has(folder:
     assert {"modeling_hmde.py", "tokenizer.json", "model.safetensors"} <= files
     assert not any("optimizer" in name or "checkpoint" in name or "training" in name for name in files)
     assert any((folder / "classifier-training").rglob("events.out.tfevents.*")) == ("trainer.report_to" in changes)
+
+
+def test_windows_train_the_sentence_encoder_and_the_classifier_of_the_mean_of_their_vectors(
+    folder: Path, labse: Path
+) -> None:
+    results = fine_tune(folder, model=labse, windows="true", **{"trainer.num_train_epochs": 8})
+    assert losses(results)[-1] < losses(results)[0]
+
+    model = AutoModelForSequenceClassification.from_pretrained(folder / "classifier").eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder / "classifier")
+    row = tokenizer("the cat sat on the mat " * 60)["input_ids"]
+    starts = [*(place for place, token in enumerate(row) if token == tokenizer.start_token_id), len(row)]
+    windows = [row[begin:end] for begin, end in itertools.pairwise(starts)]
+    assert [len(window) for window in windows[:3]] == [128, 128, 128]
+    with torch.no_grad():
+        document, *parts = (model(torch.tensor([tokens])).logits[0] for tokens in (row, *windows))
+    assert torch.allclose(document, torch.stack(parts).mean(dim=0), atol=1e-5)  # the classifier is linear
+
+
+def test_windows_are_for_sentence_encoders(folder: Path) -> None:
+    with pytest.raises(ValueError, match="hmde is an HMDE, which reads sentences; leave windows out"):
+        fine_tune(folder, windows="true")
 
 
 def test_without_test_languages_only_dev_is_scored(folder: Path) -> None:

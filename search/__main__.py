@@ -2,6 +2,7 @@
 
     python -m search index DOCUMENTS INDEX --model MODEL
     python -m search query INDEX "a question"
+    python -m search serve INDEX
     python -m search postgres INDEX URL
 
 DOCUMENTS is a folder of texts, PDF, HTML, DOCX, EPUB and tables, or one such file; see search/documents.py. The first
@@ -11,6 +12,7 @@ command, run again, encodes only what is new or changed, and removes what is gon
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,15 +97,34 @@ class PostgresOptions:
     """The database: postgresql://user@host/database. A password is best kept in ~/.pgpass."""
 
 
+@dataclass
+class ServeOptions:
+    """Answer over HTTP: search, embeddings, reranking, and a page to search in. The environment's HMDE_TOKEN, if there
+    is one, is what clients must send."""
+
+    index: str
+    """The folder of an index. Its updates are seen at once."""
+    host: str = "127.0.0.1"
+    """The address to listen at; 0.0.0.0 lets other machines in."""
+    port: PositiveInt = 8000
+    """The port to listen at."""
+    model: str | None = None
+    """Where the model that made the index is now, if it was moved."""
+    dtype: Dtype = "auto"
+    """Of weights and activations; `auto` is bfloat16 if the hardware supports it natively, and float32 elsewhere."""
+
+
 def main(argv: list[str] | None = None) -> None:
     logging.disable_progress_bar()
-    commands = {"index": IndexOptions, "query": QueryOptions, "postgres": PostgresOptions}
+    commands = {"index": IndexOptions, "query": QueryOptions, "serve": ServeOptions, "postgres": PostgresOptions}
     description = "Search documents in any language with a query in any other."
     options = options_from(commands, argv, positional=True, prog="python -m search", description=description)
     if isinstance(options, IndexOptions):
         index_documents(options)
     elif isinstance(options, QueryOptions):
         show_hits(options)
+    elif isinstance(options, ServeOptions):
+        serve_index(options)
     else:
         copy_index(options)
 
@@ -142,6 +163,14 @@ def show_hits(options: QueryOptions) -> None:
     console = Console()
     for place, hit in enumerate(hits, start=1):
         console.print(_as_text(place, hit, options.sentences))
+
+
+def serve_index(options: ServeOptions) -> None:
+    from search.server.app import serve  # needs the extra `server`
+
+    index = open_index(options.index)
+    encoder = Encoder.load(options.model or index.model, options.dtype)
+    serve(index.folder, encoder, options.host, options.port, os.environ.get("HMDE_TOKEN"))
 
 
 def copy_index(options: PostgresOptions) -> None:

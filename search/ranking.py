@@ -67,16 +67,18 @@ def search_index(
     ranking: Ranking = "dense",
     languages: Sequence[str] | None = None,
     scoring: Scoring | None = None,
+    vector: np.ndarray | None = None,
 ) -> list[Hit]:
     """The best documents for a query, best first, each explained by its sentences.
 
     Args:
-        index, query, encoder, ranking, languages: as in `rank`.
+        index, query, encoder, ranking, languages, vector: as in `rank`.
         num_hits: documents at most.
         scoring: of the sentences, see `HMDEForDocumentEmbedding.explain`. If None, `contribution` where the sentence
             scores add up to the document's score, and `maximum` elsewhere.
     """
-    (vector,) = encoder.encode_queries([query])
+    if vector is None:
+        (vector,) = encoder.encode_queries([query])
     scores, explained = _rank(index, query, encoder, ranking, num_hits, languages, vector)
     documents = index.documents(list(scores))
     if scoring is None:

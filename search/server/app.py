@@ -1,0 +1,232 @@
+"""The endpoints. /docs describes them to users.
+
+One thread computes with the model. Requests that arrive while it computes are encoded together afterwards. The index is
+opened again when it has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import html
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+import uvicorn
+from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi.responses import HTMLResponse
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
+from torch import from_numpy
+
+from modeling_hmde import DocumentSentences, score_sentences
+from search.documents import Document
+from search.encoder import Encoder
+from search.highlight import STYLE, marked
+from search.index import Index, open_index
+from search.ranking import Hit, search_index
+from search.server.batching import Batcher
+from search.server.guards import BodyLimit, Limits, required, say_errors
+from search.server.schemas import EmbeddingsRequest, RerankDocument, RerankRequest, SearchRequest
+
+PAGE = Template((Path(__file__).parent / "page.html").read_text(encoding="utf-8"))
+CONNECTIONS = 1024  # at once; a client above them is answered 503
+SECONDS_TO_STOP = 30  # for requests that are being answered when the server is told to stop
+SECONDS_BETWEEN_LOOKS = 1.0  # at the index, whether it has changed
+
+
+def serve(folder: Path, encoder: Encoder, host: str, port: int, token: str | None = None) -> None:
+    """Serves an index until the process gets SIGTERM or SIGINT, then answers what has arrived and returns."""
+    app = make_app(folder, encoder, token)
+    uvicorn.run(
+        app,
+        host=host,
+        port=port,
+        access_log=False,
+        limit_concurrency=CONNECTIONS,
+        timeout_graceful_shutdown=SECONDS_TO_STOP,
+    )
+
+
+class CurrentIndex:
+    """The newest version of an index, looked for at most every SECONDS_BETWEEN_LOOKS."""
+
+    def __init__(self, folder: Path, encoder: Encoder) -> None:
+        self.folder, self.encoder = folder, encoder
+        self._index, self._looked = open_index(folder), time.monotonic()
+        self._index.check(encoder)
+
+    def get(self) -> Index:
+        if time.monotonic() - self._looked > SECONDS_BETWEEN_LOOKS:
+            newest, self._looked = open_index(self.folder), time.monotonic()
+            if newest.table.version != self._index.table.version:
+                self._index = newest  # else the old one stays, which knows its languages
+        return self._index
+
+
+def make_app(folder: Path, encoder: Encoder, token: str | None = None, limits: Limits = Limits()) -> FastAPI:  # noqa: B008
+    """The app of an index.
+
+    Args:
+        folder: of the index.
+        encoder: the model that made it.
+        token: what clients must send; None if all may ask.
+        limits: of requests.
+
+    Raises:
+        ValueError: there is no index, or another model made it.
+    """
+    app = FastAPI(title="Search across languages", description=__doc__)
+    app.add_middleware(BodyLimit, limits=limits)
+    say_errors(app)
+    current = CurrentIndex(folder, encoder)
+    model_thread = ThreadPoolExecutor(1, "model")
+    name = Path(encoder.name).name
+    allowed = [Depends(required(token))]
+
+    registry = CollectorRegistry()
+    requests = Counter("hmde_requests", "Requests, by path and status.", ["path", "status"], registry=registry)
+    seconds = Histogram("hmde_request_seconds", "From request to answer, by path.", ["path"], registry=registry)
+    together = Histogram(
+        "hmde_texts_together",
+        "Texts encoded in one call.",
+        buckets=[1, 2, 4, 8, 16, 32, 64, 128, 256],
+        registry=registry,
+    )
+
+    def batcher(encode: Callable[[Sequence[str]], Any]) -> Batcher[str, Any]:
+        def counted(texts: Sequence[str]) -> Any:
+            together.observe(len(texts))
+            return encode(texts)
+
+        return Batcher(counted, model_thread, limits.texts, limits.waiting)
+
+    encode_queries = batcher(encoder.encode_queries)
+    encode_documents = batcher(lambda texts: encoder.encode(unnamed(texts)))
+    encode_sentences = batcher(lambda texts: with_sentences(unnamed(texts), encoder))
+
+    async def find(asked: SearchRequest) -> list[Hit]:
+        limits.check([asked.query])
+        (vector,) = await encode_queries([asked.query])
+        index = await asyncio.to_thread(current.get)
+        ranking = asked.ranking or ("late" if index.keeps_sentences else "dense")
+        # Where no sentences are kept, the found documents are encoded, and the model is used by one thread alone.
+        thread = None if index.keeps_sentences else model_thread
+        return await asyncio.get_running_loop().run_in_executor(
+            thread,
+            lambda: search_index(
+                index, asked.query, encoder, asked.hits, ranking, asked.languages, scoring="maximum", vector=vector
+            ),
+        )
+
+    @app.middleware("http")
+    async def measured(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+        began, status = time.perf_counter(), 500
+        try:
+            response = await answer(request)
+            status = response.status_code
+        finally:
+            path = getattr(request.scope.get("route"), "path", "other")
+            requests.labels(path, status).inc()
+            seconds.labels(path).observe(time.perf_counter() - began)
+        return response
+
+    @app.post("/search", dependencies=allowed)
+    async def search(asked: SearchRequest) -> dict[str, Any]:
+        """The best documents of the index, and their sentences with begin and end in the text, best first."""
+        return {"hits": [hit.to_dict(asked.sentences) for hit in await find(asked)]}
+
+    @app.post("/v1/embeddings", dependencies=allowed)
+    async def embeddings(asked: EmbeddingsRequest) -> dict[str, Any]:
+        """L2-normalised embeddings of documents or queries, as OpenAI's API gives them."""
+        texts = [asked.input] if isinstance(asked.input, str) else asked.input
+        limits.check(texts)
+        vectors = np.stack(await (encode_queries if asked.input_type == "query" else encode_documents)(texts))
+        if asked.dimensions is not None:
+            vectors = shortened(vectors, asked.dimensions)
+        values = [encoded(vector, asked.encoding_format) for vector in vectors]
+        data = [{"object": "embedding", "index": number, "embedding": value} for number, value in enumerate(values)]
+        tokens = await asyncio.get_running_loop().run_in_executor(model_thread, num_tokens, texts, encoder)
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        return {"object": "list", "model": name, "data": data, "usage": usage}
+
+    @app.post("/rerank", dependencies=allowed)
+    @app.post("/v1/rerank", dependencies=allowed, include_in_schema=False)
+    @app.post("/v2/rerank", dependencies=allowed, include_in_schema=False)
+    async def rerank(asked: RerankRequest) -> dict[str, Any]:
+        """Documents by relevance: the mean of the cosines of a document and of its best sentence with the query."""
+        texts = [document.text if isinstance(document, RerankDocument) else document for document in asked.documents]
+        limits.check([asked.query, *texts])
+        (query,), documents = await asyncio.gather(encode_queries([asked.query]), encode_sentences(texts))
+        scores = [relevance(query, *document) for document in documents]
+        best = sorted(range(len(texts)), key=lambda place: -scores[place])[: asked.top_n]
+        results: list[dict[str, Any]] = [{"index": place, "relevance_score": scores[place]} for place in best]
+        if asked.return_documents:
+            results = [result | {"document": {"text": texts[place]}} for place, result in zip(best, results)]
+        return {"model": name, "results": results}
+
+    @app.get("/health")
+    async def health() -> dict[str, Any]:
+        """Whether the index can be read."""
+        index = await asyncio.to_thread(current.get)
+        return {"status": "ok", "model": name, "documents": len(index)}
+
+    @app.get("/metrics", dependencies=allowed)
+    async def metrics() -> Response:
+        """For Prometheus."""
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    @app.get("/", dependencies=allowed, response_class=HTMLResponse, include_in_schema=False)
+    async def page(question: str = "", language: str = "") -> str:
+        known = (await asyncio.to_thread(current.get)).languages
+        languages = [language] if language in known else None
+        hits = await find(SearchRequest(query=question, languages=languages)) if question.strip() else []
+        return PAGE.substitute(
+            style=STYLE,
+            question=html.escape(question),
+            characters=limits.characters,
+            languages="".join(
+                f"<option{' selected' * (code == language)}>{html.escape(code)}</option>" for code in known
+            ),
+            hits="".join(marked(hit.document, hit.score, hit.explanation) for hit in hits),
+        )
+
+    return app
+
+
+def unnamed(texts: Sequence[str]) -> list[Document]:
+    return [Document("", "", None, text) for text in texts]
+
+
+def with_sentences(documents: list[Document], encoder: Encoder) -> list[tuple[np.ndarray, DocumentSentences]]:
+    """For each document its vector (hidden,) and its sentences."""
+    return list(zip(encoder.encode(documents), encoder.encode_sentences(documents, "maximum")))
+
+
+def relevance(query: np.ndarray, document: np.ndarray, sentences: DocumentSentences) -> float:
+    """The mean of the cosines of a document (hidden,) and of its best sentence with a query (hidden,)."""
+    return (float(document @ query) + score_sentences(from_numpy(query), sentences).score) / 2
+
+
+def num_tokens(texts: Sequence[str], encoder: Encoder) -> int:
+    """Tokens that the model reads of texts as documents."""
+    return sum(map(len, encoder.tokenizer(list(texts)).input_ids))
+
+
+def shortened(vectors: np.ndarray, dimensions: int) -> np.ndarray:
+    """(vectors, dimensions), the first numbers of vectors (vectors, hidden), L2-normalised again."""
+    if dimensions > vectors.shape[1]:
+        raise HTTPException(400, f"dimensions is {dimensions}; vectors of this model have {vectors.shape[1]}")
+    cut = vectors[:, :dimensions]
+    return cut / np.linalg.norm(cut, axis=1, keepdims=True)
+
+
+def encoded(vector: np.ndarray, encoding_format: str) -> Any:
+    """A vector as a list of numbers, or as base64 of float32, little-endian."""
+    if encoding_format == "base64":
+        return base64.b64encode(vector.astype("<f4").tobytes()).decode()
+    return vector.tolist()

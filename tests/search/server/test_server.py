@@ -1,0 +1,267 @@
+"""What the server answers, asked by the clients that people have: the real ones of OpenAI and Cohere among them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+
+import cohere
+import httpx
+import numpy as np
+import openai
+import pytest
+
+from search.encoder import Encoder
+from search.index import open_index
+from search.ranking import search_index
+from search.server import app as server_app
+from search.server.app import make_app
+from search.server.guards import Limits
+from search.update import update_index
+from tests.paths import REPOSITORY
+from tests.search.server.running_server import running
+from tests.search.small_index import TEXTS, CountingEncoder, documents_of
+
+pytestmark = pytest.mark.lancedb
+
+DOCUMENTS = list(TEXTS.values())
+
+
+@pytest.fixture(scope="module")
+def server(encoder: Encoder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
+    folder = tmp_path_factory.mktemp("served") / "index"
+    update_index(folder, documents_of(TEXTS), encoder, sentences=True)
+    limits = Limits(characters=1000, texts=8, body_bytes=100_000, body_seconds=0.5)
+    with running(make_app(folder, encoder, limits=limits)) as address, httpx.Client(base_url=address) as client:
+        yield SimpleNamespace(address=address, client=client, folder=folder)
+
+
+def test_a_search_finds_what_the_ranking_finds_with_spans_to_mark(server: SimpleNamespace, encoder: Encoder) -> None:
+    answer = server.client.post("/search", json={"query": "The cat", "hits": 3, "sentences": 1})
+    index = open_index(server.folder)
+    expected = search_index(index, "The cat", encoder, 3, "late", scoring="maximum")
+    hits = answer.json()["hits"]
+    assert [(hit["id"], hit["text"]) for hit in hits] == [(hit.document.id, hit.document.text) for hit in expected]
+    np.testing.assert_allclose([hit["score"] for hit in hits], [hit.score for hit in expected], atol=1e-6)
+    for hit in hits:
+        (sentence,) = hit["sentences"]
+        assert hit["text"][sentence["begin"] : sentence["end"]] == sentence["text"] != ""
+
+
+def test_the_client_of_openai_gets_the_models_embeddings(server: SimpleNamespace, encoder: Encoder) -> None:
+    client = openai.OpenAI(base_url=f"{server.address}/v1", api_key="any", max_retries=0)
+    create = client.embeddings.create
+    expected = encoder.model.encode_documents(DOCUMENTS, encoder.tokenizer)
+    for options in ({}, {"encoding_format": "float"}):  # of itself, the client asks for base64 and decodes it
+        answer = create(model="hmde", input=DOCUMENTS, **options)
+        np.testing.assert_allclose([each.embedding for each in answer.data], expected, atol=1e-6)
+    assert answer.usage.prompt_tokens == sum(map(len, encoder.tokenizer(DOCUMENTS).input_ids))
+    (query,) = create(model="hmde", input="The cat", extra_body={"input_type": "query"}).data
+    np.testing.assert_allclose(query.embedding, encoder.encode_queries(["The cat"])[0], atol=1e-6)
+    (short,) = create(model="hmde", input="The cat sat.", dimensions=8).data
+    (whole,) = encoder.model.encode_documents(["The cat sat."], encoder.tokenizer)
+    np.testing.assert_allclose(short.embedding, whole[:8] / np.linalg.norm(whole[:8]), atol=1e-6)
+    with pytest.raises(openai.BadRequestError, match="dimensions is 4096; vectors of this model have"):
+        create(model="hmde", input="The cat", dimensions=4096)
+
+
+def test_the_clients_of_cohere_rank_documents(server: SimpleNamespace, encoder: Encoder) -> None:
+    query = encoder.encode_queries(["The cat"])[0]
+    best = [
+        (vectors.vectors.numpy() @ query).max() for vectors in encoder.encode_sentences(documents_of(TEXTS), "maximum")
+    ]
+    expected = (encoder.encode(documents_of(TEXTS)) @ query + best) / 2
+    for client in (cohere.ClientV2, cohere.Client):
+        results = (
+            client("any", base_url=server.address)
+            .rerank(model="hmde", query="The cat", documents=DOCUMENTS, top_n=3)
+            .results
+        )
+        assert [result.index for result in results] == list((-expected).argsort()[:3])
+        np.testing.assert_allclose([result.relevance_score for result in results], sorted(expected)[:0:-1], atol=1e-6)
+
+
+def test_documents_to_rank_may_be_objects_and_come_back_as_jina_gives_them(server: SimpleNamespace) -> None:
+    documents = [{"text": text} for text in DOCUMENTS]
+    asked = {"query": "The cat", "documents": documents, "return_documents": True, "model": "hmde"}
+    results = server.client.post("/v1/rerank", json=asked).json()["results"]
+    assert [result["document"]["text"] for result in results] == [DOCUMENTS[result["index"]] for result in results]
+    assert len(results) == len(DOCUMENTS)
+
+
+def test_an_update_of_the_index_is_seen_and_health_counts_documents(
+    encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_app, "SECONDS_BETWEEN_LOOKS", 0.0)
+    update_index(tmp_path / "index", documents_of({"cat": TEXTS["cat"]}), encoder)
+    with running(make_app(tmp_path / "index", encoder)) as address:
+        assert httpx.get(f"{address}/health").json()["documents"] == 1
+        update_index(tmp_path / "index", documents_of(TEXTS), encoder)
+        assert httpx.get(f"{address}/health").json()["documents"] == len(TEXTS)
+        found = httpx.post(f"{address}/search", json={"query": "Der Hund"}).json()["hits"]
+        assert {hit["id"] for hit in found} == {*TEXTS}
+
+
+def test_requests_that_arrive_together_are_encoded_together_and_each_gets_its_own(
+    counting: CountingEncoder, index_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+    released = threading.Event()
+    encode = CountingEncoder.encode_queries
+
+    def slow(self: CountingEncoder, queries: list[str]) -> np.ndarray:
+        calls.append(len(queries))
+        released.wait(10)
+        return encode(self, queries)
+
+    monkeypatch.setattr(CountingEncoder, "encode_queries", slow)
+    questions = [f"The cat {number}" for number in range(20)]
+    with running(make_app(index_folder, counting)) as address, ThreadPoolExecutor(20) as threads:
+
+        def ask(question: str) -> list[float]:
+            asked = {"input": question, "input_type": "query"}
+            return httpx.post(f"{address}/v1/embeddings", json=asked, timeout=30).json()["data"][0]["embedding"]
+
+        answers = threads.map(ask, questions)
+        threading.Timer(2.0, released.set).start()  # when all have come
+        np.testing.assert_allclose(list(answers), encode(counting, questions), atol=1e-5)
+    assert sum(calls) == 20
+    assert len(calls) <= 3
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "status", "message"),
+    [
+        ("/search", {}, 422, "query: Field required"),
+        ("/search", {"query": ""}, 422, "query: String should have at least 1 character"),
+        ("/search", {"query": "x" * 1001}, 400, "text 0 has 1001 characters; send at most 1000"),
+        ("/search", {"query": "cat", "languages": ["xx"]}, 400, "the index has no documents in xx"),
+        ("/search", {"query": "cat", "ranking": "best"}, 422, "ranking: Input should be"),
+        ("/search", {"query": "cat", "hits": 0}, 422, "hits: Input should be greater than or equal to 1"),
+        ("/v1/embeddings", {"input": []}, 422, "input"),
+        ("/v1/embeddings", {"input": [[1, 2]]}, 422, "input"),
+        ("/v1/embeddings", {"input": ["cat"] * 9}, 400, "there are 9 texts; send at most 8 together"),
+        ("/rerank", {"query": "cat", "documents": []}, 422, "documents"),
+        ("/rerank", {"query": "cat", "documents": ["x" * 200_000]}, 413, "larger than 100000 bytes"),
+        ("/nowhere", {}, 404, "Not Found"),
+    ],
+)
+def test_a_bad_request_is_answered_by_what_is_wrong_with_it(
+    server: SimpleNamespace, path: str, asked: dict, status: int, message: str
+) -> None:
+    answer = server.client.post(path, json=asked)
+    assert answer.status_code == status
+    assert message in answer.json()["error"]["message"]
+
+
+def test_a_body_that_is_no_json_or_comes_too_slowly_is_refused(server: SimpleNamespace) -> None:
+    answer = server.client.post("/search", content=b"{", headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["error"]["type"]) == (422, "invalid_request_error")
+
+    def slowly() -> Iterator[bytes]:
+        yield b"{"
+        threading.Event().wait(2)
+        yield b"}"
+
+    assert server.client.post("/search", content=slowly()).status_code == 408
+
+
+def test_more_than_may_wait_are_told_to_come_again(encoder: Encoder, index_folder: Path) -> None:
+    limits = Limits(texts=4, waiting=4)
+    with running(make_app(index_folder, encoder, limits=limits)) as address:
+
+        async def ask_all() -> list[httpx.Response]:
+            async with httpx.AsyncClient(base_url=address, timeout=60) as client:
+                asked = {"input": DOCUMENTS, "model": "hmde"}
+                return await asyncio.gather(*(client.post("/v1/embeddings", json=asked) for _ in range(50)))
+
+        answers = asyncio.run(ask_all())
+        assert {answer.status_code for answer in answers} == {200, 503}
+        assert all("come again" in answer.text for answer in answers if answer.status_code == 503)
+        assert httpx.post(f"{address}/v1/embeddings", json={"input": DOCUMENTS}).status_code == 200
+
+
+def test_with_a_token_all_but_health_asks_for_it(encoder: Encoder, index_folder: Path) -> None:
+    with running(make_app(index_folder, encoder, token="sesame")) as address:
+        for path in ("/", "/metrics"):
+            refused = httpx.get(f"{address}{path}")
+            assert refused.status_code == 401
+            assert "Bearer TOKEN" in refused.json()["error"]["message"]
+        asked = {"query": "cat"}
+        wrong = httpx.post(f"{address}/search", json=asked, headers={"Authorization": "Bearer no"})
+        right = httpx.post(f"{address}/search", json=asked, headers={"Authorization": "Bearer sesame"})
+        assert (wrong.status_code, right.status_code) == (401, 200)
+        assert httpx.get(address, auth=("", "sesame")).status_code == 200
+        assert httpx.get(f"{address}/health").status_code == 200
+
+
+def test_prometheus_reads_counts_and_times(server: SimpleNamespace) -> None:
+    server.client.post("/search", json={"query": "The cat"})
+    metrics = server.client.get("/metrics").text
+    assert re.search(r'hmde_requests_total\{path="/search",status="200"\} [1-9]', metrics)
+    assert "hmde_request_seconds_bucket" in metrics
+    assert "hmde_texts_together_bucket" in metrics
+
+
+def test_the_page_marks_sentences_and_nothing_in_a_text_becomes_markup(encoder: Encoder, tmp_path: Path) -> None:
+    update_index(tmp_path / "index", documents_of({"<b>": "The <i>cat</i> sat. $question It slept."}), encoder)
+    with running(make_app(tmp_path / "index", encoder)) as address:
+        page = httpx.get(address, params={"question": '"><script>cat'}).text
+        assert page.count("<mark") == 2
+        assert "The &lt;i&gt;cat&lt;/i&gt; sat." in page
+        assert "$question It slept." in page
+        assert "&quot;&gt;&lt;script&gt;cat" in page
+        assert "<script" not in page
+        assert "<mark" not in httpx.get(address).text
+
+
+def test_a_browser_searches_on_the_page(server: SimpleNamespace) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("no chromium on this machine")
+    with playwright.sync_playwright() as browsers:
+        browser = browsers.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.goto(server.address)
+        page.fill("input", "The cat")
+        page.press("input", "Enter")
+        page.wait_for_selector(".hit mark")
+        assert page.locator(".hit").count() == len(TEXTS)
+        assert page.input_value("input") == "The cat"
+        browser.close()
+
+
+def test_the_command_answers_what_has_arrived_before_it_stops(index_folder: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "search", "serve", str(index_folder), "--port", str(port), "--dtype", "float32"]
+    process = subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if f"running on http://127.0.0.1:{port}" in line:
+                break
+        with ThreadPoolExecutor() as threads:
+            asked = {"input": [" ".join(DOCUMENTS * 50)] * 100}
+            answer = threads.submit(httpx.post, f"http://127.0.0.1:{port}/v1/embeddings", json=asked, timeout=60)
+            while "hmde_texts_together_count 1.0" not in httpx.get(f"http://127.0.0.1:{port}/metrics").text:
+                pass
+            process.send_signal(signal.SIGTERM)
+            assert len(answer.result().json()["data"]) == 100
+        process.wait(30)
+        assert "Traceback" not in process.stderr.read()
+    finally:
+        process.kill()
+        process.wait()

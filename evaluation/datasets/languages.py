@@ -62,5 +62,6 @@ def long_code(language: str) -> str:
 
 def query_and_document_languages(pairs: Sequence[str]) -> tuple[list[str], list[str]]:
     """The query languages and the document languages of some pairs, without the pool."""
-    queries, documents = zip(*map(languages_of, pairs))
-    return list(dict.fromkeys(queries)), [language for language in dict.fromkeys(documents) if language != POOL]
+    languages = [languages_of(pair) for pair in pairs]
+    queries, documents = (list(dict.fromkeys(pair[side] for pair in languages)) for side in (0, 1))
+    return queries, [language for language in documents if language != POOL]

@@ -23,13 +23,14 @@ import json
 import math
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from common.records import json_value, malformed, sized_lines
 from evaluation.datasets.files import lines
-from evaluation.datasets.languages import POOL, check_language, languages_of
+from evaluation.datasets.languages import POOL, check_language, languages_of, query_and_document_languages
 from evaluation.recipes import QuerySource
 from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
 
@@ -117,14 +118,16 @@ class RetrievalSet:
             return list(self.documents[document_language])
         return [f"{language}.{doc_id}" for language, documents in self.documents.items() for doc_id in documents]
 
-    def own_document(self, query_language: str, query_id: str) -> str:
-        """The id in the pool of the document that a query was taken from; empty if the query is of its own."""
-        taken = self.query_source in ("documents", "late_sentences")
-        return f"{query_language}.{query_id}" if taken else ""
+    def own_document(self, pair: str, query_id: str) -> str | None:
+        """The id in the pool of the document that a query was taken from; None if it is from none, or not in a pool."""
+        query_language, document_language = languages_of(pair)
+        taken = self.query_source in ("documents", "late_sentences") and document_language == POOL
+        return f"{query_language}.{query_id}" if taken else None
 
-    def judgements(self, query_language: str, document_language: str) -> dict[str, dict[str, int]]:
+    def judgements(self, pair: str) -> dict[str, dict[str, int]]:
         """The qrels of one pair of languages: what the collection of that language lacks is left out, and so are the
         queries to which nothing in it is relevant. In the order of the queries."""
+        query_language, document_language = languages_of(pair)
         judgements: dict[str, dict[str, int]] = {}
         for query_id in self.queries[query_language]:
             grades = {
@@ -133,24 +136,15 @@ class RetrievalSet:
                 for doc_id, grade in self.qrels[query_id].items()
                 if doc_id in self.documents[language]
             }
-            grades.pop(self.own_document(query_language, query_id), None)
+            grades.pop(self.own_document(pair, query_id) or "", None)
             if any(grade > 0 for grade in grades.values()):
                 judgements[query_id] = grades
         return judgements
 
-    def judged_queries(self, query_language: str, document_language: str) -> dict[str, str]:
+    def judged_queries(self, pair: str) -> dict[str, str]:
         """The text of each query to which the collection has a relevant document."""
-        queries = self.queries[query_language]
-        return {query_id: queries[query_id] for query_id in self.judgements(query_language, document_language)}
-
-    def without_own_documents(self, run: Run, pair: str, depth: int) -> Run:
-        """The first `depth` documents of each query; in the pool, without the document that a query was taken from."""
-        query_language, document_language = languages_of(pair)
-        kept: Run = {}
-        for query_id, ranked in run.items():
-            own = self.own_document(query_language, query_id) if document_language == POOL else None
-            kept[query_id] = dict([item for item in ranked.items() if item[0] != own][:depth])
-        return kept
+        queries = self.queries[languages_of(pair)[0]]
+        return {query_id: queries[query_id] for query_id in self.judgements(pair)}
 
 
 def read_retrieval_set(
@@ -170,40 +164,27 @@ def read_retrieval_set(
         ValueError: no pair, a file that is missing or malformed (with the line), or a pair without a judged query.
     """
     folder = Path(folder)
-    if not pairs:
-        raise ValueError("pairs is empty; name at least one, such as en-de")
-    languages = [languages_of(pair) for pair in pairs]
-    for code in {code for pair in languages for code in pair} - {POOL}:
-        check_language(code)
-    query_languages = list(dict.fromkeys(query for query, _ in languages))
-    document_languages = list(dict.fromkeys(document for _, document in languages if document != POOL))
+    query_languages, document_languages = query_and_document_languages(pairs)
     if not document_languages:
-        raise ValueError(f"pairs has no document language but {POOL}; name the languages of the pool in other pairs")
+        raise ValueError(f"pairs is {list(pairs)}, without a document language but {POOL}; name one, such as en-de")
+    for language in {*query_languages, *document_languages}:
+        check_language(language)
     documents: dict[str, Mapping[str, str]] = {
         language: DocumentFile(folder / "docs" / f"{language}.jsonl") for language in document_languages
     }
-    unknown = {}
     qrels_file = folder / (f"qrels.{split}.tsv" if split else "qrels.tsv")
+    queries: dict[str, dict[str, str]] = {}
+    unknown = {}
     if query_source in ("documents", "late_sentences"):
-        sources = {
-            language: documents.get(language) or DocumentFile(folder / "docs" / f"{language}.jsonl")
-            for language in query_languages
-        }
-        queries = {
-            language: dict(source.items()) if query_source == "documents" else late_sentences(source, language)
-            for language, source in sources.items()
-        }
-        if split:
-            grades = [*read_qrels(qrels_file).values()]
-            of_split = {doc_id for graded in grades for doc_id, grade in graded.items() if grade > 0}
-            queries = {
-                language: {doc_id: text for doc_id, text in texts.items() if doc_id in of_split}
-                for language, texts in queries.items()
-            }
+        judged = read_qrels(qrels_file).values() if split else ()
+        of_split = {doc_id for grades in judged for doc_id, grade in grades.items() if grade > 0}
+        for language in query_languages:
+            source = documents.get(language) or DocumentFile(folder / "docs" / f"{language}.jsonl")
+            texts = dict(source.items()) if query_source == "documents" else late_sentences(source, language)
+            queries[language] = {doc_id: text for doc_id, text in texts.items() if not split or doc_id in of_split}
         qrels = {query_id: {query_id: 1} for texts in queries.values() for query_id in texts}
     else:
         qrels = read_qrels(qrels_file)
-        queries = {}
         for language in query_languages:
             texts = read_queries(folder / "queries" / f"{language}.tsv")
             queries[language] = {query_id: text for query_id, text in texts.items() if query_id in qrels}
@@ -213,16 +194,11 @@ def read_retrieval_set(
             "documents": len({doc_id for grades in qrels.values() for doc_id in grades} - known),
         }
     retrieval_set = RetrievalSet(documents, queries, qrels, query_source, unknown)
-    for query_language, document_language in languages:
-        if not retrieval_set.judgements(query_language, document_language):
+    for pair in pairs:
+        if not retrieval_set.judgements(pair):
             raise ValueError(
-                f"{qrels_file} has no relevant document in docs/{document_language}.jsonl for any query of "
-                f"queries/{query_language}.tsv; check that their ids agree, or leave out the pair "
-                f"{query_language}-{document_language}"
-                if query_source in ("queries", "sentences")
-                else f"{folder / 'docs'} has no document in both {query_language} and {document_language} that gives a "
-                f"query of {query_source}{f' and is in {qrels_file.name}' if split else ''}; check that its ids "
-                "agree, or leave out the pair"
+                f"{folder} has no query for {pair}: none of the {query_source} in the first language has a relevant "
+                f"document in the second{f' in {qrels_file.name}' if split else ''}; check the ids, or leave it out"
             )
     return retrieval_set
 
@@ -265,8 +241,8 @@ def read_queries(path: Path) -> dict[str, str]:
     """
     queries: dict[str, str] = {}
     for line_number, line in lines(path):
-        query_id, tab, text = line.partition("\t")
-        if not tab or not text.strip():
+        query_id, _, text = line.partition("\t")
+        if not text.strip():
             raise malformed(path, line_number, "is no query; write query_id TAB text")
         _check_id(queries, query_id, path, line_number)
         queries[query_id] = text
@@ -279,20 +255,7 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
     Raises:
         ValueError: the file is missing or empty, or a line is no judgement, or repeats one.
     """
-    qrels: dict[str, dict[str, int]] = {}
-    for line_number, line in lines(path):
-        try:
-            query_id, _, doc_id, written_grade = line.split()
-            grade = int(written_grade)
-        except ValueError:
-            raise malformed(
-                path, line_number, "is no judgement; write query_id TAB 0 TAB doc_id TAB grade, the grade an integer"
-            ) from None
-        grades = qrels.setdefault(query_id, {})
-        if doc_id in grades:
-            raise malformed(path, line_number, f"judges {doc_id} for {query_id} a second time; keep one line")
-        grades[doc_id] = grade
-    return qrels
+    return _numbers(path, int, "query_id TAB 0 TAB doc_id TAB grade, the grade an integer", fields=4, place=3)
 
 
 def read_run(path: Path) -> Run:
@@ -301,22 +264,25 @@ def read_run(path: Path) -> Run:
     Raises:
         ValueError: the file is missing or empty, or a line is no ranked document, or repeats one.
     """
-    run: Run = {}
+    return _numbers(path, float, "query_id Q0 doc_id rank score tag, the score a number", fields=6, place=4)
+
+
+def _numbers(path: Path, number: Callable[[str], Any], form: str, fields: int, place: int) -> dict[str, dict[str, Any]]:
+    """The numbers in one place of all lines, by query_id and doc_id, which are the first and the third field."""
+    numbers: dict[str, dict[str, Any]] = {}
     for line_number, line in lines(path):
+        written = line.split()
         try:
-            query_id, _, doc_id, _, written_score, _ = line.split()
-            score = float(written_score)
-        except ValueError:
-            score = math.nan
-        if not math.isfinite(score):
-            raise malformed(
-                path, line_number, "ranks no document; write query_id Q0 doc_id rank score tag, the score a number"
-            )
-        ranked = run.setdefault(query_id, {})
-        if doc_id in ranked:
-            raise malformed(path, line_number, f"ranks {doc_id} for {query_id} a second time; keep one line")
-        ranked[doc_id] = score
-    return run
+            value = number(written[place])
+            right = len(written) == fields and math.isfinite(value)
+        except (ValueError, IndexError, OverflowError):
+            right = False
+        if not right:
+            raise malformed(path, line_number, f"is of another form; write {form}")
+        if written[2] in numbers.setdefault(written[0], {}):
+            raise malformed(path, line_number, f"has {written[2]} for {written[0]} a second time; keep one line")
+        numbers[written[0]][written[2]] = value
+    return numbers
 
 
 def _document(path: Path, line_number: int, line: str) -> tuple[str, str]:
@@ -330,11 +296,6 @@ def _document(path: Path, line_number: int, line: str) -> tuple[str, str]:
 
 def _check_id(known: Mapping[str, object], name: str, path: Path, line_number: int) -> None:
     """An id is new, and a run file can hold it."""
-    if not name or _NOT_IN_AN_ID.search(name):
-        raise malformed(
-            path,
-            line_number,
-            f"has the id {name!r}; an id has at least one character, and no white space, NUL or lone surrogate",
-        )
-    if name in known:
-        raise malformed(path, line_number, f"repeats the id {name}; keep one line an id")
+    if not name or _NOT_IN_AN_ID.search(name) or name in known:
+        rule = "an id is new, and has at least one character and no white space, NUL or lone surrogate"
+        raise malformed(path, line_number, f"has the id {name!r}; {rule}")

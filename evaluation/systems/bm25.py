@@ -38,7 +38,7 @@ class BM25:
         for pair in pairs:
             query_language, document_language = languages_of(pair)
             if query_language == document_language:
-                queries = retrieval_set.judged_queries(query_language, document_language)
+                queries = retrieval_set.judged_queries(pair)
                 documents = retrieval_set.documents[document_language]
                 runs[pair] = self.rank(queries, documents, document_language, depth, name=name and f"{name}: {pair}")
         return runs

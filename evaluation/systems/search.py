@@ -88,7 +88,7 @@ class SearchSystem:
             query_language, document_language = languages_of(pair)
             languages = retrieval_set.collection(document_language)
             made_from = [(part, fingerprint_of_documents(retrieval_set.documents[part])) for part in languages]
-            queries = retrieval_set.judged_queries(query_language, document_language)
+            queries = retrieval_set.judged_queries(pair)
             with TemporaryDirectory() if cache is None else nullcontext(cache) as folder:
                 run = self.rank(
                     queries,
@@ -98,7 +98,10 @@ class SearchSystem:
                     depth + (document_language == POOL),
                     name and f"{name}: {pair}",
                 )
-            runs[pair] = retrieval_set.without_own_documents(run, pair, depth)
+            for query_id, ranked in run.items():
+                ranked.pop(retrieval_set.own_document(pair, query_id) or "", None)
+                run[query_id] = dict(list(ranked.items())[:depth])
+            runs[pair] = run
         return runs
 
     def rank(

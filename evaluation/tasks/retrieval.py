@@ -285,7 +285,7 @@ def rank(
         margin_neighbours: see `margins`; 0 ranks by cosine.
     """
     query_language, document_language = languages_of(pair)
-    judged = retrieval_set.judgements(query_language, document_language)
+    judged = retrieval_set.judgements(pair)
     documents, all_queries = encoded.documents[document_language], encoded.queries[query_language]
     queries = all_queries[[row for row, name in enumerate(retrieval_set.queries[query_language]) if name in judged]]
     doc_ids = retrieval_set.doc_ids(document_language)
@@ -294,7 +294,7 @@ def rank(
     run: Run = {}
     whole: dict[str, list[int]] = {}
     for query_id, of_query in zip(judged, chain.from_iterable(scores)):
-        own = row_of.get(retrieval_set.own_document(query_language, query_id)) if document_language == POOL else None
+        own = row_of.get(retrieval_set.own_document(pair, query_id) or "")
         if own is not None:
             of_query[own] = -np.inf
         first = highest(of_query, depth or RUN_DEPTH)
@@ -311,7 +311,7 @@ def rerank(system: System, retrieval_set: RetrievalSet, pair: str, given: Run, d
         ValueError: the run has a document that the collection lacks.
     """
     query_language, document_language = languages_of(pair)
-    judged = retrieval_set.judgements(query_language, document_language)
+    judged = retrieval_set.judgements(pair)
     collection = retrieval_set.documents[document_language]
     first = {query_id: in_order(given.get(query_id, {}))[:depth] for query_id in judged}
     texts = {}
@@ -358,7 +358,7 @@ def in_order(documents: dict[str, float]) -> list[str]:
 
 def values_of(ranking: Ranking, retrieval_set: RetrievalSet, pair: str) -> dict[str, dict[str, float]]:
     """The measures of a ranking by query."""
-    return retrieval_values(retrieval_set.judgements(*languages_of(pair)), ranking.run, ranking.ranks)
+    return retrieval_values(retrieval_set.judgements(pair), ranking.run, ranking.ranks)
 
 
 def score(

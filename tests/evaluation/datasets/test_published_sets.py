@@ -96,7 +96,7 @@ def test_clef_becomes_a_retrieval_set(tmp_path: Path) -> None:
     task = RetrievalTask(str(clef_folder(tmp_path / "clef")), ["de-de"], format="clef")
     convert(task, tmp_path / "out")
     found = read_retrieval_set(tmp_path / "out", ["de-de"])
-    assert found.judgements("de", "de") == {"141": {"SDA.940101.0001": 1}, "142": {"SDA.940101.0002": 1}}
+    assert found.judgements("de-de") == {"141": {"SDA.940101.0001": 1}, "142": {"SDA.940101.0002": 1}}
     assert found.queries["de"]["142"] == "Christo verpackt Der Reichstag."
     assert found.unknown == {"queries": 0, "documents": 1}
     assert found.documents["de"].empty == 1

@@ -55,8 +55,8 @@ def test_only_the_files_and_queries_that_pairs_and_split_need_are_read(folder: P
 
 def test_judgements_leave_out_what_a_collection_lacks(folder: Path) -> None:
     found = read_retrieval_set(folder, ["en-de", "en-en"], split="test")
-    assert found.judgements("en", "de") == {"q1": {"d1": 2}, "q3": {"d3": 1, "d1": 0}}
-    assert found.judgements("en", "en") == {"q1": {"d1": 2, "d2": 1}, "q2": {"d2": 1}}  # q3: grade 0 is not relevant
+    assert found.judgements("en-de") == {"q1": {"d1": 2}, "q3": {"d3": 1, "d1": 0}}
+    assert found.judgements("en-en") == {"q1": {"d1": 2, "d2": 1}, "q2": {"d2": 1}}  # q3: grade 0 is not relevant
 
 
 def test_a_set_without_splits_has_one_file_of_qrels(folder: Path) -> None:
@@ -107,13 +107,13 @@ GOOD = {
         (read_documents, '{"doc_id": "d2"}', 'write {"doc_id": "...", "text": "..."}'),
         (read_documents, '{"doc_id": 2, "text": "t"}', 'write {"doc_id": "...", "text": "..."}'),
         (read_documents, '{"text": "t"}', 'write {"doc_id": "...", "text": "..."}'),
-        (read_documents, '{"doc_id": "d1", "text": "t"}', "repeats the id d1"),
+        (read_documents, '{"doc_id": "d1", "text": "t"}', "has the id 'd1'; an id is new"),
         (
             read_documents,
             '{"doc_id": "d 2", "text": "t"}',
-            "'d 2'; an id has at least one character, and no white",
+            "'d 2'; an id is new, and has at least one character and no white space",
         ),
-        (read_documents, '{"doc_id": "", "text": "t"}', "an id has at least one character"),
+        (read_documents, '{"doc_id": "", "text": "t"}', "an id is new, and has at least one character"),
         (read_documents, '{"doc_id": "\\u0000", "text": "t"}', "no white space, NUL or lone surrogate"),
         (read_documents, '{"doc_id": "\\ud800", "text": "t"}', "no white space, NUL or lone surrogate"),
         (read_documents, '{"doc_id": "\\u2028", "text": "t"}', "no white space, NUL or lone surrogate"),
@@ -121,19 +121,19 @@ GOOD = {
         (read_queries, "q2 text", "write query_id TAB text"),
         (read_queries, "q2\t ", "write query_id TAB text"),
         (read_queries, "", "write query_id TAB text"),
-        (read_queries, "\ttext", "an id has at least one character"),
-        (read_queries, "q1\tother", "repeats the id q1"),
+        (read_queries, "\ttext", "an id is new, and has at least one character"),
+        (read_queries, "q1\tother", "has the id 'q1'; an id is new"),
         (read_qrels, "q1\td2\t1", "write query_id TAB 0 TAB doc_id TAB grade"),
         (read_qrels, "q1\t0\td2\t1\tx", "write query_id TAB 0 TAB doc_id TAB grade"),
         (read_qrels, "q1\t0\td2\thigh", "the grade an integer"),
-        (read_qrels, "q1\t0\td1\t2", "judges d1 for q1 a second time"),
+        (read_qrels, "q1\t0\td1\t2", "has d1 for q1 a second time"),
         (read_labelled_texts, "label text", "write label TAB text"),
         (read_labelled_texts, " \ttext", "write label TAB text"),
         (read_labelled_texts, "", "write label TAB text"),
         (read_run, "q1 d1 0.5", "write query_id Q0 doc_id rank score tag"),
         (read_run, "q1 Q0 d2 2 high tag", "the score a number"),
         (read_run, "q1 Q0 d2 2 nan tag", "the score a number"),
-        (read_run, "q1 Q0 d1 2 0.25 tag", "ranks d1 for q1 a second time"),
+        (read_run, "q1 Q0 d1 2 0.25 tag", "has d1 for q1 a second time"),
     ],
 )
 def test_a_malformed_line_is_named_with_the_rule(
@@ -167,9 +167,9 @@ def test_a_pair_is_two_codes_and_a_hyphen(pair: str) -> None:
 
 def test_a_pair_without_a_judged_query_is_refused(folder: Path) -> None:
     written(folder / "docs" / "fr.jsonl", '{"doc_id": "d9", "text": "neuf"}\n')
-    with pytest.raises(ValueError, match=r"qrels.test.tsv has no relevant document in docs/fr.jsonl .* the pair en-fr"):
+    with pytest.raises(ValueError, match=r"has no query for en-fr: none of the queries .* in qrels.test.tsv"):
         read_retrieval_set(folder, ["en-de", "en-fr"], split="test")
-    with pytest.raises(ValueError, match="pairs is empty"):
+    with pytest.raises(ValueError, match=r"pairs is \[\], without a document language"):
         read_retrieval_set(folder, [], split="test")
 
 
@@ -250,9 +250,9 @@ def test_what_only_the_qrels_name_is_counted(folder: Path) -> None:
 def test_a_document_is_a_query_for_itself_in_other_languages(folder: Path) -> None:
     found = read_retrieval_set(folder, ["en-de", "de-en", "en-all"], query_source="documents")
     assert found.queries == {"en": {"d1": "one", "d2": "two"}, "de": {"d1": "eins", "d3": "drei"}}
-    assert found.judgements("en", "de") == {"d1": {"d1": 1}}
-    assert found.judgements("en", "all") == {"d1": {"de.d1": 1}}  # not en.d1, which it is
-    with pytest.raises(ValueError, match="no document in both en and de that gives a query of late_sentences"):
+    assert found.judgements("en-de") == {"d1": {"d1": 1}}
+    assert found.judgements("en-all") == {"d1": {"de.d1": 1}}  # not en.d1, which it is
+    with pytest.raises(ValueError, match="no query for en-de: none of the late_sentences in the first language"):
         read_retrieval_set(folder, ["en-de"], query_source="late_sentences")
     assert found.doc_ids("all") == ["de.d1", "de.d3", "en.d1", "en.d2"]
 
@@ -262,7 +262,7 @@ def test_of_a_split_the_documents_that_are_relevant_there_are_queries(folder: Pa
     assert found.queries == {"en": {"d1": "one"}, "de": {"d1": "eins"}}
     assert found.documents["en"].keys() == {"d1", "d2"}
     written(folder / "qrels.dev.tsv", "q4\t0\td1\t0\nq4\t0\td2\t1\n")
-    with pytest.raises(ValueError, match=r"a query of documents and is in qrels\.dev\.tsv"):
+    with pytest.raises(ValueError, match=r"none of the documents .* in qrels\.dev\.tsv"):
         read_retrieval_set(folder, ["en-de"], split="dev", query_source="documents")
     with pytest.raises(ValueError, match=r"qrels\.train\.tsv"):
         read_retrieval_set(folder, ["en-de"], split="train", query_source="late_sentences")
@@ -270,7 +270,7 @@ def test_of_a_split_the_documents_that_are_relevant_there_are_queries(folder: Pa
 
 def test_in_the_pool_a_query_seeks_its_documents_in_all_languages(folder: Path) -> None:
     found = read_retrieval_set(folder, ["en-de", "en-en", "en-all"], split="test")
-    assert found.judgements("en", "all") == {
+    assert found.judgements("en-all") == {
         "q1": {"de.d1": 2, "en.d1": 2, "en.d2": 1},
         "q2": {"en.d2": 1},
         "q3": {"de.d3": 1, "de.d1": 0, "en.d1": 0},

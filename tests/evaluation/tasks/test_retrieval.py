@@ -255,7 +255,7 @@ def test_bfloat16_changes_scores_a_little(recipe: dict[str, Any]) -> None:
         ({"pairs": ["ru-de"]}, "ru.tsv is missing"),
         ({"pairs": ["en"]}, "pair 'en' is not"),
         ({"pairs": ["en-deu"]}, "language 'deu' is written 'de' here"),
-        ({"pairs": ["en-all"]}, "no document language but all"),
+        ({"pairs": ["en-all"]}, "without a document language but all"),
         ({"split": "dev"}, "qrels.dev.tsv is missing"),
         ({"depth": -1}, "(?s)depth.*Not of type NonNegativeInt: -1"),
         ({"rerank": "nowhere"}, "en-de.run is missing, or is no file"),

@@ -1,4 +1,4 @@
-"""BM25: the words that query and document share, weighted as in Lucene."""
+"""BM25: the words that query and document share, weighted as in Lucene (kind `bm25`)."""
 
 from __future__ import annotations
 
@@ -32,56 +32,47 @@ class BM25:
         cache_key: str = "",
         name: str = "",
     ) -> dict[str, Run]:
-        """The rankings of the pairs of one language, for each query to which the collection has a relevant document.
-        Arguments as in `evaluation.tasks.retrieval.RankingSystem`."""
+        """The rankings of the pairs of one language. Arguments as in `evaluation.tasks.retrieval.RankingSystem`."""
         runs = {}
         for pair in pairs:
-            query_language, document_language = languages_of(pair)
-            if query_language == document_language:
-                queries = retrieval_set.judged_queries(pair)
-                documents = retrieval_set.documents[document_language]
-                runs[pair] = self.rank(queries, documents, document_language, depth, name=name and f"{name}: {pair}")
+            query_language, language = languages_of(pair)
+            if query_language == language:
+                documents = retrieval_set.documents[language]
+                bar = name and f"{name}: {pair}"
+                runs[pair] = rank(retrieval_set.judged_queries(pair), documents, language, depth, bar)
         return runs
 
-    def rank(
-        self,
-        queries: Mapping[str, str],
-        documents: Mapping[str, str],
-        language: str,
-        depth: int,
-        threshold: float = 0,
-        name: str = "",
-    ) -> Run:
-        """The `depth` best documents of each query, without those that share no word with it.
 
-        Args:
-            queries: text by query_id.
-            documents: text by doc_id, in the queries' language.
-            language: ISO 639-1 code of both.
-            depth: documents a query ranks at most.
-            threshold: a score that a ranked document exceeds.
-            name: of the progress bar.
-        """
-        import bm25s
+def rank(queries: Mapping[str, str], documents: Mapping[str, str], language: str, depth: int, name: str = "") -> Run:
+    """The `depth` best documents of each query, without those that share no word with it.
 
-        from search.bm25 import terms  # needs PyStemmer
+    Args:
+        queries: text by query_id.
+        documents: text by doc_id, in the queries' language.
+        language: ISO 639-1 code of both.
+        depth: documents a query ranks at most.
+        name: of the progress bar.
+    """
+    import bm25s
 
-        index = bm25s.BM25(method="lucene")
-        doc_ids = list(documents)
-        run: Run = {}
-        with progress_bar(name, len(documents) + len(queries), delay=1) as progress:
+    from search.bm25 import terms  # needs PyStemmer
 
-            def counted_terms(text: str) -> list[str]:
-                progress.update()
-                return terms(text, language)
+    index = bm25s.BM25(method="lucene")
+    doc_ids = list(documents)
+    run: Run = {}
+    with progress_bar(name, len(documents) + len(queries), delay=1) as progress:
 
-            index.index([counted_terms(text) for text in documents.values()], show_progress=False)
-            for query_id, text in queries.items():
-                known = [term for term in counted_terms(text) if term in index.vocab_dict]
-                scores = index.get_scores(known) if known else np.zeros(len(doc_ids), dtype=np.float32)
-                best = np.lexsort((np.arange(len(scores)), -scores))[:depth]
-                run[query_id] = {doc_ids[row]: float(scores[row]) for row in best if scores[row] > threshold}
-        return run
+        def counted_terms(text: str) -> list[str]:
+            progress.update()
+            return terms(text, language)
+
+        index.index([counted_terms(text) for text in documents.values()], show_progress=False)
+        for query_id, text in queries.items():
+            known = [term for term in counted_terms(text) if term in index.vocab_dict]
+            scores = index.get_scores(known) if known else np.zeros(len(doc_ids), dtype=np.float32)
+            best = np.lexsort((np.arange(len(scores)), -scores))[:depth]
+            run[query_id] = {doc_ids[row]: float(scores[row]) for row in best if scores[row] > 0}
+    return run
 
 
 def check(name: str, options: SystemOptions) -> None:

@@ -55,10 +55,7 @@ def check(name: str, options: SystemOptions) -> None:
     if model_type_of(name, options.model) == "hmde":
         raise ValueError(f"{name}: {options.model} holds an HMDE, no sentence encoder; its kind is hmde")
     if options.sentence_layer is not None:
-        try:
-            check_sentence_layer(options.sentence_layer, AutoConfig.from_pretrained(options.model))
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from None
+        check_sentence_layer(options.sentence_layer, AutoConfig.from_pretrained(options.model))
 
 
 def load(options: SystemOptions, dtype: torch.dtype = torch.float32) -> HMDESystem:

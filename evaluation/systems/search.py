@@ -14,7 +14,7 @@ import torch
 
 from common.fingerprints import fingerprint
 from common.progress import progress_bar
-from evaluation.datasets.languages import POOL, languages_of
+from evaluation.datasets.languages import languages_of
 from evaluation.datasets.retrieval_sets import RetrievalSet, Run
 from evaluation.recipes import SystemOptions
 from evaluation.systems import hmde
@@ -73,9 +73,8 @@ class SearchSystem:
         cache_key: str = "",
         name: str = "",
     ) -> dict[str, Run]:
-        """What search finds for each query to which the collection has a relevant document; nothing where queries are
-        neither questions nor sentences of documents. The indexes lie in the cache. In the pool, a query that was taken
-        from a document does not find that document. Arguments as in `evaluation.tasks.retrieval.RankingSystem`."""
+        """What search finds; nothing where queries are neither questions nor sentences of documents. The indexes lie in
+        the cache. Arguments as in `evaluation.tasks.retrieval.RankingSystem`."""
         if retrieval_set.query_source not in ("queries", "late_sentences"):
             return {}
         vectors = {
@@ -88,39 +87,28 @@ class SearchSystem:
             query_language, document_language = languages_of(pair)
             languages = retrieval_set.collection(document_language)
             made_from = [(part, fingerprint_of_documents(retrieval_set.documents[part])) for part in languages]
-            queries = retrieval_set.judged_queries(pair)
             with TemporaryDirectory() if cache is None else nullcontext(cache) as folder:
-                run = self.rank(
-                    queries,
-                    vectors[query_language],
-                    Collection(retrieval_set, document_language),
-                    Path(folder) / f"{fingerprint(cache_key, made_from)}.index",
-                    depth + (document_language == POOL),
-                    name and f"{name}: {pair}",
-                )
-            for query_id, ranked in run.items():
-                ranked.pop(retrieval_set.own_document(pair, query_id) or "", None)
-                run[query_id] = dict(list(ranked.items())[:depth])
-            runs[pair] = run
+                index = Path(folder) / f"{fingerprint(cache_key, made_from)}.index"
+                bar = name and f"{name}: {pair}"
+                runs[pair] = self.rank(retrieval_set, pair, vectors[query_language], index, depth, bar)
         return runs
 
     def rank(
         self,
-        queries: Mapping[str, str],
+        retrieval_set: RetrievalSet,
+        pair: str,
         vectors: Mapping[str, np.ndarray],
-        documents: Collection,
         folder: Path,
         depth: int,
         name: str = "",
     ) -> Run:
-        """The documents of each query: the first as a user finds them, behind them the nearest of the others.
+        """The documents of each query: the first as a user finds them, behind them the nearest of the others. In the
+        pool, a query that was taken from a document does not find that document.
 
         The score is the rank, negated: where two scores are equal, search and trec_eval would not agree on the order.
 
         Args:
-            queries: text by query_id.
             vectors: (hidden,), of each query.
-            documents: the collection; can be read again and again.
             folder: where the index is kept.
             depth: documents a query ranks at most.
             name: of the progress bar.
@@ -131,14 +119,17 @@ class SearchSystem:
         from search.update import update_index
 
         encoder = Encoder(self.name, self.model, self.tokenizer)
+        documents = Collection(retrieval_set, languages_of(pair)[1])
         update_index(folder, documents, encoder, sentences=self.ranking == "late")
         index = open_index(folder)
+        queries = retrieval_set.judged_queries(pair)
         run: Run = {}
         with progress_bar(name, len(queries), unit="query") as progress:
             for query_id, text in queries.items():
                 vector = vectors[query_id]
                 first = rank(index, text, encoder, self.ranking, CANDIDATES, vector=vector)
-                ranked = dict.fromkeys([*first, *rank(index, text, encoder, "dense", depth, vector=vector)])
+                ranked = dict.fromkeys([*first, *rank(index, text, encoder, "dense", depth + 1, vector=vector)])
+                ranked.pop(retrieval_set.own_document(pair, query_id) or "", None)
                 run[query_id] = {doc_id: -float(place) for place, doc_id in zip(range(depth), ranked)}
                 progress.update()
         return run

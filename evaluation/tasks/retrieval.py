@@ -51,14 +51,8 @@ class RankingSystem(Protocol):
         cache_key: str = "",
         name: str = "",
     ) -> dict[str, Run]:
-        """The runs of the pairs that the system can rank.
-
-        Args:
-            depth: documents that a query ranks at most.
-            cache: folder of indexes; None keeps nothing.
-            cache_key: of all that an index depends on beside the documents.
-            name: of task and system, for progress bars.
-        """
+        """The runs of the pairs that the system can rank: at most `depth` documents of each query to which the
+        collection has a relevant one. The other arguments as in `evaluate_task`."""
 
 
 # Documents of a query in a run, where nothing says how many.
@@ -100,24 +94,14 @@ class Encoded:
 def evaluate_retrieval(
     system: System, retrieval_set: RetrievalSet, pairs: Sequence[str], depth: int = 0
 ) -> dict[str, dict[str, float]]:
-    """The scores of a system in memory, such as a model in training. Writes nothing.
+    """The scores by pair of a system in memory, such as a model in training. Writes nothing.
 
     Args:
         system: `HMDESystem(model, tokenizer)`, or anything that encodes queries and documents.
         retrieval_set: with the languages of all pairs.
-        pairs: `<query language>-<document language>`.
-        depth: documents that a query ranks at most; 0: the whole collection.
-
-    Returns:
-        by pair: all RETRIEVAL_MEASURES, the number of `queries` these are means over, and how many were `skipped`
-        because the collection has no document that is relevant to them.
+        pairs, depth: as in a RetrievalTask.
     """
-    encoded = encode(system, retrieval_set, pairs)
-    rankings = {pair: rank(encoded, retrieval_set, pair, depth) for pair in pairs}
-    return {
-        pair: score(values_of(ranking, retrieval_set, pair), ranking.run, retrieval_set, pair)
-        for pair, ranking in rankings.items()
-    }
+    return evaluate_task(system, RetrievalTask("", list(pairs), depth=depth), retrieval_set)[0]["rows"]
 
 
 def read(task: RetrievalTask) -> RetrievalData:

@@ -18,7 +18,7 @@ from transformers import AutoModel, AutoTokenizer
 from evaluation.__main__ import main
 from evaluation.recipes import SystemOptions
 from evaluation.systems import check_systems, load_system
-from evaluation.systems.bm25 import BM25
+from evaluation.systems.bm25 import rank
 from evaluation.systems.hmde import HMDESystem
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.segmentation_hmde import sentence_spans
@@ -90,7 +90,7 @@ def test_a_system_reads_the_layer_that_is_named(labse: Path) -> None:
     assert load_system(recipe).encode_queries(["the cat sat"])[0] == pytest.approx(
         (expected / expected.norm()).numpy(), abs=1e-5
     )
-    with pytest.raises(ValueError, match="system x: sentence_layer is 3, but the sentence encoder has 2 layers"):
+    with pytest.raises(ValueError, match="sentence_layer is 3, but the sentence encoder has 2 layers"):
         check_systems({"x": replace(recipe, sentence_layer=3)})
 
 
@@ -326,7 +326,7 @@ def test_a_model_of_sentence_transformers_keeps_its_dense_layer_and_prompts(
 
 def test_bm25_scores_are_those_of_its_formula() -> None:
     documents = {"d1": "cats and dogs", "d2": "a cat, a cat and a mat", "d3": "der hund"}
-    run = BM25().rank({"q1": "Cats", "q2": "cat hund", "q3": "bird"}, documents, "en", depth=10)
+    run = rank({"q1": "Cats", "q2": "cat hund", "q3": "bird"}, documents, "en", depth=10)
 
     def weight(count: int, length: int) -> float:
         mean_length = (3 + 7 + 2) / 3
@@ -339,9 +339,9 @@ def test_bm25_scores_are_those_of_its_formula() -> None:
     assert run["q1"] == pytest.approx(cats, abs=1e-5)
     assert run["q2"] == pytest.approx(cats | {"d3": idf(1) * weight(1, 2)}, abs=1e-5)
     assert run["q3"] == {}
-    assert list(BM25().rank({"q": "cat"}, documents, "en", depth=1)["q"]) == [max(cats, key=cats.__getitem__)]
+    assert list(rank({"q": "cat"}, documents, "en", depth=1)["q"]) == [max(cats, key=cats.__getitem__)]
 
 
 def test_bm25_reads_scripts_without_spaces_by_pairs_of_characters() -> None:
     documents = {"cat": "猫在垫子上睡觉", "dog": "狗看着它"}
-    assert list(BM25().rank({"q": "睡觉的猫"}, documents, "zh", depth=2)["q"]) == ["cat"]
+    assert list(rank({"q": "睡觉的猫"}, documents, "zh", depth=2)["q"]) == ["cat"]

@@ -5,6 +5,8 @@ DuckDB reads and writes the texts, a row group at a time; Python is called only 
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -20,11 +22,15 @@ from training.corpus.recipe import CorpusRecipe
 WIKI_COLUMNS = {"wiki40b": ["wikidata_id", "text", "version_id"], "wikipedia": ["id", "title", "text"]}
 WIKI40B_NAMES = {"zh": "zh-cn"}  # simplified; ask for zh-tw by that name
 WIKI40B_TITLE = r"trim(regexp_extract(text, '_START_ARTICLE_\n([^\n]*)', 1))"
-# Headings and paragraphs become lines. What stands before the first marker is the title's.
+# Paragraphs become lines. A heading is no sentence: it stands before the paragraph that follows, with a blank between,
+# as in the authors' code. What stands before the first marker is the title's.
+WIKI40B_WITHOUT_TITLE = r"regexp_replace(text, '^\s*_START_ARTICLE_\n[^\n]*', '')"
+WIKI40B_HEADINGS = (  # each ends with chr(1), until what follows has come to it
+    rf"regexp_replace({WIKI40B_WITHOUT_TITLE}, '\s*_START_SECTION_\s*([^\n]*)\s*', chr(10) || '\1' || chr(1), 'g')"
+)
 WIKI40B_TEXT = (
-    r"trim(regexp_replace(regexp_replace(text, '^\s*_START_ARTICLE_\n[^\n]*', ''), "
-    r"'\s*(_START_SECTION_|_START_PARAGRAPH_|_NEWLINE_|\n)\s*((_START_SECTION_|_START_PARAGRAPH_|_NEWLINE_)\s*)*', "
-    r"chr(10), 'g'), chr(10) || ' ')"
+    rf"trim(regexp_replace(regexp_replace({WIKI40B_HEADINGS}, '\x01\s*(_START_PARAGRAPH_\s*)?', ' ', 'g'), "
+    r"'\s*(_START_PARAGRAPH_|_NEWLINE_|\n)\s*((_START_PARAGRAPH_|_NEWLINE_)\s*)*', chr(10), 'g'), chr(10) || ' ')"
 )
 
 
@@ -138,19 +144,43 @@ def write_articles(
             WHERE is_long_enough(text, language)
         """
         write_parquet(connection, query, target, compression="zstd")
+        if recipe.drop_short_concepts:
+            long_enough = f"SELECT concept_id FROM {read_parquet(target)}"
+            short = f"SELECT concept_id FROM ({articles}) WHERE concept_id NOT IN ({long_enough})"
+            write_parquet(connection, short, short_concepts_of(target))
     except (duckdb.BinderException, duckdb.ConversionException, duckdb.InvalidInputException) as error:
         names = ", ".join(map(str, files))
         raise ValueError(f"{names} cannot be read as articles of {recipe.source}: {error}; bring them again") from None
     rows.unlink(missing_ok=True)
-    kept = count_rows(connection, f"FROM {read_parquet(target)}")
-    counts |= {
-        "short": counts.pop("usable") - kept,
-        "kept": kept,
-        "kept_without_category": count_rows(
-            connection, f"FROM {read_parquet(target)} WHERE coalesce(len(categories), 0) = 0"
-        ),
+    kept = kept_articles(connection, target)
+    write_json(target.with_suffix(".json"), counts | {"short": counts.pop("usable") - kept["kept"]} | kept)
+
+
+def kept_articles(connection: duckdb.DuckDBPyConnection, table: Path) -> dict[str, int]:
+    without_category = f"FROM {read_parquet(table)} WHERE coalesce(len(categories), 0) = 0"
+    return {
+        "kept": count_rows(connection, f"FROM {read_parquet(table)}"),
+        "kept_without_category": count_rows(connection, without_category),
     }
-    write_json(target.with_suffix(".json"), counts)
+
+
+def drop_short_concepts(connection: duckdb.DuckDBPyConnection, articles: Sequence[Path]) -> None:
+    """Takes out of the tables of all languages the concepts of which one has an article that is too short."""
+    short = read_parquet(*map(short_concepts_of, articles))
+    for table in articles:
+        counts = json.loads(table.with_suffix(".json").read_text(encoding="utf-8"))
+        if "in_short_concept" in counts:
+            continue  # done before an interruption
+        left = f"FROM {read_parquet(table)} WHERE concept_id NOT IN (FROM {short})"
+        write_parquet(connection, left, table, compression="zstd")
+        kept = kept_articles(connection, table)
+        counts["in_short_concept"] = counts["kept"] - kept["kept"]
+        write_json(table.with_suffix(".json"), counts | kept)
+
+
+def short_concepts_of(table: Path) -> Path:
+    """The concepts of the articles that are too short for a table of articles."""
+    return table.with_suffix(".short.parquet")
 
 
 def _articles_of_table(

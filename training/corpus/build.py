@@ -15,7 +15,7 @@ Finished steps are kept in `<output>.steps` until the end, and a run that was st
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,13 @@ import duckdb
 from common.command_line import options_from
 from common.files import folder_written_whole, locked, write_json, write_text
 from modeling_hmde.publishing_hmde import upload_folder
-from training.corpus.articles import article_files, check_splits, define_rules, write_articles
+from training.corpus.articles import (
+    article_files,
+    check_splits,
+    define_rules,
+    drop_short_concepts,
+    write_articles,
+)
 from training.corpus.categories import write_categories
 from training.corpus.database import (
     count_by,
@@ -46,6 +52,8 @@ from training.corpus.subsample import sample_triples
 
 def main(argv: list[str] | None = None) -> None:
     recipe = options_from(CorpusRecipe, argv)
+    if recipe.size_of is not None:
+        recipe = replace(recipe, num_triples=size_of_corpus(recipe.size_of))
     output = Path(recipe.output)
     with locked(output, wait=False):
         check_output(output, Path(recipe.articles))
@@ -55,6 +63,18 @@ def main(argv: list[str] | None = None) -> None:
     if recipe.push_to_hub:
         upload_folder(output, recipe.push_to_hub, "dataset")
     print(json.dumps(statistics, indent=2))
+
+
+def size_of_corpus(folder: str) -> int:
+    """The triples of a corpus.
+
+    Raises:
+        ValueError: the folder holds none.
+    """
+    statistics = Path(folder) / "statistics.json"
+    if not statistics.is_file():
+        raise ValueError(f"size_of is {folder}, which holds no corpus; make that one first, or give num_triples")
+    return int(json.loads(statistics.read_text(encoding="utf-8"))["triples_in_all"])
 
 
 def check_output(output: Path, articles: Path) -> None:
@@ -89,6 +109,9 @@ def build_corpus(connection: duckdb.DuckDBPyConnection, recipe: CorpusRecipe, ou
         if not target.with_suffix(".json").exists():
             with query_progress(connection, f"articles of {language}"):
                 write_articles(connection, recipe, language, files[language], categories.get(language), target)
+    if recipe.drop_short_concepts:
+        with query_progress(connection, "concepts with a short article"):
+            drop_short_concepts(connection, list(articles.values()))
     check_splits(connection, list(articles.values()))
     triples = steps / "triples.parquet"
     if not triples.exists():

@@ -52,6 +52,9 @@ class CorpusRecipe:
     min_sentences: NonNegativeInt = 5
     """Shorter documents are dropped."""
 
+    drop_short_concepts: bool = False
+    """Whether a document that is too short takes all documents of its concept along, as in the authors' code."""
+
     dev_fraction: Share = 0.01
     """Part of the concepts, for sources that have no split of their own."""
 
@@ -60,6 +63,9 @@ class CorpusRecipe:
 
     num_triples: PositiveInt | None = None
     """Draw this many of the triples; all if not given."""
+
+    size_of: str | None = None
+    """Folder of another corpus: draw as many triples as it has, in place of num_triples."""
 
     pair_exponent: ClosedUnitInterval = 1.0
     """With num_triples, a pair of languages with n triples has a share in proportion to n^pair_exponent."""
@@ -83,7 +89,7 @@ class CorpusRecipe:
         if len(set(self.languages)) < max(len(self.languages), 2):
             raise ValueError(f"languages are {self.languages}; name at least two, each once")
         check_fractions(self.dev_fraction, self.test_fraction)
-        if self.pair_exponent != 1.0 and self.num_triples is None:
+        if self.pair_exponent != 1.0 and self.num_triples is None and self.size_of is None:
             raise ValueError("pair_exponent has an effect on the draw of num_triples only; set num_triples too")
 
 

@@ -65,6 +65,55 @@ def test_short_documents_are_dropped_and_a_first_line_that_is_the_title_is_cut(t
     assert kept["Q0en"] == TEXT
 
 
+def test_on_request_a_concept_is_dropped_in_all_languages_where_it_is_short_in_one(tmp_path):
+    rows = world()
+    for row in rows:
+        if (row["concept_id"], row["language"]) in {("Q0", "fr"), ("Q2", "de"), ("Q3", "en")}:
+            row["text"] = "One sentence. Another one. A third. A fourth one."  # the others have five
+    articles = write_articles(tmp_path / "articles", rows)
+    counts, languages = {}, {}
+    for rule in ("false", "true"):
+        output = tmp_path / rule
+        triples = run(articles, output, "--drop_short_concepts", rule)
+        statistics = json.loads((output / "statistics.json").read_text())
+        counts[rule] = {name: statistics["read"][name].get("in_short_concept") for name in LANGUAGES}
+        kept = duckdb.sql(f"SELECT concept_id, language FROM '{output}/articles/*.parquet'").fetchall()
+        languages[rule] = {name: {concept for concept, language in kept if language == name} for name in LANGUAGES}
+        used = {triple[key] for triple in triples for key in ("concept_id", "negative_id", "positive_negative_id")}
+        assert ({"Q0", "Q2", "Q3"} & used == set()) == (rule == "true")
+        assert len(triples) == {"false": 9 + 10 - 1 - 2 - 2, "true": 6 + 3 * 2}[rule]
+    assert counts == {"false": dict.fromkeys(LANGUAGES), "true": {"de": 2, "en": 2, "fr": 1}}
+    for name in LANGUAGES:
+        assert languages["true"][name] == languages["false"][name] - {"Q0", "Q2", "Q3"}
+
+
+def test_a_run_that_was_stopped_after_it_dropped_short_concepts_goes_on(tmp_path, monkeypatch):
+    rows = world()
+    rows[0]["text"] = "Too short. By far."
+    articles = write_articles(tmp_path / "articles", rows)
+    whole = run(articles, tmp_path / "whole", "--drop_short_concepts", "true")
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("training.corpus.build.check_splits", stop)
+    with pytest.raises(KeyboardInterrupt):
+        run(articles, tmp_path / "corpus", "--drop_short_concepts", "true")
+    monkeypatch.undo()
+    assert run(articles, tmp_path / "corpus", "--drop_short_concepts", "true") == whole
+    read = [json.loads((tmp_path / name / "statistics.json").read_text())["read"] for name in ("whole", "corpus")]
+    assert read[0] == read[1]
+
+
+def test_a_corpus_is_drawn_down_to_the_size_of_another(tmp_path):
+    articles = write_articles(tmp_path / "articles", world())
+    small = run(articles, tmp_path / "small", "--languages", '["en", "fr"]')
+    drawn = run(articles, tmp_path / "drawn", "--size_of", str(tmp_path / "small"))
+    assert 0 < len(drawn) == len(small) < len(run(articles, tmp_path / "all"))
+    with pytest.raises(ValueError, match="size_of is nowhere, which holds no corpus; make that one first"):
+        run(articles, tmp_path / "other", "--size_of", "nowhere")
+
+
 def test_statistics_count_what_was_written(tmp_path):
     triples = run(write_articles(tmp_path / "articles", world()), tmp_path / "corpus")
     statistics = json.loads((tmp_path / "corpus" / "statistics.json").read_text())

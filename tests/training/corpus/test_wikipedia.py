@@ -14,6 +14,7 @@ from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
@@ -30,6 +31,7 @@ from tests.training.corpus.wikipedias import (
     write_wikis,
 )
 from training.corpus import build, main
+from training.corpus.articles import WIKI40B_TEXT
 
 
 @pytest.fixture(scope="module")
@@ -106,9 +108,22 @@ def test_wiki40b_markup_becomes_a_title_and_a_paragraph_a_line(world):
     assert article["title"] == "L'article\\_1"
     assert (
         article["text"]
-        == "Kopf\nEins ist da. Zwei kam später.\nDrei ging bald. Vier blieb hier. Fünf war's dann. Schluss."
+        == "Kopf Eins ist da. Zwei kam später.\nDrei ging bald. Vier blieb hier. Fünf war's dann. Schluss."
     )
     assert article["categories"] == ["Gruppe 1 'd\\été\"", "水 1"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        ("_START_PARAGRAPH_\nOne._NEWLINE_Two.\n_START_SECTION_\nPast\n_START_PARAGRAPH_\nSo.", "One.\nTwo.\nPast So."),
+        ("_START_SECTION_\nPast\n_START_SECTION_\nStone Age\n_START_PARAGRAPH_\nOne.", "Past Stone Age One."),
+        ("_START_PARAGRAPH_\nOne.\n_START_SECTION_\nLinks\n", "One.\nLinks"),
+    ],
+)  # fmt: skip
+def test_a_heading_stands_before_its_paragraph_and_is_no_sentence_of_its_own(raw, text):
+    query = f"SELECT {WIKI40B_TEXT} FROM (SELECT $1 AS text)"
+    assert duckdb.execute(query, [f"\n_START_ARTICLE_\nTitle\n{raw}"]).fetchall() == [(text,)]
 
 
 def test_threads_do_not_change_a_byte_and_a_seed_does(world):

@@ -179,7 +179,7 @@ def test_what_is_no_pair_is_named(xnli: Path, tmp_path: Path, labse: Path) -> No
     for part in ("train", "dev"):
         written(tmp_path / "data" / f"en.{part}.tsv", f"a\t{CAT}\t{DOG}\nb\t{CAT}\n")
     options = {"model": labse, "data": tmp_path / "data", "text_pairs": "true", "output": tmp_path / "model"}
-    with pytest.raises(ValueError, match=r"en.train.tsv, line 2: is no labelled pair; write label TAB text TAB text"):
+    with pytest.raises(ValueError, match=r"en.train.tsv, line 2: is of another form; write label TAB text TAB text"):
         finetune.main([part for name, value in options.items() for part in (f"--{name}", str(value))])
     task = {
         "data": str(xnli),

@@ -40,16 +40,8 @@ def parts(task: ClassificationTask) -> list[tuple[str, str]]:
 
 
 def fetch(source: str, file: str) -> Path:
-    """A file of a data set, from a folder or from the Hub.
-
-    Raises:
-        ValueError: the folder has no such file.
-    """
-    if not Path(source).is_dir():
-        return Path(hf_hub_download(source, file, repo_type="dataset"))
-    if not (Path(source) / file).is_file():
-        raise ValueError(f"{source} has no {file}; a folder must hold a data set as it was published")
-    return Path(source) / file
+    """A file of a data set, from a folder or from the Hub."""
+    return Path(source) / file if Path(source).is_dir() else Path(hf_hub_download(source, file, repo_type="dataset"))
 
 
 def only_file(folder: Path, language: str) -> Path:

@@ -15,7 +15,9 @@ from evaluation.recipes import RetrievalTask
 def convert(task: RetrievalTask, output: Path) -> None:
     import ir_datasets
 
-    query_language, document_language = only_pair(task)
+    if len(task.pairs) != 1:
+        raise ValueError(f"pairs is {task.pairs}; {task.format} holds one pair, so make a task of each")
+    query_language, document_language = languages_of(task.pairs[0])
     try:
         dataset = ir_datasets.load(task.data)
     except KeyError:
@@ -24,12 +26,3 @@ def convert(task: RetrievalTask, output: Path) -> None:
     write_queries(output, query_language, ((query.query_id, query.default_text()) for query in dataset.queries_iter()))
     qrels = (f"{judged.query_id} 0 {judged.doc_id} {judged.relevance}\n" for judged in dataset.qrels_iter())
     write_text(qrels_file(task, output), "".join(qrels))
-
-
-def only_pair(task: RetrievalTask) -> tuple[str, str]:
-    """Raises:
-    ValueError: the task has more than one pair.
-    """
-    if len(task.pairs) != 1:
-        raise ValueError(f"pairs is {task.pairs}; {task.format} holds one pair, so make a task of each")
-    return languages_of(task.pairs[0])

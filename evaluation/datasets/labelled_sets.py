@@ -87,12 +87,9 @@ def read_labelled_texts(path: Path, pairs: bool = False) -> tuple[list[str], lis
     labels, texts = [], []
     for line_number, line in lines(path):
         label, tab, text = line.partition("\t")
-        if not tab or not label.strip():
-            raise malformed(
-                path, line_number, "is no labelled text; write label TAB text, without line breaks in the text"
-            )
-        if pairs and text.count("\t") != 1:
-            raise malformed(path, line_number, "is no labelled pair; write label TAB text TAB text")
+        if not tab or not label.strip() or (pairs and text.count("\t") != 1):
+            form = "label TAB text TAB text" if pairs else "label TAB text, without line breaks in the text"
+            raise malformed(path, line_number, f"is of another form; write {form}")
         labels.append(label)
         texts.append(text)
     return labels, texts

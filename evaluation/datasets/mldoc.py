@@ -31,9 +31,6 @@ def labelled_lines(folder: str, language: str, part: str) -> list[str]:
         part: `train.1000`, `dev` ...
 
     Raises:
-        ValueError: MLDoc has no such language, or the file is missing or empty.
+        ValueError: the file is missing or empty.
     """
-    name = LANGUAGES.get(language)
-    if name is None:
-        raise ValueError(f"MLDoc has no language {language!r}; it has {', '.join(LANGUAGES)}")
-    return [line for _, line in lines(Path(folder) / f"{name}.{part}")]
+    return [line for _, line in lines(Path(folder) / f"{LANGUAGES.get(language, language)}.{part}")]

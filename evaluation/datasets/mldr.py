@@ -1,4 +1,4 @@
-"""MLDR (Shitao/MLDR on the Hub): questions to long documents in their language."""
+"""MLDR (Shitao/MLDR on the Hub): questions to long documents in their own language, so pairs such as de-de."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from pathlib import Path
 
 from common.files import write_text
 from evaluation.datasets.files import fetch, fields_of_lines, qrels_file, write_documents, write_queries
-from evaluation.datasets.languages import languages_of, query_and_document_languages
+from evaluation.datasets.languages import query_and_document_languages
 from evaluation.recipes import RetrievalTask
 
 
 def convert(task: RetrievalTask, output: Path) -> None:
     part = task.split or "test"
     qrels = []
-    for language in languages_of_questions(task):
+    for language in query_and_document_languages(task.pairs)[0]:
         folder = f"mldr-v1.0-{language}"
         corpus = fetch(task.data, f"{folder}/corpus.jsonl.gz")
         write_documents(output, language, fields_of_lines(corpus, lambda row: (row["docid"], row["text"])))
@@ -23,15 +23,3 @@ def convert(task: RetrievalTask, output: Path) -> None:
         relevant = fields_of_lines(file, lambda row: [passage["docid"] for passage in row["positive_passages"]])
         qrels += [f"{query} 0 {docid} 1\n" for (query, _), docids in zip(questions, relevant) for docid in docids]
     write_text(qrels_file(task, output), "".join(qrels))
-
-
-def languages_of_questions(task: RetrievalTask) -> list[str]:
-    """The languages of a task that has queries and documents in one language each time.
-
-    Raises:
-        ValueError: a pair has two.
-    """
-    for pair in task.pairs:
-        if len(set(languages_of(pair))) > 1:
-            raise ValueError(f"pair {pair}: MLDR has queries in the documents' language only, such as de-de")
-    return query_and_document_languages(task.pairs)[0]

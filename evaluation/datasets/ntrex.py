@@ -24,16 +24,10 @@ def convert(task: RetrievalTask, output: Path) -> None:
 
 
 def ntrex_file(folder: Path, language: str) -> Path:
-    """The original for English; of a language in several regions the one without a region, else the first.
-
-    Raises:
-        ValueError: NTREX has no such language.
-    """
+    """The original for English; of a language in several regions the one without a region, else the first."""
     if language == "en":
         return folder / "newstest2019-src.eng.txt"
     code = long_code(language)
     named = [folder / f"newstest2019-ref.{name}.txt" for name in (code, INDIVIDUAL_LANGUAGES.get(language, code))]
-    for file in [*named, *sorted(folder.glob(f"newstest2019-ref.{code}-*.txt"))]:
-        if file.is_file():
-            return file
-    raise ValueError(f"{folder} has no {named[0].name}; NTREX-128 does not have the language {language}")
+    candidates = [*named, *sorted(folder.glob(f"newstest2019-ref.{code}-*.txt"))]
+    return next((file for file in candidates if file.is_file()), named[0])

@@ -214,7 +214,7 @@ def append(path: Path, line: str) -> None:
 @pytest.mark.parametrize(
     ("file", "line", "message"),
     [
-        ("en.train.tsv", "no label", r"en\.train\.tsv, line 17: is no labelled text"),
+        ("en.train.tsv", "no label", r"en\.train\.tsv, line 17: is of another form"),
         ("en.dev.tsv", "birds\tA bird.", r"en\.dev\.tsv has the label 'birds', which .*en\.train\.tsv does not know"),
         (
             "de.test.tsv",

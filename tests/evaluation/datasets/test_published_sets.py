@@ -72,14 +72,14 @@ def test_clef_topics_are_titles_and_descriptions(tmp_path: Path) -> None:
         ("141", "Briefbombe für Kiesbauer Finde Informationen über den Anschlag."),
         ("142", "Christo verpackt Der Reichstag."),
     ]
-    with pytest.raises(ValueError, match=r"de.txt, topic 1: lacks <num>, <fi-title> or <fi-desc>"):
+    with pytest.raises(ValueError, match=r"de.txt needs topics, .*, each with <num>, <fi-title>, <fi-desc>"):
         list(clef_topics(file, "fi"))
 
 
 def test_a_clef_file_in_utf_8_with_a_broken_byte_is_named_and_not_read_as_another_encoding(tmp_path: Path) -> None:
     broken = SDA.encode().replace(b"Bern", b"Br\xfcgg")
     assert "Zürich" in SDA
-    with pytest.raises(ValueError, match=r"sda\.sgml, line 6: is not UTF-8 \(invalid start byte\), as the file is"):
+    with pytest.raises(ValueError, match=r"sda\.sgml is UTF-8 but for byte 105; mend it"):
         list(clef_documents(written(tmp_path / "sda.sgml", broken.replace(b"Jan.", "Jän. Fév.".encode()))))
     with pytest.raises(ValueError, match=r"sda\.gz is no whole gzip file"):
         list(clef_documents(written(tmp_path / "sda.sgml", gzip.compress(broken)[:-9]).rename(tmp_path / "sda.gz")))
@@ -105,18 +105,17 @@ def test_clef_becomes_a_retrieval_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("documents/de/sda/94.sgml", "nothing", "94.sgml has no <DOC>"),
-        ("documents/de/sda/94.sgml", "<DOC><TEXT>x</TEXT></DOC>", "94.sgml, document 1: has no <DOCNO>"),
-        ("topics/de.txt", "nothing", "de.txt has no <top>"),
+        ("documents/de/sda/94.sgml", "nothing", "94.sgml needs documents"),
+        ("documents/de/sda/94.sgml", "<DOC><TEXT>x</TEXT></DOC>", "94.sgml needs documents.*each with a <DOCNO>"),
+        ("topics/de.txt", "nothing", "de.txt needs topics"),
         ("topics/de.xml", TOPICS, r"topics has 2 files named de\.\*"),
-        ("qrels/de.txt", "141 0 SDA.940101.0001 1\n141 1\n", "de.txt, line 2: is no judgement; it has 2 fields"),
     ],
 )
 def test_malformed_files_of_clef_are_named(tmp_path: Path, file: str, content: str, message: str) -> None:
     written(clef_folder(tmp_path / "clef") / file, content)
     with pytest.raises(ValueError, match=message):
         convert(RetrievalTask(str(tmp_path / "clef"), ["de-de"], format="clef"), tmp_path / "out")
-    with pytest.raises(ValueError, match="documents/fi has no files"):
+    with pytest.raises(ValueError, match=r"qrels has 0 files named fi"):
         convert(RetrievalTask(str(tmp_path / "clef"), ["de-fi"], format="clef"), tmp_path / "out")
 
 
@@ -131,9 +130,9 @@ def test_mldr_becomes_a_retrieval_set(tmp_path: Path) -> None:
     found = read_retrieval_set(tmp_path / "out", ["de-de"])
     assert found.queries == {"de": {"q-de-1": "Was ist?"}}
     assert found.qrels == {"q-de-1": {"d2": 1}}
-    with pytest.raises(ValueError, match="pair en-de: MLDR has queries in the documents' language only"):
+    with pytest.raises(ValueError, match=r"mldr-v1.0-en/corpus.jsonl.gz is missing"):
         convert(RetrievalTask(str(tmp_path / "mldr"), ["en-de"], format="mldr"), tmp_path / "out")
-    with pytest.raises(ValueError, match=r"has no mldr-v1.0-fr/corpus.jsonl.gz"):
+    with pytest.raises(ValueError, match=r"mldr-v1.0-fr/corpus.jsonl.gz is missing"):
         convert(RetrievalTask(str(tmp_path / "mldr"), ["fr-fr"], format="mldr"), tmp_path / "out")
 
 
@@ -198,7 +197,7 @@ def test_ntrex_names_some_languages_by_region_or_kind(tmp_path: Path) -> None:
     found = read_retrieval_set(tmp_path / "out", task.pairs, query_source="documents")
     assert {language: texts["bbc.1"] for language, texts in found.documents.items()} == {"pt": "por", "ar": "arb"}
     assert found.queries == {"zh": {"bbc.1": "zho-CN"}}
-    with pytest.raises(ValueError, match=r"has no newstest2019-ref.fin.txt"):
+    with pytest.raises(ValueError, match=r"newstest2019-ref.fin.txt is missing"):
         convert(RetrievalTask(str(tmp_path / "ntrex"), ["fi-pt"], format="ntrex"), tmp_path / "out")
 
 
@@ -212,7 +211,7 @@ def test_mldoc_is_renamed(tmp_path: Path) -> None:
     convert(ClassificationTask(str(tmp_path / "mldoc"), ["de"], format="mldoc"), tmp_path / "out")
     for name in ("en.train", "en.dev", "de.test"):
         assert labelled(tmp_path / "out", name) == (["CCAT", "MCAT"], ["Profits rose in Zürich .", "Bonds"])
-    with pytest.raises(ValueError, match="MLDoc has no language 'fi'; it has en, es"):
+    with pytest.raises(ValueError, match=r"fi.test is missing"):
         convert(ClassificationTask(str(tmp_path / "mldoc"), ["fi"], format="mldoc"), tmp_path / "out")
 
 

@@ -73,6 +73,8 @@ class HMDEConfig(PreTrainedConfig):
         num_document_layers, num_document_attention_heads, document_intermediate_size, document_hidden_act,
             document_layer_norm_eps, document_dropout: sizes of the document encoder (the paper's upper transformer).
             Its width is the sentence encoder's.
+        sentence_vector_dropout: dropout on the sentence vectors before the document encoder (0.1 in the authors' code).
+        classifier_dropout: dropout on the document embedding before a classifier (0.1 in the authors' scripts).
         document_norm: `post` normalises after each residual sum, as the paper does. `pre` normalises before each
             sublayer, and the output projection of every sublayer starts at zero. An untrained document encoder is then
             the identity, and the document embedding starts as the mean of the sentence vectors.
@@ -115,6 +117,8 @@ class HMDEConfig(PreTrainedConfig):
     document_hidden_act: str = activation_fn_key(default="gelu")
     document_layer_norm_eps: int | float = interval(min=0, exclude_min=True)(default=1e-12)
     document_dropout: int | float = interval(min=0, max=1, exclude_max=True)(default=0.1)
+    sentence_vector_dropout: int | float = interval(min=0, max=1, exclude_max=True)(default=0.0)
+    classifier_dropout: int | float = interval(min=0, max=1, exclude_max=True)(default=0.0)
     document_norm: Literal["post", "pre"] = "post"
     document_positions: bool = False
     document_pooling: Literal["mean", "token_mean", "mean_with_dbos", "dbos"] = "mean"

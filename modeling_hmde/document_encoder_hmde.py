@@ -109,6 +109,7 @@ class DocumentEncoder(nn.Module):
         super().__init__()
         self.config = config
         self.dbos = nn.Parameter(torch.empty(config.hidden_size))
+        self.sentence_vector_dropout = nn.Dropout(config.sentence_vector_dropout)
         if config.document_positions:
             self.positions = DocumentPositions(config.max_sentences + 1, config.hidden_size)
             if config.document_norm == "post":
@@ -138,7 +139,7 @@ class DocumentEncoder(nn.Module):
             ValueError: a document has more sentences than the model has positions.
         """
         dbos = self.dbos.to(sentence_embeddings.dtype).expand(sentence_embeddings.shape[0], 1, -1)
-        hidden_states = torch.cat([dbos, sentence_embeddings], dim=1)
+        hidden_states = torch.cat([dbos, self.sentence_vector_dropout(sentence_embeddings)], dim=1)
         mask = nn.functional.pad(sentence_lengths > 0, (1, 0), value=True)
         hidden_states = self._add_positions(hidden_states).masked_fill(~mask.unsqueeze(-1), 0)
         layers = self._packed_layers if self.config._attn_implementation in PACKED_ATTENTION else self._padded_layers

@@ -435,6 +435,7 @@ class HMDEForSequenceClassification(HMDEPreTrainedModel):
         super().__init__(config)
         self.num_labels = config.num_labels or 0
         self.hmde = HMDEModel(config)
+        self.dropout = nn.Dropout(config.classifier_dropout)
         self.classifier = nn.Linear(config.hidden_size, self.num_labels)
         self.post_init()
 
@@ -458,7 +459,7 @@ class HMDEForSequenceClassification(HMDEPreTrainedModel):
             (see `HMDEOutput`).
         """
         output = self.hmde(input_ids, attention_mask, return_dict=True, **kwargs)
-        logits = self.classifier(output.pooler_output)
+        logits = self.classifier(self.dropout(output.pooler_output))
         loss = None
         if labels is not None:
             loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)

@@ -21,7 +21,13 @@ from transformers.utils import logging
 from .configuration_hmde import HMDEConfig
 from .publishing_hmde import upload
 from .rows_hmde import Piece, RowEncoding, Tokens, join_pieces
-from .segmentation_hmde import replace_surrogates, sentence_spans, sentences_per_passage
+from .segmentation_hmde import (
+    english_punkt,
+    punkt_spans,
+    replace_surrogates,
+    sentence_spans,
+    sentences_per_passage,
+)
 
 logger = logging.get_logger(__name__)
 
@@ -29,8 +35,10 @@ logger = logging.get_logger(__name__)
 # may have. Tokens are far shorter in every language, so nothing is lost, and no text of megabytes is tokenised whole.
 MAX_CHARACTERS_PER_TOKEN = 64
 
-Segmentation = Literal["sentences", "chunks", "windows"]
+Segmentation = Literal["sentences", "punkt", "chunks", "windows"]
 LongSentences = Literal["split", "cut"]
+
+SENTENCE_SPANS = {"sentences": sentence_spans, "punkt": punkt_spans}  # the other segmentations have no sentences
 
 
 class HMDETokenizer(PreTrainedTokenizerFast):
@@ -53,9 +61,10 @@ class HMDETokenizer(PreTrainedTokenizerFast):
     Args:
         max_sentences: most sentences of a document.
         max_sentence_length: most tokens of a sentence, start and end token included.
-        segmentation: `sentences`; or `chunks` of `max_sentence_length` tokens, which ignore sentences (the paper's
-            table 4); or `windows`, which are such chunks, each with the last third of the text of the one before
-            (section 3.3: N_S / 3, 42 tokens of 128 with a start and an end token).
+        segmentation: `sentences`; or `punkt`, sentences by NLTK's rules of English, as in the authors' code; or
+            `chunks` of `max_sentence_length` tokens, which ignore sentences (the paper's table 4); or `windows`, which
+            are such chunks, each with the last third of the text of the one before (section 3.3: N_S / 3, 42 tokens of
+            128 with a start and an end token).
         long_sentences: a sentence that is too long becomes several (`split`), so that no text is lost in languages that
             the splitter does not split, such as Thai; or it loses its end (`cut`), as in the paper.
         sentence_prompt: stands before each sentence of a document, such as e5's "passage: ".
@@ -79,6 +88,8 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             raise ValueError(
                 f"long_sentences is {long_sentences!r}; it must be one of {', '.join(get_args(LongSentences))}"
             )
+        if segmentation == "punkt":
+            english_punkt()  # so that a missing library is named before any work
         if max_sentences < 1:
             raise ValueError(f"max_sentences is {max_sentences}; it must be at least 1")
         self.max_sentences = max_sentences
@@ -362,7 +373,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
                 f"max_sentence_length is {self.max_sentence_length}, which leaves no room for text beside {special} "
                 f"special tokens and the {len(prompt_ids)} tokens of the prompt {prompt!r}"
             )
-        once = as_queries or (self.segmentation == "sentences" and self.long_sentences == "cut")
+        once = as_queries or (self.segmentation in SENTENCE_SPANS and self.long_sentences == "cut")
         documents = []
         for of_text in spans:
             pieces: list[Piece] = []
@@ -375,13 +386,13 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         return documents
 
     def _spans(self, text: str, language: str | None, as_query: bool, to_the_end: bool) -> list[tuple[int, int]]:
-        if as_query or self.segmentation != "sentences":
+        if as_query or self.segmentation not in SENTENCE_SPANS:
             num_tokens = self.max_sentence_length * (1 if as_query else self.max_sentences)
             begin = len(text) - len(text.lstrip())
             end = len(text) if to_the_end else min(begin + num_tokens * MAX_CHARACTERS_PER_TOKEN, len(text))
             return [(begin, end)]
         spans = []
-        for span in sentence_spans(text, language):
+        for span in SENTENCE_SPANS[self.segmentation](text, language):
             spans.append(span)
             # One more than is kept, to know that something is left out.
             if len(spans) > self.max_sentences and not to_the_end:

@@ -130,3 +130,20 @@ def test_from_sentence_encoder_takes_the_labels(labse: Path, labels: dict) -> No
 def test_one_label_a_document_that_does_not_exist_is_refused(labse: Path, inputs: dict[str, torch.Tensor]) -> None:
     with pytest.raises(IndexError):
         make_classifier(labse, num_labels=2)(**inputs, labels=CLASSES)
+
+
+@torch.no_grad()
+def test_on_request_a_classifier_in_training_reads_an_embedding_without_some_of_its_values(
+    labse: Path, inputs: dict[str, torch.Tensor]
+) -> None:
+    model = make_classifier(labse, num_labels=3, classifier_dropout=0.5)
+    embeddings = model.hmde(**inputs).pooler_output
+    read = []
+    model.classifier.register_forward_pre_hook(lambda _, arguments: read.append(arguments[0]))
+    model(**inputs)
+    assert torch.equal(read[0], embeddings)
+    model.dropout.train()
+    model(**inputs)
+    dropped = read[1] == 0
+    assert float(dropped.float().mean()) == pytest.approx(0.5, abs=0.2)
+    torch.testing.assert_close(read[1][~dropped], 2 * embeddings[~dropped])

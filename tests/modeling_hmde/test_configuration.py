@@ -95,6 +95,8 @@ def test_every_model_names_its_config_class(model_class: type) -> None:
         ("document_layer_norm_eps", 0.0, "greater than 0"),
         ("document_dropout", 1.0, "smaller than 1"),
         ("document_dropout", -0.1, "greater or equal to 0"),
+        ("sentence_vector_dropout", 1.0, "smaller than 1"),
+        ("classifier_dropout", -0.1, "greater or equal to 0"),
         ("document_residual", 1.0, "smaller than 1"),
         ("document_norm", "none", "one of ('post', 'pre')"),
         ("document_pooling", "cls", "one of ('mean', 'token_mean', 'mean_with_dbos', 'dbos')"),

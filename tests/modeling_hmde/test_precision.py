@@ -127,3 +127,22 @@ def test_all_dropout_of_the_document_encoder_is_that_of_its_dropout_modules(
             if isinstance(module, torch.nn.Dropout):
                 module.p = 0.0
         torch.testing.assert_close(model(**inputs).pooler_output, expected, **TOLERANCE)
+
+
+@torch.no_grad()
+def test_on_request_sentence_vectors_lose_some_values_before_the_document_encoder(
+    labse: Path, make_model: MakeModel
+) -> None:
+    options = {"document_dropout": 0.0, "sentence_vector_dropout": 0.25, "attn_implementation": "sdpa"}
+    model = make_model(labse, **options).train()
+    model.hmde.sentence_encoder.eval()
+    read = []
+    model.hmde.document_encoder.layers[0].register_forward_pre_hook(lambda _, arguments: read.append(arguments[0]))
+    output = model(**tokenize(labse))
+    ratios = read[0][:, 1:][output.sentence_lengths > 0] / output.sentence_embeddings[output.sentence_lengths > 0]
+    dropped = ratios == 0
+    torch.testing.assert_close(ratios[~dropped], torch.full_like(ratios[~dropped], 1 / 0.75))
+    assert float(dropped.float().mean()) == pytest.approx(0.25, abs=0.1)
+    assert torch.equal(read[0][0, 0], model.hmde.document_encoder.dbos)
+    model.eval()(**tokenize(labse))
+    assert torch.equal(read[1][:, 1:], output.sentence_embeddings)

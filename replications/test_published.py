@@ -20,6 +20,8 @@ from common import command_line
 from evaluation.published import names_by_result, read_published, rows_not_run
 from tests.paths import REPOSITORY
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*found in sys.modules")  # a program that is a module is run once more
+
 PAGES = {  # by recipe, the page with the commands that make its models
     "configuration/evaluate/paper.yaml": "docs/paper.md",
     "replications/infoxlm/evaluate.yaml": "replications/infoxlm/README.md",

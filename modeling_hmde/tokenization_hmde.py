@@ -114,6 +114,11 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         self._prefix_ids, self._suffix_ids = self._frame()
 
     @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> HMDETokenizer:
+        # tokenizer.json holds them, and to list them transformers would parse its megabytes a second time, in Python.
+        return super().from_pretrained(*args, **{"added_tokens_decoder": {}, **kwargs})
+
+    @classmethod
     def convert_to_native_format(cls, trust_remote_code: bool = False, **kwargs: Any) -> dict[str, Any]:
         # tokenizer.json is complete; transformers would rebuild the backend of a class that has its own __init__.
         return kwargs

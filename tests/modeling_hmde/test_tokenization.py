@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 import time
 import unicodedata
@@ -655,3 +656,17 @@ def test_rows_are_laid_out_by_passage_for_an_exported_model(
         assert ids[ids != tokenizer.pad_token_id].tolist() == row
     with pytest.raises(ValueError, match="row 1 does not begin with the start token"):
         tokenizer.by_passage([rows[0], rows[1][1:]])
+
+
+def test_a_saved_vocabulary_is_parsed_once(
+    tokenizer: HMDETokenizer, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the tokenizers library. In Python, transformers would take half a second more for XLM-R's."""
+    parsed = []
+    load = json.load
+    monkeypatch.setattr(json, "load", lambda file, **options: parsed.append(file.name) or load(file, **options))
+    loaded = HMDETokenizer.from_pretrained(model_folder)
+    assert parsed
+    assert not [name for name in parsed if name.endswith("/tokenizer.json")]
+    assert loaded.added_tokens_decoder == tokenizer.added_tokens_decoder
+    assert loaded.special_tokens_map == tokenizer.special_tokens_map

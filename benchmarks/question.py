@@ -1,0 +1,76 @@
+"""How long a question to an index takes: by the command, from start to end, and inside a process.
+
+    python -m benchmarks.question --index my-index
+
+CPU time is less disturbed by other programs than the clock, and on idle cores the clock takes little more. The command
+runs as a user runs it, with this Python; packages that are installed beside those of the extra `search`, such as scipy,
+are imported by transformers too and count.
+"""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import common.threads
+
+from benchmarks.measure import Time, timed
+from common.command_line import options_from, run
+from common.numbers import PositiveInt
+from evaluation.tables import environment
+from search.encoder import Encoder
+from search.index import open_index
+from search.ranking import search_index
+
+QUESTION = "Why does the tail of a comet always point away from the Sun?"
+
+
+@dataclass
+class QuestionBenchmark:
+    """Ask one question many times."""
+
+    index: str
+    """The folder of an index."""
+    rounds: PositiveInt = 5
+    """Questions of each kind."""
+
+
+def main(argv: list[str] | None = None) -> None:
+    benchmark = options_from(QuestionBenchmark, argv)
+    print(environment())
+    report("import torch", [of_command(["-c", "import torch"]) for _ in range(benchmark.rounds)])
+    imports = "import common.threads, search.ranking"
+    report("all imports", [of_command(["-c", imports]) for _ in range(benchmark.rounds)])
+    command = ["-m", "search", "query", benchmark.index, QUESTION]
+    report("the command", [of_command(command) for _ in range(benchmark.rounds)])
+
+    index = open_index(benchmark.index)
+    encoder = Encoder.load(index.model)
+    search_index(index, QUESTION, encoder)  # the first call takes longer
+    times = []
+    for _ in range(benchmark.rounds):
+        with timed() as taken:
+            search_index(index, QUESTION, encoder)
+        times.append(taken)
+    report("in a process", times)
+
+
+def of_command(arguments: list[str]) -> Time:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with timed() as taken:
+        subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    taken.cpu_seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return taken
+
+
+def report(name: str, times: list[Time]) -> None:
+    clock, cpu = (statistics.median(values) for values in zip(*((time.seconds, time.cpu_seconds) for time in times)))
+    print(f"{name:14} {clock:7.3f} s    CPU time {cpu:.3f} s, fastest {min(time.seconds for time in times):.3f} s")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -16,7 +16,7 @@ from common.progress import progress_bar
 from evaluation.plots import SEED, colours, plot_averages, plot_rows
 from evaluation.published import Published, beside_ours, rows_not_run
 from evaluation.significance import bootstrap_interval, paired_p_values
-from evaluation.tables import Table, environment, show
+from evaluation.tables import Table, environment
 
 # A difference is marked where chance explains it with a lower probability.
 SIGNIFICANCE_LEVEL = 0.05
@@ -79,7 +79,7 @@ def write_comparison(recipe: dict[str, Any], results: Results, published: list[P
     for title, parts in sections.items():
         lines += [f"## {title}\n", *parts] if parts else []
     write_text(output / "report.md", "\n".join(lines))
-    show([*tables, *beside])
+    print("\n".join(table.to_markdown() for table in [*tables, *beside]))
 
 
 def values_of(result: Result) -> dict[str, dict[str, float]]:

@@ -1,9 +1,8 @@
-"""Numbers to files and to the terminal. Knows no tasks and no systems."""
+"""Tables of numbers, and the machine that computed them. Knows no tasks and no systems."""
 
 from __future__ import annotations
 
 import platform
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import distributions
@@ -11,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import rich
-import rich.table
 import torch
 
 Scores = dict[str, dict[str, float]]  # by pair or language, then by measure
@@ -41,20 +38,6 @@ class Table:
     marks: dict[str, dict[str, str]] = field(default_factory=dict)
     note: str = ""
 
-    @property
-    def header(self) -> list[str]:
-        return [self.row_name, *self.scores]
-
-    @property
-    def rows(self) -> list[list[str]]:
-        names = dict.fromkeys(name for rows in self.scores.values() for name in rows)
-        return [[name, *(self._cell(system, name) for system in self.scores)] for name in names]
-
-    def _cell(self, system: str, name: str) -> str:
-        if name not in self.scores[system]:
-            return ""
-        return f"{self.scores[system][name]:.3f}{self.marks.get(system, {}).get(name, '')}"
-
     def to_markdown(self) -> str:
         """
         >>> print(Table("MAP", "pair", {"first": {"en-de": 0.5}}).to_markdown())
@@ -65,19 +48,18 @@ class Table:
         | en-de | 0.500 |
         <BLANKLINE>
         """
-        lines = [self.header, [":---", *("---:" for _ in self.scores)], *self.rows]
+        lines = [[self.row_name, *self.scores]]
+        for name in dict.fromkeys(name for rows in self.scores.values() for name in rows):
+            lines.append([name, *(self._cell(system, name) for system in self.scores)])
         written = ["| " + " | ".join(line) + " |" for line in lines]
-        written[1] = written[1].replace(" ", "")
+        written.insert(1, "|:---|" + "---:|" * len(self.scores))
         note = [self.note, ""] if self.note else []
         return "\n".join([self.title, "", *written, "", *note])
 
-    def to_rich(self) -> rich.table.Table:
-        table = rich.table.Table(self.row_name, title=self.title, title_justify="left")
-        for system in self.scores:
-            table.add_column(system, justify="right")
-        for row in self.rows:
-            table.add_row(*row)
-        return table
+    def _cell(self, system: str, name: str) -> str:
+        if name not in self.scores[system]:
+            return ""
+        return f"{self.scores[system][name]:.3f}{self.marks.get(system, {}).get(name, '')}"
 
 
 def averages(scores: Scores, groups: dict[str, list[str]], measures: Sequence[str]) -> Scores:
@@ -92,14 +74,6 @@ def averages(scores: Scores, groups: dict[str, list[str]], measures: Sequence[st
         for group, rows in groups.items()
         if rows and all(row in scores for row in rows)
     }
-
-
-def show(tables: Sequence[Table]) -> None:
-    """Prints tables, in colours where there is a terminal."""
-    if sys.stdout.isatty():
-        rich.print(*(table.to_rich() for table in tables))
-    else:
-        print("\n".join(table.to_markdown() for table in tables))
 
 
 def environment() -> dict[str, Any]:

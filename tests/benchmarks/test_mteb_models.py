@@ -17,8 +17,8 @@ from mteb.models import SentenceTransformerEncoderWrapper
 from mteb.types import PromptType
 from torch.utils.data import DataLoader
 
+from benchmarks.mteb_models import SystemForMTEB
 from common.fingerprints import fingerprint_of_model
-from evaluation.mteb_models import SystemForMTEB
 from evaluation.recipes import SystemOptions
 from evaluation.systems import load_system
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer

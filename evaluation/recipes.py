@@ -14,7 +14,7 @@ from typing import Any, Literal
 from common.numbers import NonNegativeInt, PositiveInt
 from evaluation.registry import SYSTEMS
 
-QuerySource = Literal["queries", "sentences", "documents", "late_sentences"]
+QuerySource = Literal["queries", "documents", "late_sentences"]
 
 MEASURES = ("accuracy", "macro_f1")
 MULTILABEL_MEASURES = ("r_precision", "micro_f1")
@@ -99,12 +99,11 @@ class RetrievalTask(TaskOptions):
         pairs: `<query language>-<document language>`, such as en-de. `en-all` searches the pool of the document
             languages of all other pairs, and reports how many of the first ten are in the query's own language.
         format: of `data`: hmde, which evaluation/datasets describes; a module of evaluation/datasets; or the full name
-            of a module elsewhere, such as replications.datasets.tatoeba.
+            of a module elsewhere, such as replications.datasets.xnli.
         split: of the qrels: qrels.<split>.tsv selects the queries or, if documents give the queries, the documents.
             Without a split: qrels.tsv and all documents.
-        query_source: what the queries are: `queries`; `sentences`, and then the documents are sentences too; whole
-            `documents` (mate retrieval); or `late_sentences`, from the last third of long documents. The last two
-            seek the document with the same id in another language.
+        query_source: what the queries are: `queries`; whole `documents` (mate retrieval); or `late_sentences`, from
+            the last third of long documents. The last two seek the document with the same id in another language.
         training_languages: document languages that the systems were trained on; they are averaged apart from others.
         measure: the one in the tables; the results have all.
         depth: documents that a query ranks at most. 0: all of them, so that MAP and MRR are of the whole collection;

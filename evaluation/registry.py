@@ -66,7 +66,7 @@ SYSTEMS = {
         takes=("query_prompt", "document_prompt", "max_length", "trust_remote_code"),
     ),
     # What a user of an index of search/ gets from an HMDE and BM25. Behind the documents that these rank stand the
-    # others by their vectors. Ranks for queries that are questions or sentences; skips other tasks.
+    # others by their vectors. Skips queries that are whole documents.
     "hybrid": _SEARCH,
     # As `hybrid`, and the best of a document's sentences count too.
     "late": _SEARCH,

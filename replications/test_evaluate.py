@@ -18,6 +18,7 @@ from replications.evaluate import main
 from replications.question_answering import evaluation as questions
 from replications.question_answering import finetune as finetune_questions
 from replications.question_answering.evaluation import Question, answer, f1, measure, normalized, read_questions
+from replications.translation_search import SentenceSystem
 from training import finetune
 
 pytestmark = pytest.mark.usefixtures("fresh_accelerator")
@@ -59,11 +60,11 @@ def test_translations_are_found_as_often_as_counted_by_hand(
     monkeypatch.setattr(europarl, "SENTENCES", 3)
     for language, texts in (("de", (CAT, DOG, MAT)), ("en", (CAT, MAT, DOG))):
         written(tmp_path / "europarl" / f"europarl-v7.de-en.{language}", "".join(f"{text}\n" for text in texts))
-    task = {"query_source": "sentences", "measure": "P@1"}
+    task = {"measure": "P@1"}
     found = run_main(
         tmp_path,
         systems={"middle": {"kind": "first", "model": str(labse), "pooling": "mean", "sentence_layer": 1}},
-        retrieval={
+        translation_search={
             "tatoeba": task | {
                 "format": TATOEBA, "data": str(tmp_path / "tatoeba"), "pairs": ["de-en", "en-de", "fr-en"]
             },
@@ -76,6 +77,15 @@ def test_translations_are_found_as_often_as_counted_by_hand(
     }  # fmt: skip
     assert found["tatoeba"]["middle"]["documents"] == 3 + 3 + 2
     assert accuracies(found["europarl"]["middle"], "P@1") == {"de-en": third, "en-de": third, "average": third}
+
+
+def test_sentences_are_read_as_queries_on_both_sides() -> None:
+    class Queries:
+        def encode_queries(self, queries: list[str]) -> list[str]:
+            return [f"query: {query}" for query in queries]
+
+    system = SentenceSystem(Queries())
+    assert system.encode_documents([CAT], "en") == system.encode_queries([CAT]) == [f"query: {CAT}"]
 
 
 # --- natural language inference --------------------------------------------------------------------------------------

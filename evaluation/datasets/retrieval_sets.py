@@ -7,9 +7,6 @@ A retrieval set is a folder. Its ids are shared by all languages, so any query l
     queries/<language>.tsv    query_id TAB text
     qrels.<split>.tsv         query_id TAB 0 TAB doc_id TAB grade; qrels.tsv where there is one split only
 
-Where the texts of a language differ from pair to pair, as where sentences are sought among translations, each pair has
-such a folder of its own, <folder>/<pair>.
-
 A document that has the same id in two languages is one document in both. If documents or late sentences are the
 queries, `docs` is all that is needed; with a split, the qrels say which documents belong to it.
 
@@ -97,8 +94,8 @@ class RetrievalSet:
         documents: text by language and doc_id.
         queries: text by language and query_id; only queries that `qrels` judges.
         qrels: grade by query_id and doc_id; above 0 is relevant.
-        query_source: what the queries are: `queries`; `sentences`, and then the documents are sentences too; whole
-            `documents`; or `late_sentences` of documents. The last two seek their own document in another language.
+        query_source: what the queries are: `queries`; whole `documents`; or `late_sentences` of documents. The last two
+            seek their own document in another language.
         unknown: how many queries and documents the qrels name that are in no file that was read.
     """
 
@@ -201,19 +198,6 @@ def read_retrieval_set(
                 f"document in the second{f' in {qrels_file.name}' if split else ''}; check the ids, or leave it out"
             )
     return retrieval_set
-
-
-def read_retrieval_sets(
-    folder: str | Path, pairs: Sequence[str], split: str | None = None, query_source: QuerySource = "queries"
-) -> dict[str, RetrievalSet]:
-    """The set of each pair: the same for all or, where a pair has a folder of its own, each from that.
-
-    Arguments and errors as in `read_retrieval_set`.
-    """
-    folders = {pair: Path(folder) / pair for pair in pairs}
-    if not any(path.is_dir() for path in folders.values()):
-        return dict.fromkeys(pairs, read_retrieval_set(folder, pairs, split, query_source))
-    return {pair: read_retrieval_set(path, [pair], split, query_source) for pair, path in folders.items()}
 
 
 def late_sentences(documents: Mapping[str, str], language: str) -> dict[str, str]:

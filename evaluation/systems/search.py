@@ -73,9 +73,9 @@ class SearchSystem:
         cache_key: str = "",
         name: str = "",
     ) -> dict[str, Run]:
-        """What search finds; nothing where queries are neither questions nor sentences of documents. The indexes lie in
+        """What search finds; nothing where the queries are whole documents. The indexes lie in
         the cache. Arguments as in `evaluation.tasks.retrieval.RankingSystem`."""
-        if retrieval_set.query_source not in ("queries", "late_sentences"):
+        if retrieval_set.query_source == "documents":
             return {}
         vectors = {
             language: dict(zip(texts, cached_vectors(self.encode_queries, texts)))

@@ -10,9 +10,8 @@ Two protocols, whose numbers do not compare:
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -24,7 +23,7 @@ from common.files import write_text
 from common.fingerprints import fingerprint
 from common.progress import Advance, no_bar, progress_bar
 from evaluation.datasets.languages import POOL, languages_of
-from evaluation.datasets.retrieval_sets import RetrievalSet, Run, read_retrieval_sets, read_run
+from evaluation.datasets.retrieval_sets import RetrievalSet, Run, read_retrieval_set, read_run
 from evaluation.metrics import RETRIEVAL_MEASURES, retrieval_values
 from evaluation.recipes import RetrievalTask
 from evaluation.similarity import highest, inner_products, margins, ranks
@@ -70,9 +69,9 @@ class Ranking(NamedTuple):
 
 
 class RetrievalData(NamedTuple):
-    """The set of each pair, and the runs to rank anew, by pair; no runs for full ranking."""
+    """A set, and the runs to rank anew, by pair; no runs for full ranking."""
 
-    sets: Mapping[str, RetrievalSet]
+    retrieval_set: RetrievalSet
     given: dict[str, Run]
 
 
@@ -110,19 +109,16 @@ def read(task: RetrievalTask) -> RetrievalData:
     Raises:
         ValueError: one is missing or malformed.
     """
-    sets = read_retrieval_sets(task.data, task.pairs, task.split, task.query_source)
-    if task.rerank is None:
-        return RetrievalData(sets, {})
-    return RetrievalData(sets, {pair: read_run(Path(task.rerank) / f"{pair}.run") for pair in task.pairs})
+    retrieval_set = read_retrieval_set(task.data, task.pairs, task.split, task.query_source)
+    given = {pair: read_run(Path(task.rerank) / f"{pair}.run") for pair in task.pairs} if task.rerank else {}
+    return RetrievalData(retrieval_set, given)
 
 
 def evaluate_system(
     system: System | RankingSystem, task: RetrievalTask, data: RetrievalData, run: SystemRun
 ) -> dict[str, Any]:
     """Everything that is reported of a system on a task. Writes its rankings too."""
-    # Of sentences that seek sentences, both sides are read as queries.
-    cache_key = run.cache_key if task.query_source == "sentences" else run.document_cache_key
-    result, runs = evaluate_task(system, task, data.sets, data.given, run.output / "cache", cache_key, run.bar)
+    result, runs = evaluate_task(system, task, *data, run.output / "cache", run.document_cache_key, run.bar)
     for pair, ranked in runs.items():
         write_text(run.output / "runs" / run.task / run.system / f"{pair}.run", to_trec(ranked, tag=run.system))
     return result
@@ -131,7 +127,7 @@ def evaluate_system(
 def evaluate_task(
     system: System | RankingSystem,
     task: RetrievalTask,
-    sets: RetrievalSet | Mapping[str, RetrievalSet],
+    retrieval_set: RetrievalSet,
     given: Mapping[str, Run] = {},
     cache: Path | None = None,
     cache_key: str = "",
@@ -142,39 +138,30 @@ def evaluate_task(
     Args:
         system: what it does not rank is left out, as pairs of two languages by BM25.
         task: the protocol.
-        sets: the set of the task, or of each of its pairs.
+        retrieval_set: with the languages of all pairs.
         given: runs to rank anew, by pair; none for full ranking.
         cache: folder of vectors and indexes; None keeps nothing.
         cache_key: of all that the vectors of documents depend on.
         name: of task and system, for progress bars.
     """
-    sets = sets if isinstance(sets, Mapping) else dict.fromkeys(task.pairs, sets)
-    distinct = list({id(retrieval_set): retrieval_set for retrieval_set in sets.values()}.values())
-    rankings: dict[str, Ranking] = {}
-    seconds: Counter[str] = Counter()
-    for retrieval_set in distinct:
-        part = replace(task, pairs=[pair for pair in task.pairs if sets[pair] is retrieval_set])
-        found, taken = rank_all(system, part, retrieval_set, given, cache, cache_key, name)
-        rankings |= found
-        seconds.update(taken)
+    rankings, seconds = rank_all(system, task, retrieval_set, given, cache, cache_key, name)
     runs = {pair: ranking.run for pair, ranking in rankings.items()}
-    values = {pair: values_of(ranking, sets[pair], pair) for pair, ranking in rankings.items()}
-    scores = {pair: score(values[pair], run, sets[pair], pair) for pair, run in runs.items()}
-    groups = groups_of(task.pairs, task.training_languages)
-    unknown, empty = Counter[str](), Counter[str]()
-    for retrieval_set in distinct:
-        unknown.update(retrieval_set.unknown)
-        empty.update({language: getattr(texts, "empty", 0) for language, texts in retrieval_set.documents.items()})
+    values = {
+        pair: retrieval_values(retrieval_set.judgements(pair), ranking.run, ranking.ranks)
+        for pair, ranking in rankings.items()
+    }
+    scores = {pair: score(values[pair], run, retrieval_set, pair) for pair, run in runs.items()}
+    documents = retrieval_set.documents
     result = {
         "task_type": "text-retrieval",
         "measure": task.measure,
         "protocol": task.protocol,
         "rows": scores,
-        "averages": averages(scores, groups, list(RETRIEVAL_MEASURES)),
+        "averages": averages(scores, groups_of(task.pairs, task.training_languages), list(RETRIEVAL_MEASURES)),
         "per_item": values,
-        "unknown_in_qrels": unknown,
-        "documents": sum(len(documents) for one in distinct for documents in one.documents.values()),
-        "empty_documents": empty,
+        "unknown_in_qrels": retrieval_set.unknown,
+        "documents": sum(map(len, documents.values())),
+        "empty_documents": {language: getattr(texts, "empty", 0) for language, texts in documents.items()},
         **seconds,
     }
     return result, runs
@@ -189,22 +176,20 @@ def rank_all(
     cache_key: str,
     name: str,
 ) -> tuple[dict[str, Ranking], dict[str, float]]:
-    """The rankings of a task's pairs, all of one set, and the seconds that encoding took. Arguments as in
-    `evaluate_task`."""
+    """The rankings of a task's pairs, and the seconds that encoding took. Arguments as in `evaluate_task`."""
     pairs, depth = task.pairs, task.depth or RUN_DEPTH
-    if hasattr(system, "rank_pairs"):
-        if not given:
-            runs = system.rank_pairs(retrieval_set, pairs, depth, cache, cache_key, name)
-        else:
-            runs = system.rank_pairs(retrieval_set, pairs, depth, name=name) if system.reranks else {}
-            runs = {pair: reorder(given[pair], run, task.rerank_depth) for pair, run in runs.items()}
-        return {pair: Ranking(run) for pair, run in runs.items()}, {}
-    if given:
+    if not given and not hasattr(system, "rank_pairs"):
+        encoded = encode(system, retrieval_set, pairs, cache, cache_key, name)
+        rankings = {pair: rank(encoded, retrieval_set, pair, task.depth, task.margin_neighbours) for pair in pairs}
+        return rankings, {"query_seconds": encoded.query_seconds, "document_seconds": encoded.document_seconds}
+    if not given:
+        runs = system.rank_pairs(retrieval_set, pairs, depth, cache, cache_key, name)
+    elif not hasattr(system, "rank_pairs"):
         runs = {pair: rerank(system, retrieval_set, pair, given[pair], task.rerank_depth, name) for pair in pairs}
-        return {pair: Ranking(run) for pair, run in runs.items()}, {}
-    encoded = encode(system, retrieval_set, pairs, cache, cache_key, name)
-    rankings = {pair: rank(encoded, retrieval_set, pair, task.depth, task.margin_neighbours) for pair in pairs}
-    return rankings, {"query_seconds": encoded.query_seconds, "document_seconds": encoded.document_seconds}
+    else:
+        runs = system.rank_pairs(retrieval_set, pairs, depth, name=name) if system.reranks else {}
+        runs = {pair: reorder(given[pair], run, task.rerank_depth) for pair, run in runs.items()}
+    return {pair: Ranking(run) for pair, run in runs.items()}, {}
 
 
 def encode(
@@ -227,10 +212,10 @@ def encode(
     with progress_bar(name and f"{name}: documents", texts_in(retrieval_set.documents, document_languages)) as progress:
         documents = {
             language: cached_vectors(
-                partial(encode_documents, system, retrieval_set, language),
+                partial(system.encode_documents, language=language),
                 retrieval_set.documents[language],
                 cache,
-                fingerprint(cache_key, language, retrieval_set.query_source == "sentences"),
+                fingerprint(cache_key, language),
                 progress.update,
             )
             for language in document_languages
@@ -250,12 +235,6 @@ def encode_queries(system: System, retrieval_set: RetrievalSet, language: str, a
     if retrieval_set.query_source == "documents":
         encode = partial(system.encode_documents, language=language)
     return cached_vectors(encode, retrieval_set.queries[language], advance=advance)
-
-
-def encode_documents(system: System, retrieval_set: RetrievalSet, language: str, texts: Sequence[str]) -> np.ndarray:
-    if retrieval_set.query_source == "sentences":
-        return system.encode_queries(texts)
-    return system.encode_documents(texts, language)
 
 
 def rank(
@@ -306,7 +285,7 @@ def rerank(system: System, retrieval_set: RetrievalSet, pair: str, given: Run, d
                 "the same collection"
             )
         texts[doc_id] = collection[doc_id]
-    encode = partial(encode_documents, system, retrieval_set, document_language)
+    encode = partial(system.encode_documents, language=document_language)
     with progress_bar(name and f"{name}: {pair}", len(texts) + len(retrieval_set.queries[query_language])) as progress:
         documents = cached_vectors(encode, texts, advance=progress.update)
         queries = encode_queries(system, retrieval_set, query_language, progress.update)
@@ -338,11 +317,6 @@ def reorder(given: Run, scores: Run, depth: int) -> Run:
 def in_order(documents: dict[str, float]) -> list[str]:
     """As trec_eval ranks them: by score, and where scores are equal in descending order of ids."""
     return sorted(documents, key=lambda doc_id: (documents[doc_id], doc_id), reverse=True)
-
-
-def values_of(ranking: Ranking, retrieval_set: RetrievalSet, pair: str) -> dict[str, dict[str, float]]:
-    """The measures of a ranking by query."""
-    return retrieval_values(retrieval_set.judgements(pair), ranking.run, ranking.ranks)
 
 
 def score(

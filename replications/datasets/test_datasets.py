@@ -9,11 +9,17 @@ import numpy as np
 import pytest
 
 from evaluation.datasets import convert
-from evaluation.datasets.retrieval_sets import read_retrieval_sets
+from evaluation.datasets.retrieval_sets import RetrievalSet
 from evaluation.recipes import RetrievalTask
 from replications.datasets import europarl
+from replications.translation_search import read
 
 TATOEBA, EUROPARL = "replications.datasets.tatoeba", "replications.datasets.europarl"
+
+
+def sets(folder: Path, pairs: list[str]) -> dict[str, RetrievalSet]:
+    """The set of each pair, in a folder of its own."""
+    return {pair: data.retrieval_set for pair, data in read(RetrievalTask(str(folder), pairs)).items()}
 
 
 def written(path: Path, content: str) -> None:
@@ -27,7 +33,7 @@ def test_tatoeba_becomes_sentences_of_each_pair(tmp_path: Path) -> None:
         written(tmp_path / "tatoeba" / f"tatoeba.{code}-eng.eng", "Hello.\nYes.\n" if code == "deu" else "Hello.\n")
     task = RetrievalTask(str(tmp_path / "tatoeba"), ["de-en", "en-de", "zh-en", "en-fa"], format=TATOEBA)
     convert(task, tmp_path / "out")
-    found = read_retrieval_sets(tmp_path / "out", task.pairs, query_source="sentences")
+    found = sets(tmp_path / "out", task.pairs)
     assert found["de-en"].queries["de"] == {"0": "Hallo.", "1": "Ja."}
     assert dict(found["en-de"].documents["de"]) == {"0": "Hallo.", "1": "Ja."}
     assert found["en-de"].qrels == {"0": {"0": 1}, "1": {"1": 1}}
@@ -62,10 +68,9 @@ def test_europarl_gives_the_sentences_that_muse_draws(tmp_path: Path, monkeypatc
         str(tmp_path / "europarl"),
         ["de-en", "en-de"],
         format=EUROPARL,
-        query_source="sentences",
     )
     convert(task, tmp_path / "out")
-    found = read_retrieval_sets(tmp_path / "out", task.pairs, query_source="sentences")
+    found = sets(tmp_path / "out", task.pairs)
     for pair, (first, second) in (("de-en", (german, english)), ("en-de", (english, german))):
         keys, drawn = muse_draw(first, second)
         query_language, document_language = pair.split("-")
@@ -84,5 +89,5 @@ def test_only_a_line_feed_ends_a_sentence(tmp_path: Path, mark: str) -> None:
     for language in ("deu", "eng"):
         written(tmp_path / "tatoeba" / f"tatoeba.deu-eng.{language}", f"One{mark} two.\nThree.\n")
     convert(RetrievalTask(str(tmp_path / "tatoeba"), ["de-en"], format=TATOEBA), tmp_path / "out")
-    (found,) = read_retrieval_sets(tmp_path / "out", ["de-en"], query_source="sentences").values()
+    (found,) = sets(tmp_path / "out", ["de-en"]).values()
     assert list(found.queries["de"].values()) == ["One two.", "Three."]

@@ -16,7 +16,7 @@ from pathlib import Path
 import common.threads
 
 from common.command_line import options_from, run
-from evaluation.tables import Table, show
+from evaluation.tables import Table
 
 LEVEL = 0.01
 TABLE_4_12 = [
@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> None:
     scores = scores_by_fold(results["tasks"])
     for system in {system for pair in options.pairs for system in pair} - {*scores}:
         raise ValueError(f"{options.evaluation} has no {system} on every task; it has {', '.join(scores)}")
-    show([table(scores, options.pairs)])
+    print(table(scores, options.pairs).to_markdown())
 
 
 def scores_by_fold(tasks: dict) -> dict[str, list[float]]:

@@ -197,10 +197,6 @@ def test_systems_that_differ_in_their_queries_share_the_vectors_of_documents(rec
     assert sorted((Path(recipe["output"]) / "cache").iterdir()) == before
     assert rows["first"] == alone
     assert rows["asked"] != alone
-    # Of sentences that seek sentences, both sides are read as queries.
-    recipe["retrieval"]["clef"] |= {"query_source": "sentences"}
-    run_main(recipe)
-    assert len(list((Path(recipe["output"]) / "cache").glob("*.npy"))) == len(before) + 4
 
 
 def test_what_a_result_depends_on_is_its_content_and_not_its_name(

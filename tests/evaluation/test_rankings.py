@@ -140,10 +140,9 @@ def test_a_late_sentence_does_not_find_its_own_document(model_folder: Path) -> N
     }
 
 
-@pytest.mark.parametrize("query_source", ["documents", "sentences"])
-def test_what_is_no_question_is_not_ranked(query_source: str, model_folder: Path) -> None:
-    data = RetrievalSet(DOCUMENTS, {"en": DOCUMENTS["en"]}, {"d1": {"d1": 1}}, query_source=query_source)
-    task = RetrievalTask("", ["en-de"], query_source=query_source)
+def test_a_query_that_is_a_whole_document_is_not_ranked(model_folder: Path) -> None:
+    data = RetrievalSet(DOCUMENTS, {"en": DOCUMENTS["en"]}, {"d1": {"d1": 1}}, query_source="documents")
+    task = RetrievalTask("", ["en-de"], query_source="documents")
     result, runs = evaluate_task(load_system(SystemOptions("hybrid", model=str(model_folder))), task, data)
     assert not runs
     assert not result["rows"]

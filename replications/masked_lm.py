@@ -9,8 +9,9 @@ from torch import Tensor
 from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from replications.new_encoder import StartOptions, start_encoder
+from training.sentences.batches import Rows, SentenceCollator
 from training.sentences.encoder import cut_encoder, prepare_encoder
-from training.sentences.recipe import SentenceEncoderOptions
+from training.sentences.stage import SentenceEncoderOptions
 
 
 @dataclass(kw_only=True)
@@ -26,7 +27,7 @@ def encoder_with_head(options: MaskedLMOptions, tokenizer: PreTrainedTokenizerBa
     """
     model = start_encoder(options, tokenizer)
     masked = start_encoder(options, tokenizer, AutoModelForMaskedLM) if with_head else None
-    cut_encoder(model, options)
+    cut_encoder(model, options.layers, options.sentence_layer, options.freeze == "word_embeddings")
     if masked is not None:
         masked.config.num_hidden_layers = model.config.num_hidden_layers
         setattr(masked, masked.base_model_prefix, model)  # the whole encoder, with its pooler
@@ -34,6 +35,11 @@ def encoder_with_head(options: MaskedLMOptions, tokenizer: PreTrainedTokenizerBa
         check_head(masked, options.sentence_encoder or model.config.model_type)
     prepare_encoder(model, options)
     return masked or model
+
+
+def maskable(collate: SentenceCollator, *texts: list[str]) -> Rows:
+    """The rows of some texts, with `special_tokens_mask` (rows, tokens), 1 for special tokens and in padding."""
+    return collate.tokenized(*texts, return_special_tokens_mask=True)
 
 
 def predict_tokens(model: PreTrainedModel, hidden_states: Tensor) -> Tensor:

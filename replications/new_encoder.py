@@ -22,10 +22,10 @@ from common.files import folder_written_whole
 from common.fingerprints import fingerprint
 from common.numbers import PositiveInt
 from common.saved_models import model_type_of
+from replications.drawn_pairs import DrawnPairs
 from training.loop.checkpoints import training_folder
 from training.sentences.encoder import check_architecture, load_encoder
-from training.sentences.pairs import Pairs
-from training.sentences.recipe import PairsOptions
+from training.sentences.stage import PairsOptions
 
 SENTENCE_PAIRS_OF_A_VOCABULARY = 1_000_000  # on which a tokenizer is trained, at most
 
@@ -92,7 +92,7 @@ def start_encoder(options: StartOptions, tokenizer: PreTrainedTokenizerBase, aut
     return model
 
 
-def start_tokenizer(options: StartOptions, pairs: Pairs, accelerator: Accelerator) -> PreTrainedTokenizerBase:
+def start_tokenizer(options: StartOptions, pairs: DrawnPairs, accelerator: Accelerator) -> PreTrainedTokenizerBase:
     """The tokenizer of the encoder to start from, or the one that the options name; or a new one, trained once and kept
     in the training folder.
 

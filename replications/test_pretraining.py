@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, DistilBertConfig, DistilBertModel
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from replications.drawn_pairs import DrawnPairs
 from replications.infoxlm.losses import MMLM, InfoXLMLosses
 from replications.infoxlm.pretrain import InfoXLMEncoder, InfoXLMRecipe
 from replications.masked_lm import encoder_with_head
@@ -41,6 +42,7 @@ from tests.sentence_pairs import (
     train,
     write_pairs,
 )
+from training.sentences.pairs import Pair
 
 pytestmark = pytest.mark.usefixtures("fresh_accelerator")
 
@@ -48,6 +50,17 @@ pytestmark = pytest.mark.usefixtures("fresh_accelerator")
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_pairs(tmp_path_factory.mktemp("parallel"))
+
+
+def test_a_draw_is_the_same_for_the_same_seed_and_epoch_and_changes_with_either(pairs):
+    def draws(seed: int, epoch: int) -> list[Pair]:
+        drawn = DrawnPairs(pairs, "train", seed=seed)
+        drawn.set_epoch(epoch)
+        return [drawn[index] for index in range(len(drawn))]
+
+    assert draws(1, 0) == draws(1, 0)
+    assert draws(1, 0) != draws(1, 1)
+    assert draws(1, 0) != draws(2, 0)
 
 
 TINY = {

@@ -52,12 +52,12 @@ def collator(both_sides: bool = False) -> TranslationCollator:
 def loss_of(
     functions: dict, name: str, sentences: Tensor, options: object, concepts: Tensor, languages: Tensor
 ) -> Tensor:
-    batch = SentenceBatch({}, {}, {}, concepts, languages, [])
+    batch = SentenceBatch({}, {}, concepts, languages, [])
     return functions[name](PairVectors({"sentences": sentences}, batch), options)
 
 
 def pair(index: int = 0, languages: tuple[str, str] = ("de", "en"), **changes: object) -> Pair:
-    values = {"first": "Die Katze lag.", "second": "The cat sat there.", "text": ""}
+    values = {"first": "Die Katze lag.", "second": "The cat sat there."}
     return Pair(id=f"p{index}", name=f"p{index}", languages=languages, seed=index, **(values | changes))
 
 

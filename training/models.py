@@ -133,19 +133,18 @@ def trained_hmde(start: str, dtype: torch.dtype, **architecture: Any) -> HMDEFor
     return model
 
 
-def parameter_groups(model: HMDEForDocumentEmbedding, recipe: PretrainRecipe) -> list[dict[str, Any]]:
-    """Weight decay on matrices only; the new document encoder at a learning rate of its own."""
-    document_rate = recipe.learning_rate if recipe.document_learning_rate is None else recipe.document_learning_rate
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    for part, rate in (
-        (model.hmde.sentence_encoder, recipe.learning_rate),
-        (model.hmde.document_encoder, document_rate),
-    ):
-        for weight in part.parameters():
-            if weight.requires_grad:
-                decay = recipe.weight_decay if weight.ndim > 1 else 0.0
-                groups.setdefault((rate, decay), []).append(weight)
-    return [{"params": weights, "lr": rate, "weight_decay": decay} for (rate, decay), weights in groups.items()]
+def groups_by_decay(part: nn.Module, rate: float, weight_decay: float, **options: Any) -> list[dict[str, Any]]:
+    """The trained weights of a part of a model, as an optimizer takes them: weight decay on matrices only.
+
+    Args:
+        rate: the learning rate.
+        options: of the optimizer, for all these weights.
+    """
+    groups: dict[float, list[nn.Parameter]] = {}
+    for weight in part.parameters():
+        if weight.requires_grad:
+            groups.setdefault(weight_decay if weight.ndim > 1 else 0.0, []).append(weight)
+    return [{"params": weights, "lr": rate, "weight_decay": decay, **options} for decay, weights in groups.items()]
 
 
 def model_flops(model: HMDEForDocumentEmbedding, rows: Rows, document_path: bool) -> float:

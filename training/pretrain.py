@@ -11,43 +11,36 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import common.threads
 
+import torch
 from accelerate import Accelerator
-from accelerate.utils import send_to_device, set_seed
+from accelerate.utils import set_seed
 from torch import Tensor
 
 from common.command_line import options_from, run
 from modeling_hmde import HMDEConfig
-from training.data.articles import fingerprint_of_corpus
-from training.data.batches import Batch, Batches, collate
+from training.data.batches import Batch, Batches, batches_in_order, collate
 from training.data.dev_set import DevSet
 from training.data.sentence_vectors import sentence_vectors
 from training.data.triples import Triples
 from training.loop.cached_gradients import Embeddings, cut_into_chunks, embed_chunks
-from training.loop.checkpoints import describe_run
-from training.loop.loop import Progress, Stage, total_steps, train
+from training.loop.loop import Progress, Stage, train
 from training.loop.meter import Work
 from training.loop.momentum import MomentumQueue
 from training.losses import weighted_losses
 from training.losses.batch import BatchVectors
 from training.model_card import write_model_card
-from training.models import TwoPathEncoder, build, load_teacher, model_flops, parameter_groups
+from training.models import TwoPathEncoder, build, groups_by_decay, load_teacher, model_flops
 from training.pretrain_recipe import PretrainRecipe
 
 
 def main(argv: list[str] | None = None) -> None:
-    recipe = options_from(PretrainRecipe, argv)
-    train(
-        recipe,
-        make_stage=functools.partial(document_stage, recipe),
-        write_card=functools.partial(write_card, recipe),
-    )
+    train(options_from(PretrainRecipe, argv), document_stage, write_card)
 
 
 def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Batch]:
@@ -62,12 +55,10 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
     )
     triples = draw_triples("train")
     dev_set = DevSet(triples.articles, recipe.eval_concepts, recipe.seed)
-    corpus = fingerprint_of_corpus(Path(recipe.corpus))
 
     model, tokenizer = build(recipe)
     teacher = load_teacher(model, tokenizer, recipe.losses.distillation, accelerator.device)
     encoder = TwoPathEncoder(model, max_sentences=model.config.max_sentences if recipe.losses.read_sentences else None)
-    groups = parameter_groups(model, recipe)
     queue = None
     if recipe.losses.queue is not None:
         size, momentum = recipe.losses.queue.size, recipe.losses.queue.momentum
@@ -77,8 +68,8 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
     kept_vectors = None
     if recipe.freeze == "sentence_encoder":
         folder = Path(f"{recipe.corpus}-sentence-vectors")
-        rows = triples.rows_of_articles()
-        kept_vectors = sentence_vectors(folder, accelerator, model, tokenizer, triples.articles, rows, corpus)
+        documents = triples.articles, triples.rows_of_articles(), triples.fingerprint
+        kept_vectors = sentence_vectors(folder, accelerator, model, tokenizer, *documents)
     make_batch = functools.partial(
         collate,
         roles=triples.roles,
@@ -97,15 +88,16 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
         num_workers=recipe.num_workers,
     )
 
-    def losses(embeddings: Embeddings, batch: Batch, keys: Embeddings | None) -> dict[str, Tensor]:
+    def losses(embeddings: Embeddings, batch: Batch) -> dict[str, Tensor]:
         vectors = BatchVectors(embeddings, batch, model.config.temperature)
         if teacher is not None:
             vectors.teacher = embed_chunks(teacher, cut_into_chunks(batch.rows, recipe.max_tokens_per_chunk))
-        if queue is None or keys is None:
+        if queue is None or not torch.is_grad_enabled():
             return weighted_losses(vectors, recipe.losses, model.config.truncate_dims)
-        vectors.key_documents, vectors.queued = keys["documents"], (queue.vectors, queue.concepts)
+        keys = queue.embed(cut_into_chunks(batch.rows, recipe.max_tokens_per_chunk))["documents"]
+        vectors.key_documents, vectors.queued = keys, (queue.vectors, queue.concepts)
         batch_losses = weighted_losses(vectors, recipe.losses, model.config.truncate_dims)
-        key_roles = dict(zip(batch.concepts, keys["documents"].unflatten(0, (len(batch.concepts), -1))))
+        key_roles = dict(zip(batch.concepts, keys.unflatten(0, (len(batch.concepts), -1))))
         queue.push(key_roles["positive"], batch.concepts["positive"])  # after the loss, in which they stand already
         return batch_losses
 
@@ -115,11 +107,7 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
         flops = sum(model_flops(model, rows, name != "queries") for name, rows in batch.rows.items())
         return Work(len(tokens), int(tokens.sum()), flops)
 
-    def validation_batches() -> Iterator[Batch]:
-        dev = draw_triples("dev")
-        for first in range(0, len(dev), recipe.batch_size):
-            examples = [dev[index] for index in range(first, min(first + recipe.batch_size, len(dev)))]
-            yield send_to_device(make_batch(examples), accelerator.device)
+    document_rate = recipe.learning_rate if recipe.document_learning_rate is None else recipe.document_learning_rate
 
     def evaluate(encoder: Any) -> dict[str, float]:
         return dev_set.evaluate(encoder.model, tokenizer)
@@ -130,16 +118,19 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
 
     return Stage(
         encoder=encoder,
-        parameter_groups=groups,
-        total_steps=total_steps(recipe, batches.steps_per_epoch),
-        batches=batches.from_step,
+        parameter_groups=[
+            *groups_by_decay(model.hmde.sentence_encoder, recipe.learning_rate, recipe.weight_decay),
+            *groups_by_decay(model.hmde.document_encoder, document_rate, recipe.weight_decay),
+        ],
+        batches=batches,
         losses=losses,
         work=work,
         evaluate=evaluate,
         criterion="mrr",
         save=save,
-        run=describe_run(asdict(recipe), corpus, accelerator.num_processes),
-        validation_batches=validation_batches,
+        validation_batches=lambda: batches_in_order(
+            draw_triples("dev"), make_batch, recipe.batch_size, accelerator.device
+        ),
         queue=queue,
     )
 

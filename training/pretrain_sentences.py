@@ -5,7 +5,7 @@
 Reads a folder of parallel text (docs/sentence-encoders.md); writes a model folder that `AutoModel`, `AutoTokenizer` and
 `HMDEForDocumentEmbedding.from_sentence_encoder` open, and beside it a training folder with checkpoints and logs, from
 which `--resume true` resumes. On SIGTERM it finishes the step, saves a checkpoint and exits with code 143. All options:
-`python training/pretrain_sentences.py --help`, or training/sentences/.
+`python training/pretrain_sentences.py --help`, or training/sentences/stage.py.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from transformers import AutoTokenizer
 
 from common.command_line import options_from, run
 from training.loop.loop import Stage, train
+from training.model_card import write_sentence_card
 from training.sentences.batches import SentenceBatch, SentenceCollator
-from training.sentences.card import write_sentence_card
 from training.sentences.encoder import SentenceEncoder, cut_encoder, load_encoder, prepare_encoder
-from training.sentences.losses import LOSSES, SentenceLosses, Teacher, chosen_losses, weighted_losses
+from training.sentences.losses import SentenceLosses, Teacher, chosen_losses, student_losses, weighted_losses
 from training.sentences.pairs import Pairs
-from training.sentences.recipe import SentenceEncoderOptions
-from training.sentences.stage import sentence_stage
+from training.sentences.stage import SentenceEncoderOptions, sentence_stage
 
 
 @dataclass(kw_only=True)
@@ -42,12 +41,7 @@ class PretrainSentencesRecipe(SentenceEncoderOptions):
 
 
 def main(argv: list[str] | None = None) -> None:
-    recipe = options_from(PretrainSentencesRecipe, argv)
-    train(
-        recipe,
-        make_stage=functools.partial(student_stage, recipe),
-        write_card=functools.partial(write_sentence_card, recipe),
-    )
+    train(options_from(PretrainSentencesRecipe, argv), student_stage, write_sentence_card)
 
 
 def student_stage(recipe: PretrainSentencesRecipe, accelerator: Accelerator) -> Stage[SentenceBatch]:
@@ -56,26 +50,25 @@ def student_stage(recipe: PretrainSentencesRecipe, accelerator: Accelerator) -> 
     Raises:
         ValueError: the pairs, the encoder or the teacher are not what the recipe says.
     """
-    losses = functools.partial(weighted_losses, chosen_losses(recipe.losses), LOSSES)
+    chosen = chosen_losses(recipe.losses)
     set_seed(recipe.seed)
-    pairs = Pairs(recipe.corpus, "train", seed=recipe.seed)
+    pairs = Pairs(recipe.corpus, "train")
     model = load_encoder(recipe.sentence_encoder, recipe.architecture, recipe.max_length)
-    cut_encoder(model, recipe)
+    cut_encoder(model, recipe.layers, recipe.sentence_layer, recipe.freeze == "word_embeddings")
     prepare_encoder(model, recipe)
     encoder = SentenceEncoder(model, recipe.pooling, recipe.sentence_layer).train()
     teacher = None
     if recipe.losses.distillation is not None:
-        teacher = Teacher(
-            recipe.losses.distillation, model.config.hidden_size, accelerator, recipe.max_tokens_per_chunk
-        )
-    collate = SentenceCollator(
-        AutoTokenizer.from_pretrained(recipe.sentence_encoder),
-        recipe.max_length,
-        recipe.prompt,
-        teacher.tokenizer if teacher else None,
-    )
+        size, max_tokens = model.config.hidden_size, recipe.max_tokens_per_chunk
+        teacher = Teacher(recipe.losses.distillation, size, accelerator, max_tokens)
+    tokenizer = AutoTokenizer.from_pretrained(recipe.sentence_encoder)
     return sentence_stage(
-        recipe, accelerator, pairs=pairs, encoder=encoder, collate=collate, losses=losses, teacher=teacher
+        recipe,
+        accelerator,
+        pairs=pairs,
+        encoder=encoder,
+        collate=SentenceCollator(tokenizer, recipe.max_length, recipe.prompt, teacher.tokenizer if teacher else None),
+        losses=functools.partial(weighted_losses, chosen, student_losses(teacher)),
     )
 
 

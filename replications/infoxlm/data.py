@@ -15,18 +15,21 @@ from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerBas
 
 from common.fingerprints import digest, fingerprint
 from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
+from replications.drawn_pairs import DrawnPairs
 from replications.infoxlm.losses import InfoXLMLosses
+from replications.masked_lm import maskable
 from training.data.articles import load_articles
-from training.sentences.batches import IGNORED, Rows, SentenceCollator, read_rows
-from training.sentences.pairs import Pair, Pairs
+from training.sentences.batches import IGNORED, Rows, SentenceCollator
+from training.sentences.pairs import Pair
 
 CHARACTERS_PER_TOKEN = 16  # more than any language has, so that a text is cut before it is tokenized
 
 
 @dataclass(frozen=True)
-class MixedPair(Pair):
-    """A pair, and the sentences of the pair that it is mixed with, if there is one."""
+class InfoXLMPair(Pair):
+    """A pair, with monolingual text to go with it, and the sentences of the pair that it is mixed with, if any."""
 
+    text: str = ""
     mixed: tuple[str, str] | None = None
 
     @property
@@ -34,7 +37,7 @@ class MixedPair(Pair):
         return " ".join((self.id, *(self.mixed or ())))
 
 
-class InfoXLMPairs(Pairs):
+class InfoXLMPairs(DrawnPairs):
     """
     Args:
         mixup: draw a pair of other languages for each. Where there is only one pair of languages, a pair of these.
@@ -55,14 +58,13 @@ class InfoXLMPairs(Pairs):
         articles = sorted((self.texts.folder / "articles").glob("*.parquet"))
         return fingerprint(super().fingerprint, *((path.name, digest(path)) for path in articles))
 
-    def __getitem__(self, index: int) -> MixedPair:
+    def __getitem__(self, index: int) -> InfoXLMPair:
         draw = self.draws(index)
         mixed = self.pairs[self._index_of_other_languages(index, draw)] if self.mixup else None
+        row = self.pairs[index]
+        text = draw.choice([row["first"], row["second"]]) if self.texts is None else self.texts.draw(draw)
         pair = self.pair(index, draw)
-        return MixedPair(**vars(pair), mixed=(mixed["first"], mixed["second"]) if mixed else None)
-
-    def text(self, row: dict[str, str], draw: random.Random) -> str:
-        return super().text(row, draw) if self.texts is None else self.texts.draw(draw)
+        return InfoXLMPair(**vars(pair), text=text, mixed=(mixed["first"], mixed["second"]) if mixed else None)
 
     def _index_of_other_languages(self, index: int, draw: random.Random) -> int:
         if len(self.languages) == 1:
@@ -111,7 +113,7 @@ class InfoXLMCollator(SentenceCollator):
     """
     Args:
         losses: for which there are rows: `mmlm` and `tlm`, one row a pair, with `labels` (rows, tokens), the masked
-            tokens, elsewhere -100; `queries`, one side of each pair, and the other side in `key_rows`, as `keys`.
+            tokens, elsewhere -100; `queries`, one side of each pair, and the other side in `other_rows`, as `keys`.
     """
 
     def __init__(
@@ -125,21 +127,22 @@ class InfoXLMCollator(SentenceCollator):
     def rows(self, pairs: Sequence[Pair]) -> dict[str, Rows]:
         rows: dict[str, Rows] = {}
         if self.losses.mmlm is not None:
-            rows["mmlm"] = self._masked(self.tokenized([pair.text for pair in pairs]), [pair.seed for pair in pairs])
+            texts = [pair.text if isinstance(pair, InfoXLMPair) else pair.first for pair in pairs]
+            rows["mmlm"] = self._masked(maskable(self, texts), [pair.seed for pair in pairs])
         if self.losses.tlm is not None:  # positions go on, as XLM-R has it; XLM starts them anew in the second sentence
-            together = self.tokenized([pair.first for pair in pairs], [pair.second for pair in pairs])
+            together = maskable(self, [pair.first for pair in pairs], [pair.second for pair in pairs])
             rows["tlm"] = self._masked(together, [pair.seed + 1 for pair in pairs])
         if self.losses.xlco is not None:
             rows["queries"] = self._joined(pairs, side=0)
         return rows
 
-    def key_rows(self, pairs: Sequence[Pair]) -> dict[str, Rows]:
+    def other_rows(self, pairs: Sequence[Pair]) -> dict[str, Rows]:
         return {} if self.losses.xlco is None else {"keys": self._joined(pairs, side=1)}
 
     def _joined(self, pairs: Sequence[Pair], side: int) -> Rows:
         """The queries (side 0) or the keys (1) of cross-lingual contrast."""
         texts = [joined(pair, self.prompt)[side] for pair in pairs]
-        return read_rows(self.tokenized(*map(list, zip(*texts))))
+        return self.tokenized(*map(list, zip(*texts)))
 
     def _masked(self, rows: Rows, seeds: list[int]) -> Rows:
         """15 % of the tokens as BERT masks them, each row by a seed of its own."""
@@ -166,7 +169,7 @@ def joined(pair: Pair, prompt: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """
     draw = random.Random(pair.seed)
     sides = [[pair.first], [pair.second]]
-    if isinstance(pair, MixedPair) and pair.mixed is not None:
+    if isinstance(pair, InfoXLMPair) and pair.mixed is not None:
         sides = [draw.sample([*side, mixed], 2) for side, mixed in zip(sides, pair.mixed)]
     first, second = ((prompt + side[0], *side[1:]) for side in sides)
     return (first, second) if draw.random() < 0.5 else (second, first)

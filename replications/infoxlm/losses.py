@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from common.numbers import PositiveFloat, PositiveInt, Share
+from training.loop.cached_gradients import cut_into_chunks
 from training.loop.momentum import MomentumQueue
 from training.losses.candidates import same_concept
 from training.losses.processes import mean_of_all_processes, rows_of_other_processes
@@ -126,18 +127,20 @@ def masked_tokens_loss(name: str, vectors: PairVectors, options: MMLM | TLM) -> 
     return mean_of_all_processes(vectors.embeddings[name].squeeze(1), count)
 
 
-def infoxlm_losses(queue: MomentumQueue | None) -> dict[str, LossFunction]:
+def infoxlm_losses(queue: MomentumQueue | None, max_tokens: int) -> dict[str, LossFunction]:
     """The functions of the losses, by name.
 
     Args:
         queue: keys of earlier batches, if there is a loss that reads them.
+        max_tokens: that the momentum encoder embeds at once.
     """
 
     def xlco_loss(vectors: PairVectors, options: XlCo) -> Tensor:
         """The mean over pairs."""
         assert queue is not None
-        keys, concepts = vectors.embeddings["keys"].float(), vectors.batch.concepts
-        return cross_lingual_contrast(
+        embedded, concepts = queue.embed(cut_into_chunks(vectors.batch.other_rows, max_tokens)), vectors.batch.concepts
+        keys = embedded["keys"].float()
+        loss = cross_lingual_contrast(
             vectors.embeddings["queries"].float(),
             keys,
             torch.cat([rows_of_other_processes(keys), queue.vectors]),
@@ -145,6 +148,8 @@ def infoxlm_losses(queue: MomentumQueue | None) -> dict[str, LossFunction]:
             other_concepts=torch.cat([rows_of_other_processes(concepts), queue.concepts]),
             temperature=options.temperature,
         ).mean()
+        queue.push(keys, concepts)  # after the loss, in which they stand already
+        return loss
 
     return {
         "mmlm": functools.partial(masked_tokens_loss, "mmlm"),

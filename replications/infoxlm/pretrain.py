@@ -7,12 +7,12 @@ Reads and writes what training/pretrain_sentences.py does. All options: `--help`
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import common.threads
 
+import torch
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 from torch import Tensor, nn
@@ -26,8 +26,8 @@ from replications.new_encoder import start_tokenizer
 from training.loop.cached_gradients import Chunk, Embeddings, Rows
 from training.loop.loop import Stage, train
 from training.loop.momentum import MomentumQueue
+from training.model_card import write_sentence_card
 from training.sentences.batches import SentenceBatch
-from training.sentences.card import write_sentence_card
 from training.sentences.encoder import SentenceEncoder
 from training.sentences.losses import PairVectors, chosen_losses, weighted_losses
 from training.sentences.stage import sentence_stage
@@ -93,12 +93,7 @@ class InfoXLMEncoder(SentenceEncoder):
 
 
 def main(argv: list[str] | None = None) -> None:
-    recipe = options_from(InfoXLMRecipe, argv)
-    train(
-        recipe,
-        make_stage=functools.partial(infoxlm_stage, recipe),
-        write_card=functools.partial(write_sentence_card, recipe),
-    )
+    train(options_from(InfoXLMRecipe, argv), infoxlm_stage, write_sentence_card)
 
 
 def infoxlm_stage(recipe: InfoXLMRecipe, accelerator: Accelerator) -> Stage[SentenceBatch]:
@@ -126,11 +121,11 @@ def infoxlm_stage(recipe: InfoXLMRecipe, accelerator: Accelerator) -> Stage[Sent
         check_mask_token(tokenizer, recipe.sentence_encoder)
     encoder = InfoXLMEncoder(encoder_with_head(recipe, tokenizer, with_head=predicts), recipe).train()
     queue = make_queue(losses.xlco, encoder, accelerator)
-    functions = infoxlm_losses(queue)
+    functions = infoxlm_losses(queue, recipe.max_tokens_per_chunk)
 
     def weigh(vectors: PairVectors) -> dict[str, Tensor]:
-        without_keys = "keys" not in vectors.embeddings  # as in the validation loss
-        read = {name: options for name, options in chosen.items() if not (name == "xlco" and without_keys)}
+        is_validation = not torch.is_grad_enabled()  # in which the queue has no part
+        read = {name: options for name, options in chosen.items() if not (name == "xlco" and is_validation)}
         return weighted_losses(read, functions, vectors)
 
     return sentence_stage(

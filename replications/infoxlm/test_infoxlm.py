@@ -11,7 +11,7 @@ from datasets import Dataset
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
-from replications.infoxlm.data import InfoXLMCollator, InfoXLMPairs, MixedPair, Texts
+from replications.infoxlm.data import InfoXLMCollator, InfoXLMPair, InfoXLMPairs, Texts
 from replications.infoxlm.losses import (
     MMLM,
     TLM,
@@ -50,14 +50,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_pairs(tmp_path_factory.mktemp("parallel"))
 
 
-def example(index: int = 0, **changes: object) -> MixedPair:
+def example(index: int = 0, **changes: object) -> InfoXLMPair:
     values = {
         "languages": ("en", "de"),
         "first": "The cat sat.",
         "second": "Die Katze lag.",
         "text": "Der Hund sah die Katze.",
     }
-    return MixedPair(id=f"p{index}", name=f"p{index}", seed=index, **(values | changes))
+    return InfoXLMPair(id=f"p{index}", name=f"p{index}", seed=index, **(values | changes))
 
 
 def test_a_pair_is_mixed_with_one_of_other_languages(folder):
@@ -139,7 +139,7 @@ def test_xlco_joins_the_sides_of_two_pairs_in_all_orders_each_language_on_its_si
     seen = set()
     for seed in range(60):
         batch = collate([example(seed, mixed=("It was warm", "Le chat"))])
-        sides = batch.rows["queries"], batch.key_rows["keys"]
+        sides = batch.rows["queries"], batch.other_rows["keys"]
         query, key = (orders[tuple(rows["input_ids"][0].tolist())] for rows in sides)
         assert query[0] != key[0]
         seen.add((query, key))
@@ -163,16 +163,16 @@ def test_the_prompt_stands_before_both_sides_of_cross_lingual_contrast():
     tokenizer = unigram_tokenizer()
     batch = InfoXLMCollator(tokenizer, 128, "cat: ", losses=InfoXLMLosses(xlco=XlCo()))([example()])
     first, second = (tokenizer(f"cat: {text}")["input_ids"] for text in ("The cat sat.", "Die Katze lag."))
-    sides = [batch.rows["queries"]["input_ids"][0].tolist(), batch.key_rows["keys"]["input_ids"][0].tolist()]
+    sides = [batch.rows["queries"]["input_ids"][0].tolist(), batch.other_rows["keys"]["input_ids"][0].tolist()]
     assert sorted(sides) == sorted([first, second])
 
 
 def test_a_loss_of_masked_tokens_is_a_mean_over_the_masked_tokens():
     labels = torch.tensor([[-100, 3, 4], [-100, -100, 1]])
-    batch = SentenceBatch({"mmlm": {"labels": labels}}, {}, {}, torch.arange(2), torch.zeros(2, 2), ["one", "two"])
+    batch = SentenceBatch({"mmlm": {"labels": labels}}, {}, torch.arange(2), torch.zeros(2, 2), ["one", "two"])
     chosen = chosen_losses(InfoXLMLosses(mmlm=MMLM(weight=2.0)))
     vectors = PairVectors({"mmlm": torch.tensor([[4.0], [8.0]])}, batch)
-    losses = weighted_losses(chosen, infoxlm_losses(None), vectors)
+    losses = weighted_losses(chosen, infoxlm_losses(None, 100), vectors)
     assert losses["mmlm_loss"].item() == pytest.approx(2 * 12 / 3)
 
 

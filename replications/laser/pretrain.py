@@ -24,8 +24,8 @@ from replications.translation.encoder import TranslatingEncoder
 from replications.translation.losses import Distance, Translation
 from replications.translation.stage import translating_encoder, translation_stage
 from training.loop.loop import Stage, train
+from training.model_card import write_sentence_card
 from training.sentences.batches import SentenceBatch
-from training.sentences.card import write_sentence_card
 from training.sentences.losses import chosen_losses
 
 
@@ -60,12 +60,7 @@ class LaserRecipe(StartOptions):
 
 
 def main(argv: list[str] | None = None) -> None:
-    recipe = options_from(LaserRecipe, argv)
-    train(
-        recipe,
-        make_stage=functools.partial(laser_stage, recipe),
-        write_card=functools.partial(write_sentence_card, recipe),
-    )
+    train(options_from(LaserRecipe, argv), laser_stage, write_sentence_card)
 
 
 def laser_stage(recipe: LaserRecipe, accelerator: Accelerator) -> Stage[SentenceBatch]:

@@ -11,7 +11,8 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
 from replications.lightweight.losses import GenerativeTask
-from training.sentences.batches import Rows, SentenceCollator, read_rows
+from replications.masked_lm import maskable
+from training.sentences.batches import Rows, SentenceCollator
 from training.sentences.pairs import Pair
 
 
@@ -38,17 +39,19 @@ class GenerativeCollator(SentenceCollator):
         self.is_word = [any(character.isalnum() for character in piece) for piece in pieces]
 
     def rows(self, pairs: Sequence[Pair]) -> dict[str, Rows]:
-        rows = self.tokenized(self.sides(pairs))
+        rows = maskable(self, self.sides(pairs))
+        special_tokens = rows.pop("special_tokens_mask")
         words = [
             ids[(mask == 1) & (special == 0)].tolist()
-            for ids, mask, special in zip(rows["input_ids"], rows["attention_mask"], rows["special_tokens_mask"])
+            for ids, mask, special in zip(rows["input_ids"], rows["attention_mask"], special_tokens)
         ]
         target_ids: list[Tensor] = [torch.empty(0)] * (2 * len(pairs))
         target_shares = list(target_ids)
         for index, pair in enumerate(pairs):
             draw = random.Random(pair.seed)
             masked, other = draw.sample([index, index + len(pairs)], 2)
-            masked_word = None if self.task == "xtr" else self._mask_word(rows, masked, draw)
+            row = rows["input_ids"][masked], special_tokens[masked]
+            masked_word = None if self.task == "xtr" else self._mask_word(*row, draw)
             masked_targets, other_targets = word_targets(self.task, words[masked], words[other], masked_word)
             target_ids[masked], target_shares[masked] = masked_targets
             target_ids[other], target_shares[other] = other_targets
@@ -56,17 +59,17 @@ class GenerativeCollator(SentenceCollator):
             "target_ids": pad_sequence(target_ids, batch_first=True),
             "target_shares": pad_sequence(target_shares, batch_first=True),
         }
-        return {"sentences": read_rows(rows) | targets}
+        return {"sentences": rows | targets}
 
-    def _mask_word(self, rows: Rows, row: int, draw: random.Random) -> int | None:
-        """Mask a word of a row, drawn by lot. Returns its id; None where the row has no word."""
-        columns = (rows["special_tokens_mask"][row] == 0).nonzero().flatten().tolist()
-        candidates = [column for column in columns if self.is_word[int(rows["input_ids"][row, column])]] or columns
+    def _mask_word(self, row: Tensor, special_tokens: Tensor, draw: random.Random) -> int | None:
+        """Mask a word of a row (tokens,), drawn by lot. Returns its id; None where the row has no word."""
+        columns = (special_tokens == 0).nonzero().flatten().tolist()
+        candidates = [column for column in columns if self.is_word[int(row[column])]] or columns
         if not candidates:
             return None
         column = draw.choice(candidates)
-        word = int(rows["input_ids"][row, column])
-        rows["input_ids"][row, column] = self.tokenizer.mask_token_id
+        word = int(row[column])
+        row[column] = self.tokenizer.mask_token_id
         return word
 
 

@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from common.numbers import PositiveFloat
-from training.sentences.losses import LOSSES as CORE_LOSSES
 from training.sentences.losses import Align, Distillation, LossFunction, PairVectors
 
 SHRINK = 0.999  # of differences in equation 6, whose logarithm of a cosine is infinite at 1
@@ -105,4 +104,4 @@ def similarity_loss(vectors: PairVectors, options: Similarity) -> Tensor:
     return similarity(*vectors.sides, *vectors.other_sides).mean()
 
 
-LOSSES: dict[str, LossFunction] = CORE_LOSSES | {"generative": generative_loss, "similarity": similarity_loss}
+LOSSES: dict[str, LossFunction] = {"generative": generative_loss, "similarity": similarity_loss}

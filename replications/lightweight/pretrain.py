@@ -17,17 +17,17 @@ from accelerate.utils import set_seed
 
 from common.command_line import options_from, run
 from common.numbers import Share
+from replications.drawn_pairs import DrawnPairs
 from replications.lightweight.data import GenerativeCollator
 from replications.lightweight.losses import LOSSES, LightweightLosses, words_from_vectors
 from replications.masked_lm import MaskedLMOptions, check_mask_token, encoder_with_head, predict_tokens
 from replications.new_encoder import start_tokenizer
 from training.loop.cached_gradients import Chunk, Embeddings
 from training.loop.loop import Stage, train
+from training.model_card import write_sentence_card
 from training.sentences.batches import SentenceBatch, SentenceCollator
-from training.sentences.card import write_sentence_card
 from training.sentences.encoder import SentenceEncoder
-from training.sentences.losses import Teacher, chosen_losses, weighted_losses
-from training.sentences.pairs import Pairs
+from training.sentences.losses import Teacher, chosen_losses, student_losses, weighted_losses
 from training.sentences.stage import sentence_stage
 
 
@@ -56,12 +56,7 @@ class GenerativeEncoder(SentenceEncoder):
 
 
 def main(argv: list[str] | None = None) -> None:
-    recipe = options_from(LightweightRecipe, argv)
-    train(
-        recipe,
-        make_stage=functools.partial(lightweight_stage, recipe),
-        write_card=functools.partial(write_sentence_card, recipe),
-    )
+    train(options_from(LightweightRecipe, argv), lightweight_stage, write_sentence_card)
 
 
 def lightweight_stage(recipe: LightweightRecipe, accelerator: Accelerator) -> Stage[SentenceBatch]:
@@ -72,7 +67,7 @@ def lightweight_stage(recipe: LightweightRecipe, accelerator: Accelerator) -> St
     """
     generative, chosen = recipe.losses.generative, chosen_losses(recipe.losses)
     set_seed(recipe.seed)
-    pairs = Pairs(recipe.corpus, "train", seed=recipe.seed)
+    pairs = DrawnPairs(recipe.corpus, "train", seed=recipe.seed)
     tokenizer = start_tokenizer(recipe, pairs, accelerator)
     if generative is not None and generative.task != "xtr":
         check_mask_token(tokenizer, recipe.sentence_encoder)
@@ -89,23 +84,21 @@ def lightweight_stage(recipe: LightweightRecipe, accelerator: Accelerator) -> St
         pairs=pairs,
         encoder=encoder,
         collate=GenerativeCollator(*rows, task=generative.task) if generative else SentenceCollator(*rows),
-        losses=functools.partial(weighted_losses, chosen, LOSSES),
-        teacher=teacher,
+        losses=functools.partial(weighted_losses, chosen, student_losses(teacher) | LOSSES),
     )
     if recipe.tenth_after is not None:
-        last_whole = recipe.tenth_after * stage.total_steps
-        stage.schedule = functools.partial(full_then_a_tenth, warmup=recipe.warmup_steps, last_whole=last_whole)
+        stage.schedule = functools.partial(full_then_a_tenth, recipe.warmup_steps, recipe.tenth_after)
     return stage
 
 
-def full_then_a_tenth(step: int, warmup: int, last_whole: float) -> float:
+def full_then_a_tenth(warmup: int, tenth_after: float, total_steps: int, step: int) -> float:
     """The factor of the learning rate at a step: it rises to 1 over the warm-up, stays there, and is a tenth of that
-    from `last_whole` on.
+    from the share `tenth_after` of all steps on.
 
-    >>> [full_then_a_tenth(step, warmup=4, last_whole=6) for step in (0, 1, 4, 5, 6, 9)]
+    >>> [full_then_a_tenth(4, 0.6, 10, step) for step in (0, 1, 4, 5, 6, 9)]
     [0.0, 0.25, 1.0, 1.0, 0.1, 0.1]
     """
-    return min(1.0, step / max(1, warmup)) * (1.0 if step < last_whole else 0.1)
+    return min(1.0, step / max(1, warmup)) * (1.0 if step < tenth_after * total_steps else 0.1)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,6 @@ def example(index: int = 0, **changes: object) -> Pair:
         "languages": ("en", "de"),
         "first": "The cat sat.",
         "second": "Die Katze lag.",
-        "text": "Der Hund sah die Katze.",
     }
     return Pair(id=f"p{index}", name=f"p{index}", seed=index, **(values | changes))
 
@@ -80,7 +79,7 @@ def test_a_row_is_masked_alike_whatever_stands_beside_it():
 
 
 def test_the_generative_loss_is_a_mean_over_pairs_of_which_both_sentences_add_up():
-    batch = SentenceBatch({}, {}, {}, torch.arange(2), torch.zeros(2, 2), ["one", "two"])
+    batch = SentenceBatch({}, {}, torch.arange(2), torch.zeros(2, 2), ["one", "two"])
     chosen = chosen_losses(LightweightLosses(generative=Generative(weight=3.0)))
     found = weighted_losses(chosen, LOSSES, PairVectors({"divergences": torch.arange(1.0, 5).unsqueeze(1)}, batch))
     assert found["generative_loss"].item() == pytest.approx(3 * (1 + 2 + 3 + 4) / 2)

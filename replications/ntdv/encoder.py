@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedTokenizerBase
 
 from common.saved_models import model_type_of
+from replications.drawn_pairs import DrawnPairs
 from replications.ntdv.decoder import GRUDecoder
 from replications.ntdv.losses import NTDVLosses
 from replications.ntdv.modeling_ntdv import NTDVModel
@@ -20,7 +21,6 @@ from replications.translation.encoder import DECODER, add_translation_losses
 from training.loop.cached_gradients import Chunk, Embeddings
 from training.sentences.batches import tokenized
 from training.sentences.encoder import SentenceEncoder
-from training.sentences.pairs import Pairs
 
 PAIRS_OF_EVIDENCE = 100_000  # in which tokens are counted, at most, to know their language
 PAIRS_AT_ONCE = 512
@@ -154,7 +154,7 @@ def load_translators(model: NTDVModel, translators: tuple[str, str]) -> list[GRU
 
 
 def language_evidence(
-    pairs: Pairs, tokenizer: PreTrainedTokenizerBase, max_length: int, languages: list[str]
+    pairs: DrawnPairs, tokenizer: PreTrainedTokenizerBase, max_length: int, languages: list[str]
 ) -> Tensor:
     """Log-odds of each token for the second of two languages against the first, from training-pair counts with add-one
     smoothing.
@@ -168,7 +168,7 @@ def language_evidence(
     while texts := [text for _, text in zip(range(2 * PAIRS_AT_ONCE), sentences)]:
         for side in range(2):
             language = languages.index(first_language) ^ side
-            rows = tokenized(tokenizer, max_length, texts[side::2])
+            rows = tokenized(tokenizer, max_length, texts[side::2], return_special_tokens_mask=True)
             tokens = rows["input_ids"][rows["special_tokens_mask"] == 0]
             counts[language] += np.bincount(tokens.numpy(), minlength=len(tokenizer))
     counts[:, tokenizer.all_special_ids] = 1

@@ -19,6 +19,7 @@ from accelerate.utils import set_seed
 
 from common.command_line import options_from, run
 from common.numbers import PositiveInt
+from replications.drawn_pairs import DrawnPairs
 from replications.ntdv.encoder import (
     NTDVEncoder,
     language_evidence,
@@ -31,12 +32,11 @@ from replications.ntdv.modeling_ntdv import NTDVConfig, NTDVModel
 from replications.ntdv.train_translator import two_languages
 from replications.translation.data import TranslationCollator
 from training.loop.loop import Stage, train
+from training.model_card import write_sentence_card
 from training.sentences.batches import SentenceBatch
-from training.sentences.card import write_sentence_card
 from training.sentences.losses import chosen_losses, weighted_losses
-from training.sentences.pairs import Pair, Pairs
-from training.sentences.recipe import PairsOptions
-from training.sentences.stage import sentence_stage
+from training.sentences.pairs import Pair
+from training.sentences.stage import PairsOptions, sentence_stage
 
 
 @dataclass(kw_only=True)
@@ -65,12 +65,7 @@ class NTDVCollator(TranslationCollator):
 
 
 def main(argv: list[str] | None = None) -> None:
-    recipe = options_from(NTDVRecipe, argv)
-    train(
-        recipe,
-        make_stage=functools.partial(ntdv_stage, recipe),
-        write_card=functools.partial(write_sentence_card, recipe),
-    )
+    train(options_from(NTDVRecipe, argv), ntdv_stage, write_sentence_card)
 
 
 def ntdv_stage(recipe: NTDVRecipe, accelerator: Accelerator) -> Stage[SentenceBatch]:
@@ -84,7 +79,7 @@ def ntdv_stage(recipe: NTDVRecipe, accelerator: Accelerator) -> Stage[SentenceBa
     config, _ = translator_configs(recipe.translators)
     languages = [config.source_language, config.target_language]
     two_languages(recipe.corpus, {*languages})
-    pairs = Pairs(recipe.corpus, "train", seed=recipe.seed)
+    pairs = DrawnPairs(recipe.corpus, "train", seed=recipe.seed)
     model = NTDVModel(
         NTDVConfig(
             vocab_size=config.vocab_size,

@@ -19,6 +19,7 @@ from transformers import AutoModel, AutoTokenizer
 from evaluation.recipes import SystemOptions
 from evaluation.systems import load_system
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from replications.drawn_pairs import DrawnPairs
 from replications.laser.modeling_laser import LaserConfig, LaserModel
 from replications.ntdv import pretrain, train_translator
 from replications.ntdv.decoder import GRUDecoder
@@ -36,7 +37,7 @@ from tests.tiny_encoders import randomise, unigram_tokenizer
 from training.models import flops_per_position
 from training.sentences.batches import SentenceBatch
 from training.sentences.losses import PairVectors
-from training.sentences.pairs import Pair, Pairs
+from training.sentences.pairs import Pair
 
 IDS = torch.tensor([[0, 5, 9, 6, 2], [0, 7, 2, 1, 1], [0, 8, 12, 2, 1]])
 MASK = (IDS != 1).long()
@@ -189,7 +190,7 @@ def arguments(corpus: Path, output: Path, **changes: object) -> list[str]:
 
 
 def pair(index: int, first: str = "The cat sat there.", second: str = "Die Katze lag.") -> Pair:
-    return Pair(f"p{index}", f"p{index}", first, second, ("en", "de"), "", seed=index)
+    return Pair(f"p{index}", f"p{index}", first, second, ("en", "de"), seed=index)
 
 
 PAIRS = [pair(0), pair(1, "It was warm", "Hund"), pair(2, "cat", "Der Hund sah die Katze.")]
@@ -299,7 +300,7 @@ def test_the_distance_constraint_of_cnv_is_equations_3_6_to_3_8(num_negatives):
                 expected += of_negative / 14
                 costing += of_negative > 0
     assert 0 < costing < drawn.sum() * 2
-    batch = SentenceBatch({}, {}, {}, concepts, languages, [])
+    batch = SentenceBatch({}, {}, concepts, languages, [])
     loss = LOSSES["squared_distance"](PairVectors({"sentences": contexts.flatten(0, 1).flatten(1)}, batch), options)
     assert loss.item() == pytest.approx(expected, rel=1e-5)
 
@@ -412,7 +413,7 @@ def test_the_weight_of_a_word_is_how_many_times_as_often_the_second_language_has
     ]
     write_table(tmp_path / "pairs" / "de-en.parquet", rows)
     tokenizer = unigram_tokenizer()
-    found = language_evidence(Pairs(tmp_path, "train"), tokenizer, 100, ["en", "de"])
+    found = language_evidence(DrawnPairs(tmp_path, "train"), tokenizer, 100, ["en", "de"])
     counts = [Counter(id for text in texts for id in tokenizer(text)["input_ids"][1:-1]) for texts in (english, german)]
     special = {*tokenizer.all_special_ids}
     totals = [len(tokenizer) + sum(n for id, n in of_one.items() if id not in special) for of_one in counts]

@@ -28,8 +28,8 @@ from replications.translation.losses import Translation
 from replications.translation.stage import translating_encoder, translation_stage
 from training.loop.cached_gradients import cut_into_chunks
 from training.loop.loop import Progress, Stage, train
+from training.model_card import write_sentence_card
 from training.sentences.batches import SentenceBatch, SentenceCollator
-from training.sentences.card import write_sentence_card
 from training.sentences.pairs import DevPairs, pair_files
 
 ABOUT = """\
@@ -50,12 +50,7 @@ class TranslatorRecipe(StartOptions):
 
 
 def main(argv: list[str] | None = None) -> None:
-    recipe = options_from(TranslatorRecipe, argv)
-    train(
-        recipe,
-        make_stage=functools.partial(translator_stage, recipe),
-        write_card=functools.partial(write_card, recipe),
-    )
+    train(options_from(TranslatorRecipe, argv), translator_stage, write_card)
 
 
 def translator_stage(recipe: TranslatorRecipe, accelerator: Accelerator) -> Stage[SentenceBatch]:

@@ -25,8 +25,8 @@ from replications.translation.encoder import TranslatingEncoder
 from replications.translation.losses import Distance, Translation
 from replications.translation.stage import translating_encoder, translation_stage
 from training.loop.loop import Stage, train
+from training.model_card import write_sentence_card
 from training.sentences.batches import SentenceBatch
-from training.sentences.card import write_sentence_card
 from training.sentences.losses import chosen_losses
 
 
@@ -69,12 +69,7 @@ class TMDERecipe(StartOptions):
 
 
 def main(argv: list[str] | None = None) -> None:
-    recipe = options_from(TMDERecipe, argv)
-    train(
-        recipe,
-        make_stage=functools.partial(tmde_stage, recipe),
-        write_card=functools.partial(write_sentence_card, recipe),
-    )
+    train(options_from(TMDERecipe, argv), tmde_stage, write_sentence_card)
 
 
 def tmde_stage(recipe: TMDERecipe, accelerator: Accelerator) -> Stage[SentenceBatch]:

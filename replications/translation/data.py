@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from training.sentences.batches import IGNORED, Rows, SentenceCollator, read_rows
+from training.sentences.batches import IGNORED, Rows, SentenceCollator
 from training.sentences.pairs import Pair
 
 
@@ -41,7 +41,7 @@ class TranslationCollator(SentenceCollator):
             targets = {name: _among(len(sides), translated, target) for name, target in targets.items()}
         else:
             rows = self.tokenized([sides[row] for row in translated])
-        return {"sentences": read_rows(rows) | targets}
+        return {"sentences": rows | targets}
 
     def target_sides(self, pairs: Sequence[Pair]) -> list[tuple[int, int]]:
         """The translations of a batch: of which pair, and which side of it (0 or 1)."""

@@ -10,6 +10,7 @@ from accelerate import Accelerator
 from accelerate.utils import set_seed
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from replications.drawn_pairs import DrawnPairs
 from replications.new_encoder import StartOptions, start_encoder, start_tokenizer
 from replications.translation.data import TranslationCollator
 from replications.translation.encoder import Decoder, TranslatingEncoder, load_decoder
@@ -18,7 +19,6 @@ from training.loop.loop import Stage
 from training.sentences.batches import SentenceBatch
 from training.sentences.encoder import prepare_encoder
 from training.sentences.losses import weighted_losses
-from training.sentences.pairs import Pairs
 from training.sentences.stage import sentence_stage
 
 
@@ -73,7 +73,7 @@ def translation_stage(
     """
     options: Translation = chosen["translation"]
     set_seed(recipe.seed)
-    pairs = Pairs(recipe.corpus, "train", seed=recipe.seed)
+    pairs = DrawnPairs(recipe.corpus, "train", seed=recipe.seed)
     check_pivots(recipe.corpus, pairs.languages, options.pivots)
     tokenizer = start_tokenizer(recipe, pairs, accelerator)
     encoder = make_encoder(tokenizer)

@@ -15,7 +15,6 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
 from tests.sentence_pairs import NO_DROPOUT, options, write_pairs
 from training import pretrain_sentences
-from training.pretrain_sentences import PretrainSentencesRecipe
 from training.sentences.encoder import SentenceEncoder, cut_encoder, load_encoder
 from training.sentences.pairs import DevPairs
 
@@ -78,7 +77,7 @@ def test_the_learning_rate_rises_and_falls_as_the_schedule_says(pairs, xlmr, tmp
 
 def test_the_kept_layers_are_those_of_the_start(xlmr):
     model, start = (load_encoder(str(xlmr), {}, 128) for _ in range(2))
-    cut_encoder(model, PretrainSentencesRecipe(corpus="", output="", sentence_encoder=str(xlmr), layers=[1]))
+    cut_encoder(model, layers=[1], sentence_layer=None, freeze_words=False)
     assert model.config.num_hidden_layers == 1
     kept, expected = model.encoder.layer[0].state_dict(), start.encoder.layer[1].state_dict()
     assert all(torch.equal(kept[name], weight) for name, weight in expected.items())

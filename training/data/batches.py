@@ -45,14 +45,13 @@ class Batch(NamedTuple):
     names: list[str]
     sentence_index: Tensor | None = None
 
-    @property
-    def key_rows(self) -> dict[str, dict[str, Tensor]]:
-        """What the momentum encoder embeds."""
-        return self.rows
-
 
 class Examples(Protocol):
     """What is drawn from: triples of documents, pairs of sentences."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Of all that is drawn from."""
 
     def __len__(self) -> int: ...
 
@@ -95,6 +94,7 @@ class Batches:
         num_workers: int,
     ) -> None:
         self.examples = examples
+        self.fingerprint = examples.fingerprint
         self.collate = collate
         self.accelerator = accelerator
         self.accumulation = accumulation
@@ -127,6 +127,15 @@ class Batches:
             while group := list(itertools.islice(on_device, self.accumulation)):
                 yield group
             epoch, steps_done = epoch + 1, 0
+
+
+def batches_in_order(
+    examples: Any, collate: Callable[[Sequence[Any]], Any], batch_size: int, device: torch.device
+) -> Iterator[Any]:
+    """The batches of some examples, which have a length and indices. The last batch may be smaller."""
+    for first in range(0, len(examples), batch_size):
+        rows = range(first, min(first + batch_size, len(examples)))
+        yield send_to_device(collate([examples[row] for row in rows]), device)
 
 
 def collate(

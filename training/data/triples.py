@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from datasets import load_dataset
 
 from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
-from training.data.articles import load_articles, row_of
+from training.data.articles import fingerprint_of_corpus, load_articles, row_of
 from training.data.queries import QueryDraw
 
 # Where a triple has the concept and the language of each role's document. A positive is the anchor's concept in another
@@ -55,7 +56,7 @@ class Triples(torch.utils.data.Dataset):
         queries: QueryDraw | None = None,
         seed: int = 0,
     ) -> None:
-        folder = Path(folder)
+        self.folder = folder = Path(folder)
         if not (folder / "triples.parquet").is_file():
             raise ValueError(f"{folder} has no triples.parquet; make a corpus with python -m training.corpus")
         triples = load_dataset("parquet", data_files=str(folder / "triples.parquet"), split="train")
@@ -83,6 +84,11 @@ class Triples(torch.utils.data.Dataset):
 
     def __len__(self) -> int:
         return len(self.triples)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Fingerprint of the triples and the articles, word for word."""
+        return fingerprint_of_corpus(self.folder)
 
     def _columns(self, *names: str) -> pa.Table:
         return self.triples.select_columns(list(names)).with_format("arrow")[:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import os
 import shutil
@@ -34,6 +35,7 @@ from training.loop.cached_gradients import (
 from training.loop.checkpoints import (
     check_output,
     checkpoints,
+    describe_run,
     load_newest_checkpoint,
     save_checkpoint,
     sigterm_lets_the_step_finish,
@@ -57,15 +59,22 @@ class Batch(Protocol):
         """What is embedded. The rows that reach every trained parameter come last."""
 
     @property
-    def key_rows(self) -> Chunk:
-        """What the momentum encoder embeds, if there is one."""
-
-    @property
     def names(self) -> Sequence[str]:
         """Of the examples, for messages. Row i belongs to example i, modulo the number of examples."""
 
 
+class Batches(Protocol):
+    """What the loop asks of the training data."""
+
+    fingerprint: str  # of the data, which must be the same when a run is resumed
+    steps_per_epoch: int
+
+    def from_step(self, first_step: int) -> Iterator[list[Any]]:
+        """The batches of each optimizer step, without end, on the device of this process."""
+
+
 BatchType = TypeVar("BatchType", bound=Batch)
+OptionsType = TypeVar("OptionsType", bound=LoopOptions)
 
 
 @dataclass
@@ -75,33 +84,29 @@ class Stage(Generic[BatchType]):
     Args:
         encoder: from a chunk to its embeddings; not yet distributed.
         parameter_groups: for the optimizer.
-        total_steps: optimizer steps of the run.
-        batches: from an optimizer step on, without end, the batches of each step, on the device of this process.
-        losses: of a batch, by name, each a mean over its examples. Given its embeddings, the batch itself and, with a
-            queue, the momentum encoder's embeddings. Their sum is minimised.
+        batches: the training data.
+        losses: of a batch, by name, each a mean over its examples. Their sum is minimised. Called without gradients for
+            the validation loss, in which a queue has no part.
         work: what a batch gives this process to do.
         evaluate: scores of an encoder on the dev split, by name. Called on the main process alone.
         criterion: the score by which the best model is chosen; higher is better.
         save: an encoder's model, into a folder.
-        run: what must be the same when a run is resumed.
         validation_batches: the dev split in batches, on the device of this process, for `keep: validation_loss`.
-        queue: vectors of earlier batches, if there is a loss for them. It has no part in the validation loss.
-        schedule: the factor of the learning rates by step, in place of that of the options.
+        queue: vectors of earlier batches, if there is a loss for them.
+        schedule: the factor of the learning rates by total steps and step, in place of that of the options.
     """
 
     encoder: nn.Module
     parameter_groups: list[dict[str, Any]]
-    total_steps: int
-    batches: Callable[[int], Iterator[list[BatchType]]]
-    losses: Callable[[Embeddings, BatchType, Embeddings | None], dict[str, Tensor]]
+    batches: Batches
+    losses: Callable[[Embeddings, BatchType], dict[str, Tensor]]
     work: Callable[[BatchType], Work]
     evaluate: Callable[[nn.Module], dict[str, float]]
     criterion: str
     save: Callable[[nn.Module, Path], None]
-    run: dict[str, Any]
     validation_batches: Callable[[], Iterator[BatchType]]
     queue: MomentumQueue | None = None
-    schedule: Callable[[int], float] | None = None
+    schedule: Callable[[int, int], float] | None = None
 
 
 VALIDATION_LOSS = "validation_loss"  # a score of which less is better
@@ -138,12 +143,6 @@ class Progress:
         self.__dict__.update(state)
 
 
-def total_steps(options: LoopOptions, steps_per_epoch: int) -> int:
-    """Optimizer steps of a run."""
-    steps = options.epochs * steps_per_epoch
-    return min(steps, options.max_steps or steps)
-
-
 def accelerator_of(options: LoopOptions) -> Accelerator:
     """The processes and devices of this run, as `accelerate launch` configured them."""
     accelerator = Accelerator(
@@ -178,36 +177,38 @@ class Loop(Generic[BatchType]):
         # FSDP cuts the weights into pieces, so a whole copy is evaluated and saved.
         sharded = accelerator.distributed_type == DistributedType.FSDP
         self.whole_copy = copy.deepcopy(stage.encoder).requires_grad_(False).to(accelerator.device) if sharded else None
+        all_steps = options.epochs * stage.batches.steps_per_epoch
+        self.total_steps = min(all_steps, options.max_steps or all_steps)
+        self.run_description = describe_run(asdict(options), stage.batches.fingerprint, accelerator.num_processes)
         optimizer = torch.optim.AdamW(stage.parameter_groups, lr=options.learning_rate)
         self.encoder, self.optimizer = accelerator.prepare(stage.encoder, optimizer)
         if stage.schedule is not None:
-            self.schedule = LambdaLR(self.optimizer, stage.schedule)
+            self.schedule = LambdaLR(self.optimizer, functools.partial(stage.schedule, self.total_steps))
         else:
-            self.schedule = get_scheduler(options.schedule, self.optimizer, options.warmup_steps, stage.total_steps)
+            self.schedule = get_scheduler(options.schedule, self.optimizer, options.warmup_steps, self.total_steps)
         accelerator.register_for_checkpointing(self.schedule, self.progress)
         if stage.queue is not None:
             accelerator.register_for_checkpointing(stage.queue)
 
     def run(self) -> Progress:
-        total_steps = self.stage.total_steps
         if self.options.resume:
-            load_newest_checkpoint(self.accelerator, self.folder / "checkpoints", self.stage.run)
+            load_newest_checkpoint(self.accelerator, self.folder / "checkpoints", self.run_description)
         self.accelerator.init_trackers("pretrain", {key: str(value) for key, value in asdict(self.options).items()})
         if self.progress.step == 0:
             self.evaluate()
         with tqdm(
             desc="training",
-            total=total_steps,
+            total=self.total_steps,
             initial=self.progress.step,
             disable=not self.accelerator.is_main_process,
             unit="step",
         ) as bar:
-            steps_to_go = islice(self.stage.batches(self.progress.step), total_steps - self.progress.step)
-            for batches in self.meter.waiting(steps_to_go):
+            steps = self.stage.batches.from_step(self.progress.step)
+            for batches in self.meter.waiting(islice(steps, self.total_steps - self.progress.step)):
                 grad_norm = self.train_step(batches)
                 self.progress.step += 1
                 bar.update()
-                step, last = self.progress.step, self.progress.step == total_steps
+                step, last = self.progress.step, self.progress.step == self.total_steps
                 if step % self.options.log_steps == 0:
                     entry = self.meter.read()
                     entry |= {"grad_norm": float(grad_norm), "learning_rate": float(self.schedule.get_last_lr()[0])}
@@ -243,14 +244,10 @@ class Loop(Generic[BatchType]):
 
     def backward(self, batch: BatchType, weight: float, synchronise: bool) -> dict[str, Tensor]:
         """Add the gradients of a batch. Returns its losses."""
-        max_tokens = self.options.max_tokens_per_chunk
-        chunks = cut_into_chunks(batch.rows, max_tokens, self.accelerator.num_processes)
-        queue, keys = self.stage.queue, None
-        if queue is not None:
-            keys = queue.embed(cut_into_chunks(batch.key_rows, max_tokens))
+        chunks = cut_into_chunks(batch.rows, self.options.max_tokens_per_chunk, self.accelerator.num_processes)
 
         def checked_losses(embeddings: Embeddings) -> dict[str, Tensor]:
-            losses = self.stage.losses(embeddings, batch, keys)
+            losses = self.stage.losses(embeddings, batch)
             check_losses(losses, embeddings, batch.names)
             return losses
 
@@ -289,27 +286,28 @@ class Loop(Generic[BatchType]):
         with only_this_process():
             for batch in self.stage.validation_batches():
                 embeddings = embed_chunks(encoder, cut_into_chunks(batch.rows, self.options.max_tokens_per_chunk))
-                losses = self.stage.losses(embeddings, batch, None)
+                losses = self.stage.losses(embeddings, batch)
                 total += sum(float(loss) for loss in losses.values()) * len(batch.names)
                 count += len(batch.names)
         encoder.train(was_training)
         return total / count
 
     def save_checkpoint(self) -> None:
-        folder = self.folder / "checkpoints"
-        save_checkpoint(self.accelerator, folder, self.progress.step, self.stage.run, self.options.keep_checkpoints)
+        folder, keep = self.folder / "checkpoints", self.options.keep_checkpoints
+        save_checkpoint(self.accelerator, folder, self.progress.step, self.run_description, keep)
 
 
 def train(
-    options: LoopOptions,
-    make_stage: Callable[[Accelerator], Stage[Any]],
-    write_card: Callable[[Path, Progress], None],
+    options: OptionsType,
+    make_stage: Callable[[OptionsType, Accelerator], Stage[Any]],
+    write_card: Callable[[OptionsType, Path, Progress], None],
 ) -> None:
     """A whole run: train a stage, and make the model that is kept, with its card, the output folder. On request it goes
     to the Hub.
 
     Args:
-        make_stage: from the processes of the run.
+        options: the recipe.
+        make_stage: from the recipe and the processes of the run.
         write_card: into the finished folder.
 
     Raises:
@@ -320,12 +318,12 @@ def train(
     with locked(folder, wait=False) if accelerator.is_main_process else nullcontext():
         accelerator.wait_for_everyone()  # until the main process has the lock, so that no other run changes the folder
         check_output(options.output, checkpoints(folder / "checkpoints"), options.resume)
-        loop = Loop(make_stage(accelerator), options, accelerator)
+        loop = Loop(make_stage(options, accelerator), options, accelerator)
         with sigterm_lets_the_step_finish(accelerator):
             progress = loop.run()
         if accelerator.is_main_process:
             with folder_written_whole(options.output) as output:
                 shutil.copytree(folder / "kept", output, dirs_exist_ok=True)
-                write_card(output, progress)
+                write_card(options, output, progress)
             if options.push_to_hub:
                 upload_folder(options.output, options.push_to_hub)

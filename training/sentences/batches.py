@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,16 +22,14 @@ class SentenceBatch(NamedTuple):
 
     Args:
         rows: by name: `sentences`, the first sentences, then the second; and what else a loss reads.
-        key_rows: what a momentum encoder embeds, by name.
-        teacher_rows: `sentences`, the first sentences, as the teacher reads them.
+        other_rows: what other encoders embed, by name: `teacher`, the first sentences as the teacher reads them.
         concepts: (pairs,), int64, the same for pairs whose sentences are.
         languages: (2, pairs), int64, those of the first sentences and of the second.
         names: (pairs,), for messages.
     """
 
     rows: dict[str, Rows]
-    key_rows: dict[str, Rows]
-    teacher_rows: dict[str, Rows]
+    other_rows: dict[str, Rows]
     concepts: Tensor
     languages: Tensor
     names: list[str]
@@ -62,8 +60,7 @@ class SentenceCollator:
     def __call__(self, pairs: Sequence[Pair]) -> SentenceBatch:
         return SentenceBatch(
             rows=self.rows(pairs),
-            key_rows=self.key_rows(pairs),
-            teacher_rows=self.teacher_rows(pairs),
+            other_rows=self.other_rows(pairs),
             concepts=torch.tensor([integer_of(pair.concept) for pair in pairs]),
             languages=torch.tensor([[integer_of(language) for language in pair.languages] for pair in pairs]).T,
             names=[pair.name for pair in pairs],
@@ -71,30 +68,25 @@ class SentenceCollator:
 
     def rows(self, pairs: Sequence[Pair]) -> dict[str, Rows]:
         """What the encoder embeds, by name."""
-        return {"sentences": read_rows(self.tokenized(self.sides(pairs)))}
+        return {"sentences": self.tokenized(self.sides(pairs))}
 
-    def key_rows(self, pairs: Sequence[Pair]) -> dict[str, Rows]:
-        """What a momentum encoder embeds, by name."""
-        return {}
-
-    def teacher_rows(self, pairs: Sequence[Pair]) -> dict[str, Rows]:
-        """What the teacher embeds, by name."""
+    def other_rows(self, pairs: Sequence[Pair]) -> dict[str, Rows]:
+        """What other encoders embed, by name."""
         if self.teacher_tokenizer is None:
             return {}
-        first = [self.prompt + pair.first for pair in pairs]
-        return {"sentences": read_rows(tokenized(self.teacher_tokenizer, self.max_length, first))}
+        return {"teacher": tokenized(self.teacher_tokenizer, self.max_length, self.sides(pairs)[: len(pairs)])}
 
     def sides(self, pairs: Sequence[Pair]) -> list[str]:
         """The first sentences, then the second, behind the prompt."""
         return [self.prompt + pair.first for pair in pairs] + [self.prompt + pair.second for pair in pairs]
 
-    def tokenized(self, *texts: list[str]) -> Rows:
+    def tokenized(self, *texts: list[str], **options: Any) -> Rows:
         """See the function `tokenized`."""
-        return tokenized(self.tokenizer, self.max_length, *texts)
+        return tokenized(self.tokenizer, self.max_length, *texts, **options)
 
 
-def tokenized(tokenizer: PreTrainedTokenizerBase, max_length: int, *texts: list[str]) -> Rows:
-    """One list of texts, or two: then each row has one text of each. With `special_tokens_mask`, 1 in padding too."""
+def tokenized(tokenizer: PreTrainedTokenizerBase, max_length: int, *texts: list[str], **options: Any) -> Rows:
+    """One list of texts, or two: then each row has one text of each."""
     rows = tokenizer(
         *texts,
         truncation="longest_first",
@@ -102,16 +94,7 @@ def tokenized(tokenizer: PreTrainedTokenizerBase, max_length: int, *texts: list[
         padding=True,
         padding_side="right",
         return_token_type_ids=False,
-        return_special_tokens_mask=True,
         return_tensors="pt",
+        **options,
     )
-    return {
-        "input_ids": rows["input_ids"],
-        "attention_mask": rows["attention_mask"],
-        "special_tokens_mask": rows["special_tokens_mask"] | (1 - rows["attention_mask"]),
-    }
-
-
-def read_rows(rows: Rows) -> Rows:
-    """Rows without their `special_tokens_mask`, which no encoder reads."""
-    return {name: tensor for name, tensor in rows.items() if name != "special_tokens_mask"}
+    return dict(rows)

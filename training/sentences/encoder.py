@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -14,9 +14,11 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedToken
 from common.saved_models import model_type_of
 from modeling_hmde.layers_hmde import keep_layers
 from modeling_hmde.packing_hmde import padded_batches
+from modeling_hmde.pooling_hmde import mean_of_tokens
 from training.loop.cached_gradients import Chunk, Embeddings, Rows
 from training.loop.options import LoopOptions
-from training.sentences.recipe import SentenceEncoderOptions, SentencePooling
+
+SentencePooling = Literal["cls", "mean"]
 
 
 class SentenceEncoder(nn.Module):
@@ -25,7 +27,7 @@ class SentenceEncoder(nn.Module):
 
     Args:
         model: a transformer, or one with a head.
-        pooling, sentence_layer: how the vector of a sentence is read, see SentenceEncoderOptions.
+        pooling, sentence_layer: how the vector of a sentence is read, see `SentenceEncoderOptions`.
     """
 
     def __init__(self, model: PreTrainedModel, pooling: SentencePooling, sentence_layer: int | None = None) -> None:
@@ -67,8 +69,8 @@ class SentenceEncoder(nn.Module):
         """(rows, tokens, hidden) -> (rows, hidden)."""
         if self.pooling == "cls":
             return hidden_states[:, 0]
-        mask = rows["attention_mask"].unsqueeze(-1)
-        return (hidden_states * mask).sum(dim=1) / mask.sum(dim=1)
+        mask = rows["attention_mask"]
+        return mean_of_tokens(hidden_states[mask.bool()], mask.sum(dim=1), self.model)
 
     @torch.no_grad()
     def encode(
@@ -128,30 +130,36 @@ def check_architecture(config: Any, unknown: Collection[str], max_length: int) -
         raise ValueError(f"max_length is {max_length}, but the encoder has {positions} positions; lower it")
 
 
+def cut_encoder(
+    model: PreTrainedModel, layers: list[int] | None, sentence_layer: int | None, freeze_words: bool
+) -> None:
+    """Take out the layers that are not kept, and freeze what is not trained.
+
+    Args:
+        layers, sentence_layer: see `SentenceEncoderOptions`.
+        freeze_words: whether the word embeddings stay as they are.
+
+    Raises:
+        ValueError: the encoder has no such layers.
+    """
+    if layers is not None:
+        keep_layers(model, layers)
+        model.config.num_hidden_layers = len(layers)
+    num_layers = model.config.num_hidden_layers
+    if sentence_layer is not None and sentence_layer > num_layers:
+        raise ValueError(
+            f"sentence_layer is {sentence_layer}, but the encoder has {num_layers} layers; give one from 1 to "
+            f"{num_layers}, or none for the last"
+        )
+    if freeze_words:
+        model.get_input_embeddings().requires_grad_(False)
+
+
 def prepare_encoder(model: PreTrainedModel, options: LoopOptions) -> None:
-    """Freeze what no loss reads, and set what saves memory and time."""
+    """Freeze the pooler, which no loss reads, and set what saves memory and time."""
     if getattr(model, "pooler", None) is not None:
         cast(nn.Module, model.pooler).requires_grad_(False)
     if options.gradient_checkpointing:
         model.gradient_checkpointing_enable()
     if options.compile:
         model.compile(dynamic=True)
-
-
-def cut_encoder(model: PreTrainedModel, options: SentenceEncoderOptions) -> None:
-    """Take out the layers that are not kept, and freeze what is not trained.
-
-    Raises:
-        ValueError: the encoder has no such layers.
-    """
-    if options.layers is not None:
-        keep_layers(model, options.layers)
-        model.config.num_hidden_layers = len(options.layers)
-    num_layers = model.config.num_hidden_layers
-    if options.sentence_layer is not None and options.sentence_layer > num_layers:
-        raise ValueError(
-            f"sentence_layer is {options.sentence_layer}, but the encoder has {num_layers} layers; give one from 1 to "
-            f"{num_layers}, or none for the last"
-        )
-    if options.freeze == "word_embeddings":
-        model.get_input_embeddings().requires_grad_(False)

@@ -1,9 +1,9 @@
-"""The losses of sentence encoders that compare the vectors of pairs, each with its options; `LOSSES` collects them."""
+"""The losses of sentence encoders that compare the vectors of pairs, each with its options."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,19 +15,18 @@ from transformers import AutoModel, AutoTokenizer
 
 from common.numbers import PositiveFloat
 from common.saved_models import model_type_of
-from training.loop.cached_gradients import Embeddings, cut_into_chunks, embed_chunks
+from training.loop.cached_gradients import cut_into_chunks, embed_chunks
 from training.losses.processes import rows_of_other_processes
 from training.sentences.batches import SentenceBatch
-from training.sentences.encoder import SentenceEncoder
-from training.sentences.recipe import SentencePooling
+from training.sentences.encoder import SentenceEncoder, SentencePooling
 
 
 class PairVectors:
     """What the encoder made of a batch of pairs.
 
     Args:
-        embeddings: by name: `sentences` (2 * pairs, hidden), the first ones and then the second; `teacher` (pairs,
-            hidden), a teacher's vectors of the first ones; and what else a loss reads.
+        embeddings: by name: `sentences` (2 * pairs, hidden), the first ones and then the second; and what else a loss
+            reads.
         batch: the pairs.
     """
 
@@ -108,16 +107,6 @@ def distillation(first: Tensor, second: Tensor, teacher: Tensor) -> Tensor:
     return ((first - teacher) ** 2).mean(dim=1) + ((second - teacher) ** 2).mean(dim=1)
 
 
-def align_loss(vectors: PairVectors, options: Align) -> Tensor:
-    """The mean over pairs."""
-    return align(*vectors.sides, *vectors.other_sides).mean()
-
-
-def distillation_loss(vectors: PairVectors, options: Distillation) -> Tensor:
-    """The mean over pairs."""
-    return distillation(*vectors.sides, vectors.embeddings["teacher"].float()).mean()
-
-
 class Teacher:
     """An encoder whose vectors are learned. It stays as it is.
 
@@ -142,16 +131,30 @@ class Teacher:
         self.max_tokens = max_tokens
         self.encoder = SentenceEncoder(model.requires_grad_(False).to(accelerator.device).eval(), options.pooling)
 
-    def embeddings(self, batch: SentenceBatch) -> Embeddings:
-        """`teacher`, its vectors of the first sentences, (pairs, hidden), without gradient."""
+    def vectors(self, batch: SentenceBatch) -> Tensor:
+        """(pairs, hidden), float32, those of the first sentences, without gradient."""
         with self.accelerator.autocast():
-            chunks = cut_into_chunks(batch.teacher_rows, self.max_tokens)
-            return {"teacher": embed_chunks(self.encoder, chunks)["sentences"]}
+            return embed_chunks(self.encoder, cut_into_chunks(batch.other_rows, self.max_tokens))["teacher"].float()
 
 
 LossFunction = Callable[[PairVectors, Any], Tensor]
 
-LOSSES: dict[str, LossFunction] = {"align": align_loss, "distillation": distillation_loss}
+
+def student_losses(teacher: Teacher | None) -> dict[str, LossFunction]:
+    """The functions of the losses, by name, each a mean over pairs.
+
+    Args:
+        teacher: if there is a loss for its vectors.
+    """
+
+    def align_loss(vectors: PairVectors, options: Align) -> Tensor:
+        return align(*vectors.sides, *vectors.other_sides).mean()
+
+    def distillation_loss(vectors: PairVectors, options: Distillation) -> Tensor:
+        assert teacher is not None
+        return distillation(*vectors.sides, teacher.vectors(vectors.batch)).mean()
+
+    return {"align": align_loss, "distillation": distillation_loss}
 
 
 def chosen_losses(losses: Any) -> dict[str, Any]:
@@ -163,10 +166,9 @@ def chosen_losses(losses: Any) -> dict[str, Any]:
     Raises:
         ValueError: all are null.
     """
-    names = [field.name for field in fields(losses)]
-    chosen = {name: getattr(losses, name) for name in names if getattr(losses, name) is not None}
+    chosen = {name: options for name, options in vars(losses).items() if options is not None}
     if not chosen:
-        raise ValueError(f"losses has no loss; name some of {', '.join(names)}")
+        raise ValueError(f"losses has no loss; name some of {', '.join(vars(losses))}")
     return chosen
 
 

@@ -10,35 +10,32 @@ The folder has one table for each pair of languages, `pairs/<one>-<other>.parque
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as parquet
 import torch
 from datasets import Dataset, concatenate_datasets, load_dataset
 
 from common.fingerprints import digest, fingerprint
+from common.records import parquet_columns
 
 COLUMNS = ["id", "first", "second", "split"]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A pair of sentences that are translations of each other, and what was drawn to go with it.
+    """A pair of sentences that are translations of each other.
 
     Args:
         id: of the pair; the same for pairs whose sentences are.
         name: for messages.
         first, second: the sentences.
         languages: their languages.
-        text: monolingual text, such as one of the two sentences.
-        seed: of the draws that are still to be made.
+        seed: of what is drawn for the pair's rows, if anything is.
     """
 
     id: str
@@ -46,8 +43,7 @@ class Pair:
     first: str
     second: str
     languages: tuple[str, str]
-    text: str
-    seed: int
+    seed: int = 0
 
     @property
     def concept(self) -> str:
@@ -61,14 +57,13 @@ class Pairs(torch.utils.data.Dataset):
     Args:
         folder: of parallel text.
         split: train, dev or test.
-        seed: of all draws. They are made anew in every epoch.
 
     Raises:
         ValueError: the folder has no pair of this split, a table lacks a column, or a side is empty; names the file and
             the row.
     """
 
-    def __init__(self, folder: str | Path, split: str, *, seed: int = 0) -> None:
+    def __init__(self, folder: str | Path, split: str) -> None:
         tables = {path.stem: read_pairs(path, split) for path in pair_files(Path(folder))}
         tables = {languages: table for languages, table in tables.items() if len(table)}
         if not tables:
@@ -77,7 +72,6 @@ class Pairs(torch.utils.data.Dataset):
         self.ends = np.cumsum([len(table) for table in tables.values()])
         self.pairs = concatenate_datasets(list(tables.values()))
         self.folder = Path(folder)
-        self.seed = seed
         self.epoch = 0
 
     def __len__(self) -> int:
@@ -85,7 +79,7 @@ class Pairs(torch.utils.data.Dataset):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Fingerprint of all that is drawn from, word for word."""
+        """Fingerprint of all that is trained on, word for word."""
         return fingerprint(*((path.name, digest(path)) for path in pair_files(self.folder)))
 
     def language_pairs(self) -> np.ndarray:
@@ -96,38 +90,13 @@ class Pairs(torch.utils.data.Dataset):
         self.epoch = epoch
 
     def __getitem__(self, index: int) -> Pair:
-        return self.pair(index, self.draws(index))
-
-    def draws(self, index: int) -> random.Random:
-        """The source of all draws for a pair in this epoch."""
-        return random.Random(f"{self.seed} {self.epoch} {index}")
-
-    def pair(self, index: int, draw: random.Random) -> Pair:
         languages, row = self.languages[self.table_index(index)], self.pairs[index]
         one, _, other = languages.partition("-")
-        return Pair(
-            id=row["id"],
-            name=f"{row['id']} ({languages})",
-            first=row["first"],
-            second=row["second"],
-            languages=(one, other),
-            text=self.text(row, draw),
-            seed=draw.getrandbits(63),
-        )
-
-    def text(self, row: dict[str, str], draw: random.Random) -> str:
-        """Monolingual text to go with a pair: one of its sentences, by chance."""
-        return draw.choice([row["first"], row["second"]])
+        return Pair(row["id"], f"{row['id']} ({languages})", row["first"], row["second"], (one, other))
 
     def table_index(self, index: int) -> int:
         """Which of `languages` a pair is of."""
         return int(np.searchsorted(self.ends, index, side="right"))
-
-    def sentences(self, count: int) -> Iterator[str]:
-        """Both sides of `count` pairs drawn by the seed; of all pairs if there are fewer."""
-        drawn = np.random.default_rng(self.seed).permutation(len(self))[:count]
-        for pair in self.pairs.select(np.sort(drawn)):
-            yield from (pair["first"], pair["second"])
 
 
 class DevPairs:
@@ -142,21 +111,17 @@ class DevPairs:
     """
 
     def __init__(self, folder: str | Path, count: int, seed: int) -> None:
-        pairs = Pairs(folder, "dev")
-        random_order = np.random.default_rng(seed).permutation(len(pairs))
-        table_of = pairs.language_pairs()
-        self.pairs = {
-            languages: pairs.pairs.select(np.sort(random_order[table_of[random_order] == table][:count]))
-            for table, languages in enumerate(pairs.languages)
+        self.pairs = Pairs(folder, "dev")
+        random_order = np.random.default_rng(seed).permutation(len(self.pairs))
+        tables = self.pairs.language_pairs()[random_order]
+        self.rows = {
+            languages: np.sort(random_order[tables == table][:count])
+            for table, languages in enumerate(self.pairs.languages)
         }
 
-    def examples(self) -> Iterator[Pair]:
+    def examples(self) -> list[Pair]:
         """The pairs, one after another."""
-        for languages, rows in self.pairs.items():
-            one, _, other = languages.partition("-")
-            for row in rows:
-                name = f"{row['id']} ({languages})"
-                yield Pair(row["id"], name, row["first"], row["second"], (one, other), text=row["first"], seed=0)
+        return [self.pairs[row] for rows in self.rows.values() for row in rows.tolist()]
 
     def evaluate(self, encode: Callable[[list[str]], np.ndarray]) -> dict[str, float]:
         """P@1: the share of sentences whose nearest one by cosine, of those of the other side, is their translation. Of
@@ -167,10 +132,10 @@ class DevPairs:
             encode: sentences to vectors (sentences, hidden), of any length.
         """
         scores = {}
-        for languages, pairs in self.pairs.items():
+        for languages, rows in self.rows.items():
+            pairs = self.pairs.pairs.select(rows)
             scores[f"{languages}_p_at_1"] = precision_at_1(encode(pairs["first"][:]), encode(pairs["second"][:]))
-        sizes = [len(pairs) for pairs in self.pairs.values()]
-        return scores | {"p_at_1": float(np.average([*scores.values()], weights=sizes))}
+        return scores | {"p_at_1": float(np.average([*scores.values()], weights=[*map(len, self.rows.values())]))}
 
 
 def precision_at_1(first: np.ndarray, second: np.ndarray) -> float:
@@ -192,12 +157,11 @@ def pair_files(folder: Path) -> list[Path]:
     Raises:
         ValueError: there is none.
     """
-    files = sorted((folder / "pairs").glob("*.parquet"))
-    if not files:
-        raise ValueError(
-            f"{folder} has no pairs/<one>-<other>.parquet; make them with python -m training.corpus.sentence_pairs"
-        )
-    return files
+    if files := sorted((folder / "pairs").glob("*.parquet")):
+        return files
+    raise ValueError(
+        f"{folder} has no pairs/<one>-<other>.parquet; make them with python -m training.corpus.sentence_pairs"
+    )
 
 
 def read_pairs(path: Path, split: str) -> Dataset:
@@ -206,14 +170,12 @@ def read_pairs(path: Path, split: str) -> Dataset:
     Raises:
         ValueError: a column lacks, or a side is empty.
     """
-    missing = sorted(set(COLUMNS) - set(parquet.read_schema(path).names))
-    if missing:
+    if missing := sorted({*COLUMNS} - {*parquet_columns(path)}):
         raise ValueError(f"{path} has no column {', '.join(missing)}; it must have {', '.join(COLUMNS)}")
     table = load_dataset("parquet", data_files=str(path), columns=COLUMNS, split="train")
     for side in ("first", "second"):
-        column: pa.ChunkedArray = table.data.column(side)
-        empty = pc.fill_null(pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(column)), 0), True)
-        row = pc.index(empty, True).as_py()
+        is_text = pc.greater(pc.utf8_length(pc.utf8_trim_whitespace(table.data.column(side))), 0)
+        row = pc.index(pc.fill_null(is_text, False), False).as_py()
         if row >= 0:
             raise ValueError(f"{path}, row {row}: {side} is empty; remove the pair")
     return table.select(np.flatnonzero(pc.equal(table.data.column("split"), split)))

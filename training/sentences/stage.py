@@ -1,28 +1,77 @@
-"""The stage of every training on pairs of sentences, from what differs between them: encoder, batches and losses."""
+"""What every training on pairs of sentences shares: its options, and its stage, which is given encoder, batches and
+losses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from accelerate import Accelerator
-from accelerate.utils import send_to_device, set_seed
-from torch import Tensor, nn
+from accelerate.utils import set_seed
+from torch import Tensor
 
-from training.data.batches import Batches
+from common.numbers import NonNegativeFloat, PositiveFloat, PositiveInt, Share
+from training.data.batches import Batches, batches_in_order
 from training.loop.cached_gradients import Embeddings
-from training.loop.checkpoints import describe_run
-from training.loop.loop import Stage, total_steps
+from training.loop.loop import Stage
 from training.loop.meter import Work
 from training.loop.momentum import MomentumQueue
-from training.models import flops_per_position
+from training.loop.options import LoopOptions
+from training.models import flops_per_position, groups_by_decay
 from training.sentences.batches import SentenceBatch, SentenceCollator
-from training.sentences.encoder import SentenceEncoder
-from training.sentences.losses import PairVectors, Teacher
+from training.sentences.encoder import SentenceEncoder, SentencePooling
+from training.sentences.losses import PairVectors
 from training.sentences.pairs import DevPairs, Pairs
-from training.sentences.recipe import PairsOptions
+
+
+@dataclass(kw_only=True)
+class PairsOptions(LoopOptions):
+    """What every training on pairs of sentences is told. Each loss keeps its own options beside it."""
+
+    corpus: str
+    """Folder of parallel text: `pairs/<one>-<other>.parquet`, see training/sentences/pairs.py."""
+
+    max_length: PositiveInt = 128
+    """Tokens of a row at most, with its special tokens. A longer one is cut."""
+
+    language_exponent: NonNegativeFloat = 0.7
+    """A pair of languages with n pairs of sentences is drawn with a chance in proportion to n to this power. The
+    default is InfoXLM's."""
+
+    adam_beta2: Share = 0.999
+    """Second beta of AdamW (InfoXLM: 0.98)."""
+
+    adam_epsilon: PositiveFloat = 1e-8
+    """Epsilon of AdamW (InfoXLM: 1e-6)."""
+
+    eval_pairs: PositiveInt = 1000
+    """Dev pairs of each pair of languages, at most, in which translations are sought."""
+
+
+@dataclass(kw_only=True)
+class SentenceEncoderOptions(PairsOptions):
+    """How the encoder starts, and how the vector of a sentence is read from it."""
+
+    architecture: dict[str, Any] = field(default_factory=dict)
+    """Fields of the encoder's configuration that differ from the start's; of a new encoder, its `model_type` too."""
+
+    layers: list[int] | None = None
+    """Which layers of the encoder to start from are kept, counted from 0; all if not given."""
+
+    freeze: Literal["nothing", "word_embeddings"] = "nothing"
+    """What is not trained. Frozen word_embeddings spare their large gradient."""
+
+    prompt: str = ""
+    """Text put before every sentence that is to become a vector (E5: `query: `)."""
+
+    pooling: SentencePooling = "mean"
+    """The vector of a sentence: the hidden state of its first token (cls, InfoXLM), or the mean over its tokens."""
+
+    sentence_layer: PositiveInt | None = None
+    """The layer, counted from 1, whose hidden states become the vector (the universal layer of InfoXLM, 8 of 12); the
+    last if not given."""
 
 
 def sentence_stage(
@@ -33,7 +82,6 @@ def sentence_stage(
     encoder: SentenceEncoder,
     collate: SentenceCollator,
     losses: Callable[[PairVectors], dict[str, Tensor]],
-    teacher: Teacher | None = None,
     queue: MomentumQueue | None = None,
     evaluate: Callable[[Any, SentenceCollator, DevPairs], dict[str, float]] | None = None,
     criterion: str = "p_at_1",
@@ -44,8 +92,7 @@ def sentence_stage(
         encoder: what is trained, in the state in which it starts.
         collate: from some pairs to their batch.
         losses: from what the encoder makes of a batch to its weighted losses, by name.
-        teacher: an encoder whose vectors are learned, if there is a loss for them.
-        queue: the `keys` of earlier batches, if there is a loss for them.
+        queue: keys of earlier batches, if there is a loss for them.
         evaluate: scores of an encoder on the dev pairs, by name; P@1 if not given.
         criterion: the score by which the best step is chosen.
 
@@ -65,21 +112,12 @@ def sentence_stage(
     )
     set_seed(options.seed, device_specific=True)  # dropout of its own for each process, from here on
 
-    def batch_losses(embeddings: Embeddings, batch: SentenceBatch, keys: Embeddings | None) -> dict[str, Tensor]:
-        teacher_embeddings = teacher.embeddings(batch) if teacher is not None else {}
-        weighted = losses(PairVectors(embeddings | teacher_embeddings | (keys or {}), batch))
-        if queue is not None and keys is not None:
-            queue.push(keys["keys"], batch.concepts)  # after the loss, in which they stand already
-        return weighted
+    def batch_losses(embeddings: Embeddings, batch: SentenceBatch) -> dict[str, Tensor]:
+        return losses(PairVectors(embeddings, batch))
 
     def work(batch: SentenceBatch) -> Work:
         tokens = sum(int(rows["attention_mask"].sum()) for rows in batch.rows.values())
         return Work(len(batch.names), tokens, tokens * flops_per_position(encoder.model.base_model))
-
-    def validation_batches() -> Iterator[SentenceBatch]:
-        examples = list(dev_pairs.examples())
-        for first in range(0, len(examples), options.batch_size):
-            yield send_to_device(collate(examples[first : first + options.batch_size]), accelerator.device)
 
     def score(encoder: Any) -> dict[str, float]:
         if evaluate is not None:
@@ -95,27 +133,18 @@ def sentence_stage(
         encoder.save(folder)
         collate.tokenizer.save_pretrained(folder)
 
+    adam = {"betas": (0.9, options.adam_beta2), "eps": options.adam_epsilon}
     return Stage(
         encoder=encoder,
-        parameter_groups=parameter_groups(encoder, options),
-        total_steps=total_steps(options, batches.steps_per_epoch),
-        batches=batches.from_step,
+        parameter_groups=groups_by_decay(encoder, options.learning_rate, options.weight_decay, **adam),
+        batches=batches,
         losses=batch_losses,
         work=work,
         evaluate=score,
         criterion=criterion,
         save=save,
-        run=describe_run(asdict(options), pairs.fingerprint, accelerator.num_processes),
-        validation_batches=validation_batches,
+        validation_batches=lambda: batches_in_order(
+            dev_pairs.examples(), collate, options.batch_size, accelerator.device
+        ),
         queue=queue,
     )
-
-
-def parameter_groups(encoder: nn.Module, options: PairsOptions) -> list[dict[str, Any]]:
-    """Weight decay on matrices only."""
-    groups: dict[float, list[nn.Parameter]] = {}
-    for weight in encoder.parameters():
-        if weight.requires_grad:
-            groups.setdefault(options.weight_decay if weight.ndim > 1 else 0.0, []).append(weight)
-    adam = {"lr": options.learning_rate, "betas": (0.9, options.adam_beta2), "eps": options.adam_epsilon}
-    return [adam | {"params": weights, "weight_decay": decay} for decay, weights in groups.items()]

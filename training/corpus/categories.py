@@ -43,8 +43,7 @@ def write_categories(connection: duckdb.DuckDBPyConnection, dumps: dict[str, Pat
     for name, path in dumps.items():
         columns, keep = DUMP_COLUMNS[name]
         tables[name] = target.with_name(f"{target.stem}.{name}.parquet")
-        present = [column for column in columns if column in column_types(path)]
-        counts[f"rows_of_{name}"] = dump_to_parquet(path, tables[name], present, keep)
+        counts[f"rows_of_{name}"] = dump_to_parquet(path, tables[name], columns, keep)
     link_columns = column_types(dumps["categorylinks"])
     by_id = "cl_target_id" in link_columns
     if by_id and "linktarget" not in dumps:

@@ -111,15 +111,12 @@ def query_progress(connection: duckdb.DuckDBPyConnection, name: str) -> Iterator
                 bar.n = max(0, round(connection.query_progress()))
                 bar.refresh()
 
-    thread = Thread(target=show, daemon=True)
-    terminal = sys.stderr.isatty()
-    connection.execute(f"SET enable_progress_bar = {terminal}")  # DuckDB then counts; in a notebook it does unasked
+    connection.execute(f"SET enable_progress_bar = {sys.stderr.isatty()}")  # DuckDB then counts
     connection.execute("SET enable_progress_bar_print = false")  # on stdout, among the statistics
-    if terminal:
-        thread.start()
+    thread = Thread(target=show, daemon=True)
+    thread.start()
     try:
         yield
     finally:
         finished.set()
-        if terminal:
-            thread.join()
+        thread.join()

@@ -51,19 +51,19 @@ def fetch_dumps(languages: list[str], folder: Path, date: str, mirror: str) -> d
         dumps[language] = {}
         for table in TABLES:
             path = folder / f"{prefix}{table}.sql.gz"
-            if table not in sums:
-                if table != "linktarget":
-                    raise ValueError(f"{sums_file} lists no {table}.sql.gz; choose another dump_date")
+            if table == "linktarget" and table not in sums:
                 continue
+            if table not in sums:
+                raise ValueError(f"{sums_file} lists no {table}.sql.gz; choose another dump_date")
             try:
                 fetch(f"{address}{table}.sql.gz", path, sums[table])
                 dumps[language][table] = path
             except Unreachable:
                 missing.append(f"{address}{table}.sql.gz")
     if missing:
+        listed = "\n  ".join(missing)  # among them linktarget.sql.gz, which no wiki has before 2022
         raise ValueError(
-            f"{len(missing)} files are not in {folder} and cannot be downloaded. Put them there under their names "
-            "(no wiki has a linktarget.sql.gz before 2022):\n  " + "\n  ".join(missing)
+            f"{len(missing)} files are not in {folder} and cannot be downloaded; bring those that exist:\n  {listed}"
         )
     return dumps
 
@@ -76,10 +76,11 @@ def read_sums(path: Path) -> dict[str, str]:
     """
     sums = {}
     for number, line in lines(path):
-        if not (fields := re.fullmatch(r"([0-9a-f]{40})  (\S+)", line)):
+        sha1, _, name = line.partition("  ")
+        if not re.fullmatch("[0-9a-f]{40}", sha1):
             raise malformed(path, number, f"{line[:60]!r} is no checksum and file name; download the list again")
-        if fields[2].endswith(".sql.gz"):
-            sums[fields[2].split("-", 2)[-1].removesuffix(".sql.gz")] = fields[1]
+        if name.endswith(".sql.gz"):
+            sums[name.split("-", 2)[-1].removesuffix(".sql.gz")] = sha1
     return sums
 
 
@@ -146,6 +147,5 @@ def verify(path: Path, sha1: str | None) -> None:
         while block := file.read(1 << 20):
             digest.update(block)
             progress.update(len(block))
-    if digest.hexdigest() != sha1:
-        own = digest.hexdigest()
-        raise ValueError(f"{path} has the SHA-1 {own}, its list says {sha1}; delete it and download it again")
+    if (found := digest.hexdigest()) != sha1:
+        raise ValueError(f"{path} has the SHA-1 {found}, its list says {sha1}; delete it and download it again")

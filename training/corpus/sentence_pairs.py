@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 from collections import Counter
 from dataclasses import dataclass
@@ -35,18 +34,16 @@ import pyarrow.parquet as parquet
 
 from common.command_line import options_from, run
 from common.files import file_written_whole, folder_written_whole, locked, write_json, write_text
-from common.numbers import Share
+from common.numbers import PositiveFloat, Share
 from common.progress import progress_bar
 from training.corpus.database import SECONDS, count_by, database, read_parquet, write_parquet
 from training.corpus.dataset_cards import sentence_pairs_card
-from training.corpus.recipe import check_fractions
 from training.corpus.steps import open_steps, remove_steps
-from training.corpus.translation_files import READERS, SPLITS, Translation, read_translations, reader_by_ending
+from training.corpus.translation_files import SPLITS, Translation, is_on_the_hub, read_translations
 
 COLUMNS = ("id", "first", "second", "split")
 SCHEMA = pa.schema([("row", pa.int64()), *((name, pa.string()) for name in COLUMNS)])
 ROWS_AT_ONCE = 50_000
-HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")
 
 
 @dataclass(kw_only=True)
@@ -60,7 +57,7 @@ class SentencePairsRecipe:
     """By pair of languages, such as en-de: two files, line by line translations of each other; or one that ends with
     .tsv, .tmx, .tmx.gz or .parquet; or a data set of the Hub, <owner>/<name>:<config>."""
 
-    max_length_ratio: float = 9.0
+    max_length_ratio: PositiveFloat = 9.0
     """A pair of which one side has more than this many times the characters of the other is left out."""
 
     identify_languages: bool = False
@@ -80,29 +77,8 @@ class SentencePairsRecipe:
         if Path(self.output).exists():
             raise ValueError(f"{self.output} exists; remove it, or name another output")
         for languages, paths in self.files.items():
-            if languages.count("-") != 1:
-                raise ValueError(f"files has {languages!r}; a pair of languages is written <one>-<other>")
-            if len(paths) != 2 and not (len(paths) == 1 and (reader_by_ending(paths[0]) or is_on_the_hub(paths))):
-                raise ValueError(
-                    f"{languages} has the files {paths}; it must have two, or one that ends with "
-                    f"{', '.join(READERS)}, or a data set of the Hub, <owner>/<name>:<config>"
-                )
-        if self.max_length_ratio < 1:
-            raise ValueError(f"max_length_ratio is {self.max_length_ratio}; it must be at least 1")
-        check_fractions(self.dev_fraction, self.test_fraction)
-        if self.identify_languages:
-            unknown = {code for languages in self.files for code in languages.split("-")} - languages_identified()
-            if unknown:
-                names = ", ".join(sorted(unknown))
-                raise ValueError(f"py3langid does not know the language {names}; leave identify_languages out")
-
-
-def local_files(recipe: SentencePairsRecipe) -> list[Path]:
-    return [Path(path) for paths in recipe.files.values() if not is_on_the_hub(paths) for path in paths]
-
-
-def is_on_the_hub(paths: list[str]) -> bool:
-    return len(paths) == 1 and not reader_by_ending(paths[0]) and HUB_NAME.fullmatch(paths[0]) is not None
+            if languages.count("-") != 1 or len(paths) not in (1, 2):
+                raise ValueError(f"files has {languages!r}: {paths}; <one>-<other> needs one source, or two files")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -110,7 +86,8 @@ def main(argv: list[str] | None = None) -> None:
     output = Path(recipe.output)
     with locked(output, wait=False):
         with database(output, recipe.memory_limit) as connection:
-            steps = open_steps(output, recipe, local_files(recipe))
+            local = [Path(name) for names in recipe.files.values() if not is_on_the_hub(names) for name in names]
+            steps = open_steps(output, recipe, local)
             for languages in recipe.files:
                 if not (steps / f"{languages}.json").exists():
                     counts = write_table(connection, recipe, languages, steps / f"{languages}.parquet")
@@ -197,12 +174,6 @@ def identified(sentence: str) -> str:
     import py3langid  # takes seconds, and few need it
 
     return py3langid.classify(sentence)[0]
-
-
-def languages_identified() -> set[str]:
-    import py3langid
-
-    return {language for language, _ in py3langid.rank("")}
 
 
 def draw_split(first: str, recipe: SentencePairsRecipe) -> str:

@@ -55,18 +55,16 @@ def read_dump(path: str | Path, columns: list[str]) -> Iterator[pa.Table]:
 
     Args:
         path: `<wiki>-<date>-<table>.sql.gz`.
-        columns: names of the wanted columns. The others are not converted.
+        columns: names of the wanted columns, which the dump has. The others are not converted.
 
     Raises:
-        ValueError: the file is no such dump, lacks a column, is truncated or damaged.
+        ValueError: the file is no such dump, is truncated or damaged.
     """
     path = Path(path)
     workers = os.cpu_count() or 1
     parsed: deque[Future[pa.Table]] = deque()
     with igzip.open(path) as stream, ThreadPoolExecutor(workers) as pool:
         types, rest = _header(stream, path)
-        if missing := [name for name in columns if name not in types]:
-            raise ValueError(f"{path} has no column {', '.join(missing)}; its columns are {', '.join(types)}")
         for block in _lines(stream, rest, path):
             parsed.append(pool.submit(_rows, block, types, columns, path))
             if len(parsed) > 2 * workers:  # enough for all workers while the next table is still parsed
@@ -76,7 +74,8 @@ def read_dump(path: str | Path, columns: list[str]) -> Iterator[pa.Table]:
 
 
 def dump_to_parquet(path: str | Path, target: str | Path, columns: list[str], keep: pc.Expression | None = None) -> int:
-    """Writes the rows of a dump for which `keep` is true. The file is there whole or not at all.
+    """Writes the rows for which `keep` is true, of the columns those that the dump has. The file is there whole or not
+    at all.
 
     Returns:
         The number of rows of the dump.
@@ -103,9 +102,7 @@ def _lines(stream: BinaryIO, rest: bytes, path: Path) -> Iterator[bytearray]:
             unread = bytearray()
         unread += memoryview(block)[end:]
     if not (tail + unread).rstrip().rpartition(b"\n")[2].startswith(b"-- Dump completed"):
-        raise ValueError(
-            f"{path} is truncated: it does not end with `-- Dump completed`; delete it and download it again"
-        )
+        raise ValueError(f"{path} is truncated: it does not end with `-- Dump completed`; download it again")
 
 
 def _read(stream: BinaryIO, path: Path) -> bytes:

@@ -9,9 +9,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tqdm.auto import tqdm
+
 from common.files import write_json
 from common.fingerprints import digest, fingerprint_of_folder
-from common.progress import progress_bar
 from training.corpus.database import SECONDS
 
 NO_INFLUENCE = ("threads", "memory_limit", "push_to_hub")  # options that do not change what is written
@@ -24,20 +25,15 @@ def open_steps(output: Path, recipe: Any, inputs: list[Path]) -> Path:
         ValueError: the folder holds something else.
     """
     folder = steps_folder(output)
-    digests = []
-    with progress_bar("checksums", len(inputs), unit="file", delay=SECONDS) as progress:
-        for path in inputs:
-            digests.append([str(path), digest(path)])
-            progress.update()
     mark = {
         "recipe": {name: value for name, value in asdict(recipe).items() if name not in NO_INFLUENCE},
-        "inputs": digests,
+        "inputs": [[str(path), digest(path)] for path in tqdm(inputs, "checksums", delay=SECONDS, disable=None)],
         "code": [fingerprint_of_folder(Path(__file__).parent, pattern) for pattern in ("*.py", "*.sql")],
     }
     path = folder / "mark.json"
     if not path.exists() or json.loads(path.read_text(encoding="utf-8")) != mark:
-        others = list(folder.glob("*"))
-        if others and not any("mark" in other.name for other in others):
+        names = [other.name for other in folder.glob("*")]
+        if names and not any("mark" in name for name in names):
             raise ValueError(f"{folder} is no folder of this command, which keeps steps there; rename or remove it")
         remove_steps(output)
         write_json(path, mark)

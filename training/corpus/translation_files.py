@@ -40,21 +40,25 @@ def read_translations(paths: list[str], languages: str) -> Iterator[Translation]
     if len(paths) == 2:
         return read_moses(*map(Path, paths))
     first, second = languages.split("-")
-    if reader := reader_by_ending(paths[0]):
-        return reader(Path(paths[0]), first, second)
-    return read_hub_dataset(paths[0], first, second)
+    if is_on_the_hub(paths):
+        return read_hub_dataset(paths[0], first, second)
+    return READERS[file_ending(paths[0])](Path(paths[0]), first, second)
 
 
-def reader_by_ending(name: str) -> Callable[[Path, str, str], Iterator[Translation]] | None:
-    return next((reader for ending, reader in READERS.items() if name.endswith(ending)), None)
+def is_on_the_hub(paths: list[str]) -> bool:
+    """Whether a source is a data set: one name, with none of the endings of `READERS`."""
+    return len(paths) == 1 and not file_ending(paths[0])
+
+
+def file_ending(name: str) -> str:
+    return next((ending for ending in READERS if name.endswith(ending)), "")
 
 
 def read_moses(first: Path, second: Path) -> Iterator[Translation]:
     """Two files. Each line is the translation of the same line of the other file."""
     for line, (one, other) in enumerate(zip_longest(lines(first), lines(second)), start=1):
         if one is None or other is None:
-            shorter, longer = (first, second) if one is None else (second, first)
-            raise ValueError(f"{shorter} ends before line {line}, which {longer} has; each line needs its translation")
+            raise malformed(first if one is None else second, line, "is missing, and the other file has it")
         yield Translation(one[1].strip(), other[1].strip())
 
 
@@ -90,11 +94,9 @@ def read_tmx(path: Path, first: str, second: str) -> Iterator[Translation]:
 
 def read_table(path: Path, *_: str) -> Iterator[Translation]:
     names = parquet_columns(path)
-    sides = next((sides for sides in (["first", "second"], ["english", "text"]) if {*sides} <= {*names}), None)
-    if sides is None:
-        raise ValueError(
-            f"{path} has {', '.join(names)}; it must have the columns first and second, or english and text"
-        )
+    sides = ["first", "second"] if "first" in names else ["english", "text"]
+    if not {*sides} <= {*names}:
+        raise ValueError(f"{path} has {', '.join(names)}; its columns must be first and second, or english and text")
     id_column = "id" if "id" in names else "segment_id"
     for number, row in parquet_rows(path, [*sides, id_column, "split"]):
         pair_id, split = row.get(id_column), row.get("split")
@@ -111,8 +113,7 @@ def read_hub_dataset(name: str, first: str, second: str) -> Iterator[Translation
     splits = {"train": loaded["train"]} if "train" in loaded else loaded
     for split, table in splits.items():
         if "translation" not in table.column_names or not {first, second} <= {*table.features["translation"]}:
-            needed = f"a column translation with {first} and {second}"
-            raise ValueError(f"{name}, {split}: has the columns {table.features}; there must be {needed}")
+            raise ValueError(f"{name}, {split}: has {table.features}, no column translation of {first} and {second}")
         for row in table:
             yield Translation(*((row["translation"][language] or "").strip() for language in (first, second)))
 

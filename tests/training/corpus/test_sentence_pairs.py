@@ -75,7 +75,7 @@ def test_a_sentence_is_in_one_split_and_has_one_id_in_all_tables(tmp_path):
 @pytest.mark.parametrize(("lines", "shorter"), [((2, 3), "x.en"), ((3, 2), "x.de")])
 def test_files_of_unequal_length_are_named_with_the_line(tmp_path, lines, shorter):
     files = [write(tmp_path / f"x.{language}", ["one"] * count) for language, count in zip(("en", "de"), lines)]
-    with pytest.raises(ValueError, match=rf"{shorter} ends before line 3, which .*x\.\w\w has"):
+    with pytest.raises(ValueError, match=rf"{shorter}, line 3: is missing, and the other file has it"):
         make(tmp_path, {"en-de": files})
     assert not (tmp_path / "parallel").exists()
 
@@ -104,20 +104,19 @@ def test_a_line_that_is_no_pair_is_named(tmp_path, content, message):
 @pytest.mark.parametrize(
     ("files", "changes", "message"),
     [
-        ({"en": ["x.tsv"]}, {}, "files has 'en'; a pair of languages is written <one>-<other>"),
-        ({"en-de": ["x.en"]}, {}, "it must have two, or one that ends with .tsv, .tmx, .tmx.gz, .parquet, or a data"),
+        ({"en": ["x.tsv"]}, {}, "files has 'en': .*; <one>-<other> needs one source, or two files"),
+        ({"en-de": ["x", "y", "z"]}, {}, "files has 'en-de': .*; <one>-<other> needs one source, or two files"),
+        ({"en-de": ["x.en"]}, {}, r"x\.en.* on the Hub"),
         ({"en-de": ["x.tmx"]}, {}, "No such file .*'x.tmx'"),
         ({"en-de": ["x.tsv"]}, {"memory_limit": "much"}, "memory_limit is 'much', no size such as 4GB"),
-        ({"en-xx": ["x.tsv"]}, {"identify_languages": "true"}, "py3langid does not know the language xx"),
         ({"en-de": ["x.en", "x.de"]}, {}, "No such file .*'x.en'"),
-        ({"en-de": ["x.tsv"]}, {"max_length_ratio": 0.5}, "max_length_ratio is 0.5; it must be at least 1"),
-        ({"en-de": ["x.tsv"]}, {"dev_fraction": 0.995}, "dev_fraction is 0.995 and test_fraction 0.01"),
+        ({"en-de": ["x.tsv"]}, {"max_length_ratio": 0}, "(?s)max_length_ratio.*v>0"),
     ],
 )
 def test_a_bad_recipe_is_refused(tmp_path, monkeypatch, files, changes, message):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "x.tsv", ["a\tb"])
-    with pytest.raises((ValueError, FileNotFoundError), match=message):
+    with pytest.raises((ValueError, OSError), match=message):
         make(tmp_path, files, **changes)
     assert not (tmp_path / "parallel").exists()
 
@@ -198,7 +197,7 @@ def test_tables_keep_their_ids_and_splits(tmp_path, names):
     with pytest.raises(ValueError, match=r"y\.parquet, row 2: split is 'valid'; it must be train, dev, test"):
         list(translation_files.read_table(tmp_path / "y.parquet"))
     parquet.write_table(pa.table({"a": ["b"]}), tmp_path / "z.parquet")
-    with pytest.raises(ValueError, match=r"z\.parquet has a; it must have the columns first and second, or"):
+    with pytest.raises(ValueError, match=r"z\.parquet has a; its columns must be first and second, or"):
         list(translation_files.read_table(tmp_path / "z.parquet"))
 
 
@@ -209,7 +208,7 @@ def test_a_data_set_of_the_hub_is_read_or_named(tmp_path, monkeypatch):
     write(tmp_path / "owner" / "opus" / "train.jsonl", [json.dumps(row) for row in rows])
     output = make(tmp_path, {"en-de": ["owner/opus"]}, dev_fraction=0.0, test_fraction=0.0)
     assert pairs_of(output) == [("Hello", "Hallo")]
-    with pytest.raises(ValueError, match=r"owner/opus, train: has the columns .* column translation with en and fr"):
+    with pytest.raises(ValueError, match=r"owner/opus, train: has .* no column translation of en and fr"):
         list(translation_files.read_hub_dataset("owner/opus", "en", "fr"))
     with pytest.raises(OSError, match=r"owner/none.* on the Hub"):
         make(tmp_path, {"en-de": ["owner/none:de-en"]}, output=tmp_path / "other")

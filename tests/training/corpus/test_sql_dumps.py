@@ -82,9 +82,3 @@ def test_a_dump_that_is_not_whole_is_named(tmp_path, break_it, message):
     with pytest.raises(ValueError, match=rf"page\.sql\.gz.*{message}"):
         dump_to_parquet(path, tmp_path / "page.parquet", ["page_id", "page_title"])
     assert not (tmp_path / "page.parquet").exists()
-
-
-def test_a_column_that_a_dump_lacks_is_named(tmp_path):
-    path = write_dump(tmp_path / "xxwiki-latest-page.sql.gz", CREATE["page"], [])
-    with pytest.raises(ValueError, match="has no column cl_to; its columns are page_id"):
-        list(read_dump(path, ["cl_to"]))

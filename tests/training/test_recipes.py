@@ -97,6 +97,13 @@ def test_the_lightweight_encoder_follows_its_paper_and_on_request_its_authors_co
     assert differs == {"output", "warmup_steps", "tenth_after"}
 
 
+def test_translations_are_sought_by_the_margin_as_the_page_of_the_lightweight_encoder_says() -> None:
+    option = "--translation_search.europarl.margin_neighbours"
+    assert option in (REPLICATIONS / "lightweight" / "README.md").read_text(encoding="utf-8")
+    recipe = fill(ReplicationsRecipe, REPLICATIONS / "lightweight" / "evaluate.yaml", option, "4")
+    assert recipe.translation_search["europarl"].protocol == "full ranking by margin over 4 neighbours"
+
+
 def test_xnli_does_not_stop_early() -> None:
     assert fill(FinetuneRecipe, REPLICATIONS / "infoxlm" / "xnli.yaml").early_stopping_patience is None
 
@@ -115,7 +122,16 @@ def test_the_tables_of_a_paper_are_computed_in_float32_unless_the_command_line_s
 
 @pytest.mark.parametrize("path", sorted((CONFIGURATION / "pretrain").glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_pretraining_recipe_names_an_architecture_that_there_is(path: Path) -> None:
-    HMDEConfig(**fill(PretrainRecipe, path).architecture)
+    HMDEConfig(**architecture(path))
+
+
+def architecture(path: Path) -> dict[str, Any]:
+    """Of a recipe, on top of that of the recipe whose model it starts from."""
+    recipe = fill(PretrainRecipe, path)
+    starts = [
+        other for other in path.parent.glob("*.yaml") if fill(PretrainRecipe, other).output == recipe.sentence_encoder
+    ]
+    return (architecture(starts[0]) if starts else {}) | recipe.architecture
 
 
 def test_each_choice_changes_what_the_recipe_has() -> None:

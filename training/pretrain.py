@@ -59,6 +59,9 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
     model, tokenizer = build(recipe)
     teacher = load_teacher(model, tokenizer, recipe.losses.distillation, accelerator.device)
     encoder = TwoPathEncoder(model, max_sentences=model.config.max_sentences if recipe.losses.read_sentences else None)
+    document_rate = recipe.learning_rate if recipe.document_learning_rate is None else recipe.document_learning_rate
+    groups = groups_by_decay(model.hmde.sentence_encoder, recipe.learning_rate, recipe.weight_decay)
+    groups += groups_by_decay(model.hmde.document_encoder, document_rate, recipe.weight_decay)
     queue = None
     if recipe.losses.queue is not None:
         size, momentum = recipe.losses.queue.size, recipe.losses.queue.momentum
@@ -92,13 +95,14 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
         vectors = BatchVectors(embeddings, batch, model.config.temperature)
         if teacher is not None:
             vectors.teacher = embed_chunks(teacher, cut_into_chunks(batch.rows, recipe.max_tokens_per_chunk))
-        if queue is None or not torch.is_grad_enabled():
-            return weighted_losses(vectors, recipe.losses, model.config.truncate_dims)
-        keys = queue.embed(cut_into_chunks(batch.rows, recipe.max_tokens_per_chunk))["documents"]
-        vectors.key_documents, vectors.queued = keys, (queue.vectors, queue.concepts)
+        keys = None
+        if queue is not None and torch.is_grad_enabled():  # it has no part in the validation loss
+            keys = embed_chunks(queue.encoder, cut_into_chunks(batch.rows, recipe.max_tokens_per_chunk))["documents"]
+            vectors.key_documents, vectors.queued = keys, (queue.vectors, queue.concepts)
         batch_losses = weighted_losses(vectors, recipe.losses, model.config.truncate_dims)
-        key_roles = dict(zip(batch.concepts, keys.unflatten(0, (len(batch.concepts), -1))))
-        queue.push(key_roles["positive"], batch.concepts["positive"])  # after the loss, in which they stand already
+        if queue is not None and keys is not None:
+            key_roles = dict(zip(batch.concepts, keys.unflatten(0, (len(batch.concepts), -1))))
+            queue.push(key_roles["positive"], batch.concepts["positive"])  # after the loss, in which they stand already
         return batch_losses
 
     def work(batch: Batch) -> Work:
@@ -106,8 +110,6 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
         tokens = documents.get("sentence_lengths", documents["attention_mask"])
         flops = sum(model_flops(model, rows, name != "queries") for name, rows in batch.rows.items())
         return Work(len(tokens), int(tokens.sum()), flops)
-
-    document_rate = recipe.learning_rate if recipe.document_learning_rate is None else recipe.document_learning_rate
 
     def evaluate(encoder: Any) -> dict[str, float]:
         return dev_set.evaluate(encoder.model, tokenizer)
@@ -118,10 +120,7 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
 
     return Stage(
         encoder=encoder,
-        parameter_groups=[
-            *groups_by_decay(model.hmde.sentence_encoder, recipe.learning_rate, recipe.weight_decay),
-            *groups_by_decay(model.hmde.document_encoder, document_rate, recipe.weight_decay),
-        ],
+        parameter_groups=groups,
         batches=batches,
         losses=losses,
         work=work,

@@ -91,9 +91,8 @@ def sentence_vectors(
     Raises:
         OSError: the disk has no room for them.
     """
-    whole = folder / fingerprint(
-        fingerprint_of_vectors(model, tokenizer, corpus), hashlib.sha256(rows.tobytes()).hexdigest()
-    )
+    documents = f"{corpus} {hashlib.sha256(rows.tobytes()).hexdigest()}"
+    whole = folder / fingerprint_of_vectors(model, tokenizer, documents)
     with locked(whole) if accelerator.is_main_process else nullcontext():
         accelerator.wait_for_everyone()  # until the main process has the lock
         if not whole.exists():
@@ -161,11 +160,11 @@ def encode_sentences(
         yield from zip(batch.tolist(), vectors.cpu().split(counts), sentences.length.cpu().split(counts))
 
 
-def fingerprint_of_vectors(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, corpus: str) -> str:
-    """Of all that the sentence vectors depend on."""
+def fingerprint_of_vectors(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, documents: str) -> str:
+    """Of all that the sentence vectors of some documents depend on."""
     options = ("max_sentences", "max_sentence_length", "segmentation", "long_sentences", "sentence_prompt")
     return fingerprint(
-        corpus,
+        documents,
         fingerprint_of_code(),
         model.config.sentence_pooling,
         model.config.passage_length,

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training.loop.cached_gradients import Chunk, Embeddings, embed_chunks
 from training.loop.distributed import follow
 from training.losses.processes import rows_of_all_processes
 
@@ -30,10 +29,6 @@ class MomentumQueue:
         self.momentum = momentum
         self.vectors = torch.empty(0, hidden_size, device=device)
         self.concepts = torch.empty(0, dtype=torch.long, device=device)
-
-    def embed(self, chunks: list[Chunk]) -> Embeddings:
-        """The keys of a batch, without gradient."""
-        return embed_chunks(self.encoder, chunks)
 
     def push(self, vectors: Tensor, concepts: Tensor) -> None:
         """Add the vectors (rows, hidden) of all processes, and their concepts (rows,), the newest last."""

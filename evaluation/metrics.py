@@ -1,5 +1,4 @@
-"""All measures: for rankings (MAP, nDCG, MRR ...), for one label a text (accuracy, macro-F1), for several
-(R-precision, micro-F1)."""
+"""All measures: for rankings (MAP, nDCG, MRR ...), one label a text (accuracy, macro-F1), several (R-precision)."""
 
 from __future__ import annotations
 
@@ -45,16 +44,6 @@ def accuracy_and_f1(labels: Sequence[str], predicted: Sequence[str]) -> dict[str
         "accuracy": float(accuracy_score(labels, predicted)),
         "macro_f1": float(f1_score(labels, predicted, average="macro")),
     }
-
-
-def micro_f1(targets: np.ndarray, predicted: np.ndarray) -> float:
-    """
-    Args:
-        targets, predicted: (documents, labels), 1 where a document has the label.
-    """
-    from sklearn.metrics import f1_score
-
-    return float(f1_score(targets, predicted, average="micro", zero_division=0))
 
 
 def r_precisions(targets: np.ndarray, decisions: np.ndarray) -> list[float]:

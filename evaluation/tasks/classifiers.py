@@ -10,7 +10,7 @@ import numpy as np
 
 from common.progress import progress_bar
 from evaluation.datasets.labelled_sets import LABEL_SEPARATOR
-from evaluation.metrics import micro_f1, r_precisions
+from evaluation.metrics import r_precisions
 
 if TYPE_CHECKING:  # importing it takes seconds
     from sklearn.linear_model import LogisticRegression
@@ -60,6 +60,7 @@ def fit_multilabel(
         the R-precision of each document), and the C.
     """
     from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import f1_score
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.preprocessing import MultiLabelBinarizer
 
@@ -72,8 +73,9 @@ def fit_multilabel(
     def measure(classifier: OneVsRestClassifier, vectors: np.ndarray, labels: Sequence[str]) -> Measured:
         wanted = binarizer.transform(split(labels))
         precisions = r_precisions(wanted, classifier.decision_function(vectors))
-        scores = {"r_precision": float(np.mean(precisions)), "micro_f1": micro_f1(wanted, classifier.predict(vectors))}
-        return scores | {"documents": len(labels)}, precisions
+        micro_f1 = f1_score(wanted, classifier.predict(vectors), average="micro", zero_division=0)
+        scores = {"r_precision": float(np.mean(precisions)), "micro_f1": float(micro_f1), "documents": len(labels)}
+        return scores, precisions
 
     def r_precision(C: float) -> tuple[float, Callable[[np.ndarray, Sequence[str]], Measured]]:
         classifier = OneVsRestClassifier(LogisticRegression(C=C, max_iter=10_000)).fit(train_vectors, targets)

@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> None:
     benchmark = options_from(QuestionBenchmark, argv)
     print(environment())
     report("import torch", [of_command(["-c", "import torch"]) for _ in range(benchmark.rounds)])
-    imports = "import common.threads, search.ranking"
+    imports = "import common.quick_imports, common.threads, search.ranking"
     report("all imports", [of_command(["-c", imports]) for _ in range(benchmark.rounds)])
     command = ["-m", "search", "query", benchmark.index, QUESTION]
     report("the command", [of_command(command) for _ in range(benchmark.rounds)])

@@ -17,6 +17,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import common.quick_imports
 import common.threads
 
 from rich.console import Console, Group
@@ -33,6 +34,8 @@ from search.index import is_index, open_index
 from search.precomputed import PrecomputedEmbeddings
 from search.ranking import Hit, Ranking, search_index
 from search.update import Changes, update_index
+
+common.quick_imports.finish()
 
 
 @dataclass

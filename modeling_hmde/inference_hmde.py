@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar, get_args
@@ -44,6 +44,8 @@ class InferenceMixin(nn.Module):
         tokenizer: HMDETokenizer,
         *,
         language: str | Sequence[str | None] | None = None,
+        sentences: bool = False,
+        truncate_dim: int | None = None,
         normalize: bool = True,
         return_tensors: str = "np",
         max_tokens_per_batch: int = 262_144,
@@ -55,6 +57,8 @@ class InferenceMixin(nn.Module):
             documents: texts. The embedding of an empty text is that of an empty sentence.
             tokenizer: the one saved with this model.
             language: ISO 639-1 code for all documents, or one for each; it selects the sentence splitter's rules.
+            sentences: also give the vectors of the sentences of each document, from the same pass.
+            truncate_dim: give the first so many numbers of each vector, for a model that was trained to be cut.
             normalize: give L2-normalised embeddings, whose dot products are cosines.
             return_tensors: `np` (float32) or `pt` (the model's dtype, on its device).
             max_tokens_per_batch: most tokens in one call of the model. It changes speed, not results; memory little,
@@ -62,28 +66,33 @@ class InferenceMixin(nn.Module):
             show_progress_bar: count the documents that are done.
 
         Returns:
-            (documents, hidden), in the order given. Repeated documents are computed once.
+            (documents, hidden), in the order given. Repeated documents are computed once. With `sentences`, a pair: the
+            same, and for each document its `DocumentSentences`, whose vectors, L2-normalised, are in the same space.
 
         Raises:
             TypeError: `documents` is one string, or something in it is not a string.
-            ValueError: there are not as many languages as documents.
+            ValueError: there are not as many languages as documents, or `truncate_dim` is not a size of vectors.
         """
-        return self._encode(
+        embeddings, described = self._encode(
             documents,
             tokenizer,
-            lambda **inputs: self(**inputs).pooler_output,
+            self,
+            describe=self._max_sim_vectors if sentences else None,
             languages=[language] * len(documents) if language is None or isinstance(language, str) else language,
+            truncate_dim=truncate_dim,
             normalize=normalize,
             return_tensors=return_tensors,
             max_tokens_per_batch=max_tokens_per_batch,
             show_progress_bar=show_progress_bar,
         )
+        return (embeddings, described) if sentences else embeddings
 
     def encode_queries(
         self,
         queries: Sequence[str],
         tokenizer: HMDETokenizer,
         *,
+        truncate_dim: int | None = None,
         normalize: bool = True,
         return_tensors: str = "np",
         max_tokens_per_batch: int = 262_144,
@@ -96,11 +105,12 @@ class InferenceMixin(nn.Module):
             tokenizer,
             self.embed_queries,
             languages=None if self.config.query_path == "sentence_encoder" else [None] * len(queries),
+            truncate_dim=truncate_dim,
             normalize=normalize,
             return_tensors=return_tensors,
             max_tokens_per_batch=max_tokens_per_batch,
             show_progress_bar=show_progress_bar,
-        )
+        )[0]
 
     def explain(
         self,
@@ -118,8 +128,8 @@ class InferenceMixin(nn.Module):
             documents, tokenizer, language: as in `encode_documents`.
             scoring: `contribution` scores a document by its cosine with the query and divides that among its sentences
                 (see `contributions`). `maximum` is max-sim over sentences: the score of a sentence is the cosine of its
-                own vector with the query, and a document's score is that of its best sentence. `maximum` is better at
-                finding the sentence that answers a question.
+                contextualised vector with the query, and a document's score is that of its best sentence. `maximum` is
+                better at finding the sentence that answers a question.
 
         Returns:
             one explanation for each document, in the order given: `score`, and `sentences`, each with `begin`, `end`
@@ -149,8 +159,6 @@ class InferenceMixin(nn.Module):
         Returns:
             what `score_sentences` takes, one for each document; float32, on the CPU.
         """
-        if isinstance(documents, str):
-            raise TypeError("got one string; give a list of strings, [text] for a single one")
         if scoring not in get_args(Scoring):
             raise ValueError(f"scoring is {scoring!r}; it must be one of {', '.join(get_args(Scoring))}")
         if scoring == "contribution" and self.config.document_pooling == "dbos":
@@ -158,26 +166,18 @@ class InferenceMixin(nn.Module):
                 "this model's document embedding is its DBOS vector (document_pooling='dbos'), to which sentences "
                 "contribute no part of their own; use scoring='maximum'"
             )
-        if not documents:
-            return []
-        rows = tokenizer(list(documents), language=language, return_offsets_mapping=True)
-        sentence_vectors = self._contributions if scoring == "contribution" else self._max_sim_vectors
-        prepared: list[Any] = [None] * len(documents)
-        with evaluating(self):
-            batches = padded_batches(tokenizer, {"input_ids": rows["input_ids"]}, max_tokens_per_batch)
-            for indices, inputs in batches:
-                for index, (vectors, embedding) in zip(
-                    indices.tolist(), sentence_vectors(inputs.to(self._input_device))
-                ):
-                    ids, offsets = rows["input_ids"][index], rows["offset_mapping"][index]
-                    spans = spans_of_sentences(documents[index], ids, offsets, self.config.start_token_id)
-                    prepared[index] = DocumentSentences(spans, vectors, embedding)
-        return prepared
+        return self._encode(
+            documents,
+            tokenizer,
+            self,
+            describe=self._contributions if scoring == "contribution" else self._max_sim_vectors,
+            languages=[language] * len(documents) if language is None or isinstance(language, str) else language,
+            max_tokens_per_batch=max_tokens_per_batch,
+        )[1]
 
-    def _contributions(self, inputs: Mapping[str, Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+    def _contributions(self, output: Any) -> Iterator[tuple[Tensor, Tensor]]:
         """For each document the contributions of its sentences (sentences, hidden) and its embedding (hidden,),
         L2-normalised."""
-        output = self(**inputs)
         weights = self.hmde.document_encoder.pooling_weights(output.sentence_lengths).float()
         weights /= weights.sum(dim=1, keepdim=True)
         counts = (output.sentence_lengths > 0).sum(dim=1).tolist()
@@ -187,21 +187,12 @@ class InferenceMixin(nn.Module):
             vectors = contributions(states[:count], sentence_weights[:count], embedding)
             yield vectors.cpu(), nn.functional.normalize(embedding, dim=0).cpu()
 
-    def _max_sim_vectors(self, inputs: Mapping[str, Tensor]) -> Iterator[tuple[Tensor, None]]:
-        """For each document the vectors of its sentences (sentences, hidden), L2-normalised.
-
-        They are the contextualised vectors. With `passage_length` these hold too much of the neighbouring sentences, so
-        each sentence is then read by itself.
-        """
-        if self.config.passage_length:
-            sentences, vectors = self.hmde.encode_sentences(**inputs, passage_length=0)
-            documents = vectors.split(sentences.document.bincount().tolist())
-        else:
-            output = self(**inputs)
-            counts = (output.sentence_lengths > 0).sum(dim=1).tolist()
-            documents = [states[:count] for count, states in zip(counts, output.last_hidden_state)]
-        for vectors in documents:
-            yield nn.functional.normalize(vectors.float(), dim=-1).cpu(), None
+    @staticmethod
+    def _max_sim_vectors(output: Any) -> Iterator[tuple[Tensor, None]]:
+        """For each document the contextualised vectors of its sentences (sentences, hidden), not normalised."""
+        counts = (output.sentence_lengths > 0).sum(dim=1).tolist()
+        for count, states in zip(counts, output.last_hidden_state.float().cpu()):
+            yield states[:count], None
 
     @property
     def _input_device(self) -> torch.device:
@@ -213,15 +204,23 @@ class InferenceMixin(nn.Module):
         self,
         texts: Sequence[str],
         tokenizer: HMDETokenizer,
-        embed: Callable[..., Tensor],
+        encode: Callable[..., Any],
         *,
         languages: Sequence[str | None] | None,
-        normalize: bool,
-        return_tensors: str,
         max_tokens_per_batch: int,
-        show_progress_bar: bool,
-    ) -> Any:
-        """Vectors of `texts`, each read as one sentence if `languages` is None, and as a document otherwise."""
+        describe: Callable[[Any], Iterator[tuple[Tensor, Tensor | None]]] | None = None,
+        truncate_dim: int | None = None,
+        normalize: bool = True,
+        return_tensors: str = "np",
+        show_progress_bar: bool = False,
+    ) -> tuple[Any, list[DocumentSentences]]:
+        """Vectors of `texts`, each read as one sentence if `languages` is None, and as a document otherwise.
+
+        Args:
+            encode: from a batch of tokens to vectors (texts, hidden), or to an HMDEOutput.
+            describe: from an HMDEOutput to the vectors of the sentences of each document, and its embedding or None.
+                Without it, no sentences are returned.
+        """
         if isinstance(texts, str):
             raise TypeError("got one string; give a list of strings, [text] for a single one")
         for index, text in enumerate(texts):
@@ -231,11 +230,14 @@ class InferenceMixin(nn.Module):
             raise ValueError(f"{len(texts)} texts came with {len(languages)} languages; give one code, or one a text")
         if return_tensors not in ("np", "pt"):
             raise ValueError(f"return_tensors is {return_tensors!r}; it must be 'np' or 'pt'")
+        size = self.config.hidden_size if truncate_dim is None else truncate_dim
+        if not 0 < size <= self.config.hidden_size:
+            raise ValueError(f"truncate_dim is {size}; vectors have from 1 to {self.config.hidden_size} numbers")
 
-        def tokenize(inputs: Sequence[tuple[str, str | None]]) -> list[list[int]]:
+        def tokenize(inputs: Sequence[tuple[str, str | None]]) -> Any:
             window, codes = zip(*inputs)
             reading = {"as_queries": True} if languages is None else {"language": codes}
-            return tokenizer(list(window), **reading).input_ids
+            return tokenizer(list(window), **reading, return_offsets_mapping=describe is not None)
 
         positions: dict[tuple[str, str | None], int] = {}  # of the distinct texts: repeated ones are encoded once
         indices = [positions.setdefault(key, len(positions)) for key in zip(texts, languages or [None] * len(texts))]
@@ -243,16 +245,26 @@ class InferenceMixin(nn.Module):
         first_indices = range(0, len(distinct), TEXTS_PER_TOKENIZATION)
         windows = [distinct[first : first + TEXTS_PER_TOKENIZATION] for first in first_indices]
         device = self._input_device
-        vectors = torch.empty(len(distinct), self.config.hidden_size, dtype=self.dtype, device=device)
+        vectors = torch.empty(len(distinct), size, dtype=self.dtype, device=device)
+        described: dict[int, DocumentSentences] = {}
         with evaluating(self), tqdm(total=len(distinct), disable=not show_progress_bar, unit="text") as progress:
             for first, rows in zip(first_indices, read_ahead(tokenize, windows)):
-                for batch, inputs in padded_batches(tokenizer, {"input_ids": rows}, max_tokens_per_batch):
-                    vectors[first + batch.to(device)] = embed(**inputs.to(device)).to(device, self.dtype)
+                for batch, inputs in padded_batches(tokenizer, {"input_ids": rows.input_ids}, max_tokens_per_batch):
+                    output = encode(**inputs.to(device))
+                    embeddings = output if isinstance(output, Tensor) else output.pooler_output
+                    vectors[first + batch.to(device)] = embeddings[:, :size].to(device, self.dtype)
+                    for index, (states, embedding) in zip(batch.tolist(), describe(output) if describe else ()):
+                        ids, offsets = rows.input_ids[index], rows.offset_mapping[index]
+                        spans = spans_of_sentences(distinct[first + index][0], ids, offsets, self.config.start_token_id)
+                        if embedding is None:  # else the vectors are parts of the embedding, and have lengths
+                            states = nn.functional.normalize(states[:, :size], dim=-1)
+                        described[first + index] = DocumentSentences(spans, states, embedding)
                     progress.update(len(batch))
         vectors = vectors[indices]
         if normalize:
             vectors = nn.functional.normalize(vectors.float(), dim=-1)
-        return vectors.float().cpu().numpy() if return_tensors == "np" else vectors.to(self.dtype)
+        sentences = [described[index] for index in indices] if describe else []
+        return (vectors.float().cpu().numpy() if return_tensors == "np" else vectors.to(self.dtype)), sentences
 
 
 @contextmanager

@@ -42,8 +42,8 @@ class Features(dict):
 
     def __missing__(self, name: str) -> None:
         raise ValueError(
-            f"HMDE gives a 'sentence_embedding' for each text, and no {name!r}; for the vectors of a document's "
-            "sentences use output.last_hidden_state of AutoModel"
+            f"HMDE gives a 'sentence_embedding' for each text, and for documents 'token_embeddings', the vectors of "
+            f"their sentences; it has no {name!r}"
         )
 
 
@@ -165,11 +165,21 @@ class HMDESentenceTransformersModule(nn.Module):
     def forward(
         self, features: dict[str, Any], task: str | None = None, language: str | None = None
     ) -> dict[str, Tensor]:
-        """Adds `sentence_embedding`, (texts, hidden). `preprocess` has used the language already."""
+        """Adds `sentence_embedding`, (texts, hidden). `preprocess` has used the language already.
+
+        For documents, the same pass adds `token_embeddings`, (texts, sentences, hidden), and the attention mask becomes
+        that of the sentences: `encode(texts, output_value="token_embeddings")` gives each text's sentence vectors.
+        """
         tokens = {name: features[name] for name in ("input_ids", "attention_mask")}
         if (task or features.get("task")) == "query":
             return Features(features, sentence_embedding=self.model.embed_queries(**tokens))
-        return Features(features, sentence_embedding=self.model(**tokens).pooler_output)
+        output = self.model(**tokens)
+        return Features(
+            features,
+            sentence_embedding=output.pooler_output,
+            token_embeddings=output.last_hidden_state,
+            attention_mask=(output.sentence_lengths > 0).long(),
+        )
 
     @property
     def max_seq_length(self) -> int:

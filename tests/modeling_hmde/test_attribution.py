@@ -145,12 +145,15 @@ def test_pooling_by_the_dbos_vector_has_no_contributions_but_late_interaction(
     assert len(explanation.sentences) == 3
 
 
-def test_a_sentence_that_is_read_with_others_is_compared_with_the_query_as_read_by_itself(
+def test_sentences_that_are_read_together_are_compared_as_the_document_encoder_gives_them(
     labse: Path, tokenizer: HMDETokenizer, make_model: Callable
 ) -> None:
     model = make_model(labse, sentence_pooling="mean", max_sentence_length=40, passage_length=40)
     (explanation,) = model.explain("The cat", [TEXT], tokenizer, scoring="maximum")
-    cosines = model.encode_queries(SENTENCES, tokenizer) @ model.encode_queries(["The cat"], tokenizer)[0]
+    with torch.no_grad():
+        states = model(**tokenizer([TEXT], return_tensors="pt")).last_hidden_state[0]
+    query = model.encode_queries(["The cat"], tokenizer, return_tensors="pt")[0]
+    cosines = torch.nn.functional.cosine_similarity(states, query, dim=-1).tolist()
     found = {TEXT[begin:end]: score for begin, end, score in explanation.sentences}
     assert found == pytest.approx(dict(zip(SENTENCES, cosines)), abs=1e-5)
 
@@ -206,3 +209,40 @@ def test_bad_input_is_refused_with_the_way_out(model: HMDEForDocumentEmbedding, 
     with pytest.raises(ValueError, match="contribution, maximum"):
         model.explain("The cat", [TEXT], tokenizer, scoring="mean")
     assert model.explain("The cat", [], tokenizer) == []
+
+
+def test_documents_and_their_sentences_come_from_one_pass(
+    labse: Path, tokenizer: HMDETokenizer, make_model: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make_model(labse, sentence_pooling="mean", max_sentence_length=40, passage_length=40)
+    texts = ["The dog.", TEXT, "The dog.", ""]
+    alone = model.encode_documents(texts, tokenizer)
+    calls = []
+    encode = type(model.hmde).encode_sentences
+    monkeypatch.setattr(type(model.hmde), "encode_sentences", lambda *args: calls.append(1) or encode(*args))
+    embeddings, sentences = model.encode_documents(texts, tokenizer, sentences=True)
+    assert len(calls) == 1
+    np.testing.assert_array_equal(embeddings, alone)
+    assert [[texts[row][slice(*span)] for span in document.spans] for row, document in enumerate(sentences)] == [
+        ["The dog."],
+        SENTENCES,
+        ["The dog."],
+        [""],
+    ]
+    prepared = model.prepare_sentences(texts, tokenizer, scoring="maximum")
+    for document, other in zip(sentences, prepared):
+        torch.testing.assert_close(document.vectors, other.vectors)
+        torch.testing.assert_close(document.vectors.norm(dim=-1), torch.ones(len(document.spans)))
+
+
+def test_vectors_are_cut_before_they_are_normalised(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer) -> None:
+    whole = model.encode_documents([TEXT], tokenizer, normalize=False)
+    cut, sentences = model.encode_documents([TEXT], tokenizer, truncate_dim=5, sentences=True)
+    np.testing.assert_allclose(cut, whole[:, :5] / np.linalg.norm(whole[:, :5]), atol=1e-6)
+    assert sentences[0].vectors.shape == (3, 5)
+    queries = model.encode_queries(["The cat"], tokenizer, normalize=False)
+    cut = model.encode_queries(["The cat"], tokenizer, truncate_dim=5)
+    np.testing.assert_allclose(cut, queries[:, :5] / np.linalg.norm(queries[:, :5]), atol=1e-6)
+    for size in (0, model.config.hidden_size + 1):
+        with pytest.raises(ValueError, match="truncate_dim"):
+            model.encode_documents([TEXT], tokenizer, truncate_dim=size)

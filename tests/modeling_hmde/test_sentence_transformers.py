@@ -143,9 +143,20 @@ def test_what_is_no_text_is_refused_with_what_is_taken(folder: Path, bad: object
         load(folder).preprocess([bad])
 
 
+def test_the_vectors_of_a_texts_sentences_are_its_token_embeddings(folder: Path) -> None:
+    texts = ["Ja. Der Hund sah sie.", "Der Hund."]
+    loaded = load(folder)
+    vectors = loaded.encode(texts, output_value="token_embeddings")
+    tokenizer, model = loaded[0].tokenizer, loaded[0].model
+    _, sentences = model.encode_documents(texts, tokenizer, sentences=True)
+    assert [len(rows) for rows in vectors] == [2, 1]
+    for rows, document in zip(vectors, sentences):
+        assert_close(torch.nn.functional.normalize(rows, dim=-1).cpu().numpy(), document.vectors.numpy())
+
+
 def test_what_the_model_does_not_give_is_named(folder: Path) -> None:
-    with pytest.raises(ValueError, match="and no 'token_embeddings'"):
-        load(folder).encode(["Ja."], output_value="token_embeddings")
+    with pytest.raises(ValueError, match="it has no 'token_lengths'"):
+        load(folder)[0].forward(load(folder).preprocess(["Ja."]))["token_lengths"]
     assert "sentence_embedding" in load(folder).encode("Ja.", output_value=None)
 
 

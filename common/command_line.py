@@ -64,15 +64,17 @@ def _shortened(message: str) -> str:
     >>> _shortened('Parser key "size":\n  Does not validate against any of the Union subtypes\n  Subtypes: [...]\n'
     ...            '  Errors:\n    - Not of type PositiveInt: 0 does not conform to restriction v>0\n'
     ...            "    - Expected a <class 'NoneType'>\n  Given value type: <class 'int'>\n  Given value: 0")
-    'Parser key "size": Not of type PositiveInt: 0 does not conform to restriction v>0'
+    'Parser key "size": Not of type PositiveInt: 0 does not conform to restriction v>0. Got value: 0'
     """
 
     def reasons(union: re.Match[str]) -> str:
         said = [reason.split("\n  Given value")[0] for reason in re.split(r"\n *- ", union[1])]
-        return " " + "; or ".join(reason for reason in said if not reason.startswith("Expected a <class 'None"))
+        wanted = "; or ".join(reason for reason in said if not reason.startswith("Expected a <class 'None"))
+        return f" {wanted}. Got value: {union[2]}"
 
     return re.sub(
-        r"\s+Does not validate against any of the Union subtypes\s+Subtypes: .*?Errors:\s+- (.*)\n +Given value type.*",
+        r"\s+Does not validate against any of the Union subtypes\s+Subtypes: .*?Errors:\s+- (.*)\n +Given value type"
+        r".*\n +Given value: (.*)",
         reasons,
         message,
         flags=re.DOTALL,

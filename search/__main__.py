@@ -54,11 +54,12 @@ class IndexOptions:
     """Which columns documents are read from."""
     strict: bool = False
     """End with an error if a file cannot be read. If not, it is named and left out."""
-    sentences: bool = False
-    """Keep a vector for every sentence too. Takes several times the disk space, and makes `late` faster."""
+    sentences: bool = True
+    """Keep a vector for every sentence of a new index too, for the ranking `late` and to show what matched; `false` for
+    a smaller index."""
     embeddings: str | None = None
-    """A folder that `python -m search.encode_collection` wrote for these documents. Documents that are found there are
-    not encoded again."""
+    """A folder that `python -m search.encode_collection` wrote for these documents, for an index without sentences.
+    Documents that are found there are not encoded again."""
     dtype: Dtype = "auto"
     """Of weights and activations; `auto` is bfloat16 if the hardware supports it natively, and float32 elsewhere."""
     json: bool = False
@@ -73,9 +74,10 @@ class QueryOptions:
     """The folder of an index."""
     question: str
     """The query, in any language."""
-    ranking: Ranking = "dense"
+    ranking: Ranking | None = None
     """`dense` by the vectors of documents, `bm25` by words in common, `hybrid` by both, `late` as `hybrid`, but with
-    the vector of the best sentence beside that of the document."""
+    the vector of the best sentence beside that of the document. If not given, `late` where the index keeps sentences,
+    and `dense` elsewhere."""
     languages: str | None = None
     """Only documents in these languages, as ISO 639-1 codes with commas between: de,fr."""
     hits: PositiveInt = 5

@@ -46,10 +46,21 @@ class Encoder(NamedTuple):
             raise ValueError(f"{name} is no model folder and no name on the Hub that opens: {error}") from error
         return cls(str(Path(name).resolve()) if Path(name).is_dir() else name, model, tokenizer)
 
+    @property
+    def sentence_size(self) -> int:
+        """Of the sentence vectors of an index: the smallest to which the model's vectors may be cut."""
+        config = self.model.config
+        return min([config.hidden_size, *config.truncate_dims])
+
     def encode(self, documents: Sequence[Document]) -> np.ndarray:
         """(documents, hidden), float32, L2-normalised."""
         texts, languages = _texts_and_languages(documents)
         return self.model.encode_documents(texts, self.tokenizer, language=languages)
+
+    def encode_with_sentences(self, documents: Sequence[Document]) -> tuple[np.ndarray, list[DocumentSentences]]:
+        """The same and, from one pass, the sentences of each document, their vectors of hidden size."""
+        texts, languages = _texts_and_languages(documents)
+        return self.model.encode_documents(texts, self.tokenizer, language=languages, sentences=True)
 
     def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
         """(queries, hidden), float32, L2-normalised."""
@@ -70,6 +81,12 @@ class Encoder(NamedTuple):
         own = self.probe()
         same_limits = own.shape == probe.shape and np.array_equal(own[-2:], probe[-2:])
         return same_limits and bool(own[:-2] @ probe[:-2] >= SAME_MODEL_COSINE)
+
+
+def cut(vectors: np.ndarray, size: int) -> np.ndarray:
+    """(..., hidden) -> (..., size), L2-normalised: the first numbers of each vector."""
+    vectors = vectors[..., :size]
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), np.finfo(np.float32).tiny)
 
 
 def _texts_and_languages(documents: Sequence[Document]) -> tuple[list[str], list[str | None]]:

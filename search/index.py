@@ -1,8 +1,9 @@
 """An index on disk: a LanceDB table with one row for each document.
 
 Its columns are id, title, language, text, content_hash, words (the BM25 terms of the text, with spaces between), vector
-(hidden,) and, if the index keeps sentences, spans (sentences, 2) and sentence_vectors (sentences, hidden). Vectors are
-float32 and L2-normalised. The metadata of the table name the model that made it, and hold its probe.
+(hidden,), float32, and, if the index keeps sentences, spans (sentences, 2) and sentence_vectors (sentences, size),
+float16, cut to the smallest size that the model was trained for. Vectors are L2-normalised. The metadata of the table
+name the model that made it, and hold its probe.
 
 Each write makes a new version of the table, as a whole or not at all. A process that is killed leaves the version
 before, and a reader goes on seeing the version that it opened.
@@ -28,7 +29,7 @@ from lancedb.table import Table
 
 from modeling_hmde.attribution_hmde import DocumentSentences
 from search.documents import Document
-from search.encoder import Encoder
+from search.encoder import Encoder, cut
 
 TABLE = "documents"
 DOCUMENT_COLUMNS = ["id", "title", "language", "text"]
@@ -68,6 +69,11 @@ class Index:
     def keeps_sentences(self) -> bool:
         return "sentence_vectors" in self.table.schema.names
 
+    @property
+    def sentence_size(self) -> int:
+        """Numbers of a sentence vector, in an index that keeps sentences."""
+        return self.table.schema.field("sentence_vectors").type.value_type.list_size
+
     @cached_property
     def languages(self) -> list[str]:
         """The languages of the documents, sorted. Documents without a language do not count."""
@@ -92,9 +98,21 @@ class Index:
 
     def nearest(self, query: np.ndarray, depth: int, languages: Sequence[str] | None = None) -> dict[str, float]:
         """The cosines of the documents whose vectors are nearest to a query vector (hidden,), by id."""
+        return self._nearest("vector", "dot", query, depth, languages)
+
+    def nearest_sentences(
+        self, query: np.ndarray, depth: int, languages: Sequence[str] | None = None
+    ) -> dict[str, float]:
+        """The cosines of the best sentences of the documents whose best sentences are nearest to a query vector
+        (hidden,), by document id. For an index that keeps sentences."""
+        return self._nearest("sentence_vectors", "cosine", cut(query, self.sentence_size), depth, languages)
+
+    def _nearest(
+        self, column: str, distance: str, query: np.ndarray, depth: int, languages: Sequence[str] | None
+    ) -> dict[str, float]:
         with store_errors(self.folder):
-            search: Any = self.table.search(query, vector_column_name="vector")
-            search = search.distance_type("dot").refine_factor(REFINE_FACTOR)
+            search: Any = self.table.search(query, vector_column_name=column)
+            search = search.distance_type(distance).refine_factor(REFINE_FACTOR)
             search = search.nprobes(NEAREST_PARTITIONS if languages is None else PARTITIONS)
             distances = _scores(search, "_distance", depth, languages)
         return {id: 1 - distance for id, distance in distances.items()}
@@ -187,4 +205,4 @@ def _scores(search: Any, column: str, depth: int, languages: Sequence[str] | Non
 
 def _matrix(vectors: pa.FixedSizeListArray) -> torch.Tensor:
     """(vectors, hidden), without a Python object for each number."""
-    return torch.tensor(vectors.flatten().to_numpy()).view(len(vectors), -1)
+    return torch.tensor(vectors.flatten().to_numpy(zero_copy_only=False)).view(len(vectors), -1).float()

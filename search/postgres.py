@@ -23,7 +23,7 @@ CREATE TABLE IF NOT EXISTS hmde.documents (
 );
 CREATE TABLE IF NOT EXISTS hmde.sentences (
     document text REFERENCES hmde.documents ON DELETE CASCADE, number integer, begins integer NOT NULL,
-    ends integer NOT NULL, vector vector({size}) NOT NULL, PRIMARY KEY (document, number)
+    ends integer NOT NULL, vector halfvec({sentence_size}) NOT NULL, PRIMARY KEY (document, number)
 );
 LOCK TABLE hmde.documents IN SHARE ROW EXCLUSIVE MODE
 """
@@ -59,7 +59,8 @@ def copy_to_postgres(index: Index, url: str) -> int:
     size = index.table.schema.field("vector").type.list_size
     try:
         with psycopg.connect(url) as connection:
-            connection.execute(TABLES.format(size=size))
+            sentence_size = index.sentence_size if index.keeps_sentences else size
+            connection.execute(TABLES.format(size=size, sentence_size=sentence_size))
             register_vector(connection)
             connection.execute("DELETE FROM hmde.documents")
             count = _copy(connection, "documents", _documents(index))

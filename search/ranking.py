@@ -3,8 +3,8 @@
 dense   by the cosine of the vectors of document and query
 bm25    by BM25 over stems; documents that share no term with the query are left out
 hybrid  by the cosine plus the scaled BM25 score, among the best documents of both
-late    the best documents of hybrid, ranked again: the mean of the cosines of the document and of its best sentence
-        takes the place of the document's cosine
+late    the best documents of hybrid, and those with the best sentences, ranked again: the mean of the cosines of the
+        document and of its best sentence takes the place of the document's cosine
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ import numpy as np
 import torch
 
 from modeling_hmde import Explanation
-from modeling_hmde.attribution_hmde import Scoring, score_sentences
+from modeling_hmde.attribution_hmde import DocumentSentences, Scoring, score_sentences
 from search.bm25 import query_terms
 from search.documents import Document
-from search.encoder import Encoder
+from search.encoder import Encoder, cut
 from search.index import Index
 
 Ranking = Literal["dense", "bm25", "hybrid", "late"]
 
-# `hybrid` fuses at least so many documents by cosine with as many by BM25; `late` ranks at least so many again.
+# `hybrid` fuses at least so many documents by cosine with as many by BM25. `late` ranks at least so many of them again
+# and, beside them, as many that have the best sentences.
 CANDIDATES = 50
 
 # The weight of BM25 in `hybrid` and `late`: BM25 scores, divided by the largest, are scaled to this share of the range
@@ -64,7 +65,7 @@ def search_index(
     query: str,
     encoder: Encoder,
     num_hits: int = 5,
-    ranking: Ranking = "dense",
+    ranking: Ranking | None = None,
     languages: Sequence[str] | None = None,
     scoring: Scoring | None = None,
     vector: np.ndarray | None = None,
@@ -72,23 +73,28 @@ def search_index(
     """The best documents for a query, best first, each explained by its sentences.
 
     Args:
-        index, query, encoder, ranking, languages, vector: as in `rank`.
+        index, query, encoder, languages, vector: as in `rank`.
         num_hits: documents at most.
-        scoring: of the sentences, see `HMDEForDocumentEmbedding.explain`. If None, `contribution` where the sentence
-            scores add up to the document's score, and `maximum` elsewhere.
+        ranking: as in `rank`; `default_ranking` if None.
+        scoring: of the sentences, see `HMDEForDocumentEmbedding.explain`. If None, `maximum` where the index keeps
+            sentences or the scores of sentences would not add up to the document's, and `contribution` elsewhere.
     """
+    ranking = ranking or default_ranking(index)
     if vector is None:
         (vector,) = encoder.encode_queries([query])
-    scores, explained = _rank(index, query, encoder, ranking, num_hits, languages, vector)
+    scores = rank(index, query, encoder, ranking, num_hits, languages, vector)
     documents = index.documents(list(scores))
     if scoring is None:
         adds_up = ranking == "dense" and encoder.model.config.document_pooling != "dbos"
-        scoring = "contribution" if adds_up else "maximum"
-    if scoring == "maximum" and explained:
-        explanations = [explained[id] for id in scores]
-    else:
-        explanations = _explain(index, vector, documents, encoder, scoring)
+        scoring = "contribution" if adds_up and not index.keeps_sentences else "maximum"
+    sentences = _sentences(index, documents, encoder, scoring)
+    explanations = [score_sentences(_as_long_as(vector, document), document) for document in sentences]
     return [Hit(*hit) for hit in zip(documents, scores.values(), explanations)]
+
+
+def default_ranking(index: Index) -> Ranking:
+    """The best ranking that encodes no document for a query."""
+    return "late" if index.keeps_sentences else "dense"
 
 
 def rank(
@@ -115,28 +121,15 @@ def rank(
         UnknownLanguage: the index has no document in a language.
         ValueError: its files are damaged.
     """
-    return _rank(index, query, encoder, ranking, depth, languages, vector)[0]
-
-
-def _rank(
-    index: Index,
-    query: str,
-    encoder: Encoder,
-    ranking: Ranking,
-    depth: int,
-    languages: Sequence[str] | None,
-    vector: np.ndarray | None,
-) -> tuple[dict[str, float], dict[str, Explanation]]:
-    """`rank`, and by id the explanations from which `late` takes the best sentences."""
     if languages is not None and (unknown := sorted({*languages} - {*index.languages})):
         known = ", ".join(index.languages) or "none at all"
         raise UnknownLanguage(f"the index has no documents in {', '.join(unknown)}; their languages are: {known}")
     if ranking == "bm25":
-        return _best(_bm25(index, query, depth, languages), depth), {}
+        return _best(_bm25(index, query, depth, languages), depth)
     if vector is None:
         (vector,) = encoder.encode_queries([query])
     if ranking == "dense":
-        return _best(index.nearest(vector, depth, languages), depth), {}
+        return _best(index.nearest(vector, depth, languages), depth)
 
     width = max(depth, CANDIDATES)
     cosines = index.nearest(vector, width, languages)
@@ -144,12 +137,15 @@ def _rank(
     cosines |= _cosines(index, vector, [id for id in bm25 if id not in cosines])
     hybrid = {id: cosine + bm25.get(id, 0) for id, cosine in cosines.items()}
     if ranking == "hybrid":
-        return _best(hybrid, depth), {}
+        return _best(hybrid, depth)
 
     candidates = list(_best(hybrid, width))
-    explained = dict(zip(candidates, _explain(index, vector, index.documents(candidates), encoder, "maximum")))
-    late = {id: (cosines[id] + explained[id].score) / 2 + bm25.get(id, 0) for id in candidates}
-    return _best(late, depth), explained
+    if index.keeps_sentences:
+        nearest = index.nearest_sentences(vector, width, languages)
+        cosines |= _cosines(index, vector, [id for id in nearest if id not in cosines])
+        candidates = list(dict.fromkeys([*candidates, *nearest]))
+    best = _best_sentences(index, vector, candidates, encoder)
+    return _best({id: (cosines[id] + best[id]) / 2 + bm25.get(id, 0) for id in candidates}, depth)
 
 
 def scaled_bm25(bm25: dict[str, float], cosines: dict[str, float]) -> dict[str, float]:
@@ -182,14 +178,23 @@ def _cosines(index: Index, query: np.ndarray, ids: Sequence[str]) -> dict[str, f
     return dict(zip(ids, (index.vectors(ids) @ torch.from_numpy(query)).tolist())) if ids else {}
 
 
-def _explain(
-    index: Index, query: np.ndarray, documents: Sequence[Document], encoder: Encoder, scoring: Scoring
-) -> list[Explanation]:
+def _best_sentences(index: Index, query: np.ndarray, ids: Sequence[str], encoder: Encoder) -> dict[str, float]:
+    """The cosine of each document's best sentence, by id."""
+    sentences = _sentences(index, index.documents(ids), encoder, "maximum")
+    return {id: float((found.vectors @ _as_long_as(query, found)).max()) for id, found in zip(ids, sentences)}
+
+
+def _sentences(
+    index: Index, documents: Sequence[Document], encoder: Encoder, scoring: Scoring
+) -> list[DocumentSentences]:
     if scoring == "maximum" and index.keeps_sentences:
-        sentences = index.sentences([document.id for document in documents])
-    else:
-        sentences = encoder.encode_sentences(documents, scoring)
-    return [score_sentences(torch.from_numpy(query), document) for document in sentences]
+        return index.sentences([document.id for document in documents])
+    return encoder.encode_sentences(documents, scoring)
+
+
+def _as_long_as(query: np.ndarray, document: DocumentSentences) -> torch.Tensor:
+    """The query's vector, cut if those of the sentences were."""
+    return torch.from_numpy(cut(query, document.vectors.shape[-1]))
 
 
 def _best(scores: dict[str, float], depth: int) -> dict[str, float]:

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import lancedb
+import numpy as np
 import pyarrow as pa
-from lancedb.index import FTS, BTree, IvfSq
+from lancedb.index import FTS, BTree, IvfRq, IvfSq
 
 from common.files import folder_written_whole, locked
 from common.progress import Advance, progress_bar
 from search.bm25 import terms
 from search.documents import Document, distinct
-from search.encoder import Encoder
+from search.encoder import Encoder, cut
 from search.index import (
     DOCUMENT_COLUMNS,
     PARTITIONS,
@@ -56,7 +57,7 @@ def update_index(
     documents: Iterable[Document],
     encoder: Encoder,
     *,
-    sentences: bool = False,
+    sentences: bool = True,
     embeddings: PrecomputedEmbeddings | None = None,
     show_progress_bar: bool = False,
 ) -> Changes:
@@ -69,15 +70,15 @@ def update_index(
         folder: of the index; made if it does not exist.
         documents: all that the index is to hold. They are read twice, first to find what is wrong with them.
         encoder: the model; for an index that exists, the one that made it.
-        sentences: keep the sentence vectors too, so that `late` and explanations need not encode the texts again. An
-            index that has them keeps them in later updates.
-        embeddings: of the same model; documents that are found there are not encoded.
+        sentences: a new index keeps the sentence vectors too, which `late` and explanations need. An index that exists
+            goes on as it began.
+        embeddings: of the same model, for an index without sentences; documents that are found there are not encoded.
         show_progress_bar: over documents, on stderr if this is a terminal.
 
     Raises:
         TypeError: `documents` can be read only once.
-        ValueError: the index was made by another model or without sentences, an id is used twice, the folder holds
-            something else, or the index is damaged.
+        ValueError: the index was made by another model, keeps sentences, which `embeddings` lack, or is damaged; an id
+            is used twice; or the folder holds something else.
         OSError: the disk is full.
     """
     folder = Path(folder)
@@ -89,8 +90,11 @@ def update_index(
             _create(folder, encoder, sentences)
         index = open_index(folder)
         index.check(encoder)
-        if sentences and not index.keeps_sentences:
-            raise ValueError(f"{folder} keeps no sentence vectors; make a new index with them in another folder")
+        if embeddings is not None and index.keeps_sentences:
+            raise ValueError(
+                f"{folder} keeps sentences, whose vectors are not among precomputed embeddings; make an index without "
+                "sentences in another folder, or leave the embeddings out"
+            )
         with progress_bar("index" if show_progress_bar else "", count, unit="document") as progress:
             changes = _write_changes(index, distinct(documents), encoder, embeddings, progress.update)
         _tidy(index)
@@ -103,7 +107,8 @@ def _create(folder: Path, encoder: Encoder, sentences: bool) -> None:
     vector = pa.list_(pa.float32(), encoder.model.config.hidden_size)
     columns = dict.fromkeys([*DOCUMENT_COLUMNS, "content_hash", "words"], pa.string()) | {"vector": vector}
     if sentences:
-        columns |= {"spans": pa.list_(pa.list_(pa.int32(), 2)), "sentence_vectors": pa.list_(vector)}
+        sentence_vector = pa.list_(pa.float16(), encoder.sentence_size)
+        columns |= {"spans": pa.list_(pa.list_(pa.int32(), 2)), "sentence_vectors": pa.list_(sentence_vector)}
     metadata = {"model": encoder.name, "probe": json.dumps(encoder.probe().tolist())}
     # search/bm25.py has already lowered and stemmed the words.
     bm25 = FTS(base_tokenizer="whitespace", lower_case=False, stem=False, remove_stop_words=False, ascii_folding=False)
@@ -193,14 +198,17 @@ def _encoded(
     columns: dict[str, Any] = {name: [getattr(document, name) for document in documents] for name in DOCUMENT_COLUMNS}
     columns["content_hash"] = [document.content_hash for document in documents]
     columns["words"] = [" ".join(terms(document.text, document.language)) for document in documents]
-    vectors = embeddings.find(documents) if embeddings is not None else [None] * len(documents)
-    missing = [document for document, vector in zip(documents, vectors) if vector is None]
-    encoded = iter(encoder.encode(missing) if missing else ())
-    columns["vector"] = [next(encoded) if vector is None else vector for vector in vectors]
     if index.keeps_sentences:
-        sentences = encoder.encode_sentences(documents, "maximum")
+        vectors, sentences = encoder.encode_with_sentences(documents)
+        columns["vector"] = list(vectors)
         columns["spans"] = [document.spans for document in sentences]
-        columns["sentence_vectors"] = [list(document.vectors.numpy()) for document in sentences]
+        cut_vectors = (cut(document.vectors.numpy(), index.sentence_size) for document in sentences)
+        columns["sentence_vectors"] = [list(rows.astype(np.float16)) for rows in cut_vectors]
+    else:
+        found = embeddings.find(documents) if embeddings is not None else [None] * len(documents)
+        missing = [document for document, vector in zip(documents, found) if vector is None]
+        encoded = iter(encoder.encode(missing) if missing else ())
+        columns["vector"] = [next(encoded) if vector is None else vector for vector in found]
     return pa.table(columns, schema=index.table.schema)
 
 
@@ -213,6 +221,10 @@ def _tidy(index: Index) -> None:
         indexed = {column for kept in index.table.list_indices() for column in kept.columns}
         if len(index) >= APPROXIMATE_FROM and "vector" not in indexed:
             index.table.create_index("vector", config=IvfSq(distance_type="dot", num_partitions=PARTITIONS))
+        if len(index) >= APPROXIMATE_FROM and index.keeps_sentences and "sentence_vectors" not in indexed:
+            index.table.create_index(
+                "sentence_vectors", config=IvfRq(distance_type="cosine", num_partitions=PARTITIONS)
+            )
 
 
 def _age_of_unread(ages: Iterable[timedelta]) -> timedelta:

@@ -81,11 +81,11 @@ def expected_ranking(ranking: str, query: str, texts: dict[str, tuple[str, str]]
     first = by_score({id: cosines[id] + gains.get(id, 0) for id in looked_at})[:CANDIDATES]
     if ranking == "late":
         best = {}
-        for id in first:
-            language, text = texts[id]
+        for id, (language, text) in texts.items():
             (explanation,) = model.explain(query, [text], tokenizer, language=language, scoring="maximum")
             best[id] = max(sentence.score for sentence in explanation.sentences)
-        first = by_score({id: 0.5 * cosines[id] + 0.5 * best[id] + gains.get(id, 0) for id in first})
+        first = list(dict.fromkeys([*first, *by_score(best)[:CANDIDATES]]))
+        first = by_score({id: 0.5 * cosines[id] + 0.5 * best[id] + gains.get(id, 0) for id in first})[:CANDIDATES]
     return first + [id for id in near if id not in first]
 
 

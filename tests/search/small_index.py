@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from modeling_hmde.attribution_hmde import DocumentSentences
 from search.documents import Document
 from search.encoder import Encoder
 from search.index import open_index
@@ -33,6 +34,10 @@ class CountingEncoder(Encoder):
     def encode(self, documents: Sequence[Document]) -> np.ndarray:
         self.encoded.extend(document.id for document in documents)
         return super().encode(documents)
+
+    def encode_with_sentences(self, documents: Sequence[Document]) -> tuple[np.ndarray, list[DocumentSentences]]:
+        self.encoded.extend(document.id for document in documents)
+        return super().encode_with_sentences(documents)
 
     def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
         self.encoded.extend(queries)

@@ -72,7 +72,7 @@ from search.update import update_index
 encoder = Encoder.load(sys.argv[1], "float32")
 documents = [Document(str(number), "", None, f"The cat sat on mat {number}. " * 20) for number in range(3000)]
 try:
-    update_index("disk/index", documents, encoder)
+    update_index("disk/index", documents, encoder, sentences=False)
 except OSError as full:
     kept = len(open_index("disk/index"))
     subprocess.run(["mount", "-o", "remount,size=9m", "disk"], check=True)
@@ -122,7 +122,11 @@ def test_an_index_takes_precomputed_embeddings_and_encodes_the_rest(
     embeddings = PrecomputedEmbeddings(tmp_path / "embeddings", str(model_folder))
     with file.open("a") as lines:
         lines.write(json.dumps({"id": "new", "text": "Der Hund schlief."}) + "\n")
-    changes = update_index(tmp_path / "index", Documents(file), counting, embeddings=embeddings)
+    update_index(tmp_path / "other", Documents(file), counting)
+    with pytest.raises(ValueError, match="make an index without sentences"):
+        update_index(tmp_path / "other", Documents(file), counting, embeddings=embeddings)
+    counting.encoded.clear()
+    changes = update_index(tmp_path / "index", Documents(file), counting, sentences=False, embeddings=embeddings)
     assert changes == Changes(5, 0, 0, 0)
     assert [name.rpartition("#")[2] for name in counting.encoded] == ["new"]
     texts = {row["id"]: row["text"] for row in rows_of(tmp_path / "index")}

@@ -11,8 +11,9 @@ documents are.
 
 The first search compares a question with every vector; the later ones use the approximate index. Recall is the share of
 the ten nearest documents that are among the ten found. With `--sentences`, so many sentence vectors of each document
-are stored, and the ranking by these is timed too. Making and querying run in processes of their own, so each has its
-own peak memory. CPU time is less disturbed by other programs than the clock. Linux only.
+are stored, cut to 64 numbers; half of each is the document's vector, the rest its own. Then the ranking `late` is timed
+too, beside an exact ranking of all documents by the same score. Making and querying run in processes of their own, so
+each has its own peak memory. CPU time is less disturbed by other programs than the clock. Linux only.
 """
 
 from __future__ import annotations
@@ -39,14 +40,15 @@ import search.update
 from benchmarks.measure import Time, peak_memory, run_apart, timed
 from common.command_line import options_from, run
 from common.numbers import NonNegativeInt, PositiveInt
-from modeling_hmde.attribution_hmde import DocumentSentences, Scoring
+from modeling_hmde.attribution_hmde import DocumentSentences
 from search.documents import Document
-from search.encoder import Encoder
+from search.encoder import Encoder, cut
 from search.index import ROWS_PER_BATCH, Index, open_index
 from search.ranking import Ranking, rank
 from search.update import update_index
 
 HIDDEN, WORDS, QUESTION_WORDS, VOCABULARY, SUBJECTS, BLOCK, HITS = 384, 12, 5, 50_000, 4096, 1024, 10
+SENTENCE_SIZE = 64
 RANKINGS = get_args(Ranking)
 SHARED = 0.4  # of a vector's variance, with its subject
 VARIANCES = np.arange(1, HIDDEN + 1) ** -0.75
@@ -63,12 +65,13 @@ class RandomEncoder(Encoder):
     def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
         return np.concatenate([random_vectors(1, seed=[1, zlib.crc32(query.encode())]) for query in queries])
 
-    def encode_sentences(self, documents: Sequence[Document], scoring: Scoring) -> list[DocumentSentences]:
+    def encode_with_sentences(self, documents: Sequence[Document]) -> tuple[np.ndarray, list[DocumentSentences]]:
         count: Any = self.model.num_sentences
-        vectors = random_vectors(len(documents) * count, seed=[2, int(documents[0].id)]).reshape(-1, count, HIDDEN)
-        return [
-            DocumentSentences([(0, len(document.text))] * count, torch.from_numpy(sentence_vectors), None)
-            for document, sentence_vectors in zip(documents, vectors)
+        vectors = self.encode(documents)
+        own = random_vectors(len(documents) * count, seed=[2, int(documents[0].id)]).reshape(-1, count, HIDDEN)
+        return vectors, [
+            DocumentSentences([(0, len(document.text))] * count, torch.from_numpy(vector + rows), None)
+            for document, vector, rows in zip(documents, vectors, own)
         ]
 
     def probe(self) -> np.ndarray:
@@ -131,7 +134,7 @@ def random_vectors(count: int, seed: list[int]) -> np.ndarray:
 
 
 def encoder(num_sentences: int = 0) -> Encoder:
-    config = SimpleNamespace(hidden_size=HIDDEN, document_pooling="mean")
+    config = SimpleNamespace(hidden_size=HIDDEN, document_pooling="mean", truncate_dims=[SENTENCE_SIZE])
     tokenizer: Any = None
     model: Any = SimpleNamespace(config=config, num_sentences=num_sentences)
     return RandomEncoder("random", model, tokenizer)
@@ -169,28 +172,33 @@ def query(folder: Path, ranking: Ranking, languages: list[str] | None, queries: 
     )
 
 
-def recall(folder: Path, languages: list[str] | None, queries: int) -> str:
+def recall(folder: Path, ranking: Ranking, languages: list[str] | None, queries: int) -> str:
     index = open_index(folder)
-    questions = random_texts(queries, QUESTION_WORDS, seed=1)
-    vectors = encoder().encode_queries(questions)
-    expected = nearest(index, vectors, languages)
-    found = [rank(index, question, encoder(), "dense", HITS, languages) for question in questions]
+    vectors = encoder().encode_queries(random_texts(queries, QUESTION_WORDS, seed=1))
+    expected = nearest(index, ranking, vectors, languages)
+    # No words, for which BM25 would change the score of `late`.
+    found = [rank(index, "", encoder(), ranking, HITS, languages, vector) for vector in vectors]
     share = sum(len({*ids} & {*scores}) for ids, scores in zip(expected, found)) / expected.size
-    asked = " ".join(["recall", *(languages or ())])
+    asked = " ".join(["recall", ranking, *(languages or ())])
     return f"{asked:9} {share:8.3f} of the {HITS} nearest, {queries} questions"
 
 
-def nearest(index: Index, vectors: np.ndarray, languages: list[str] | None) -> np.ndarray:
-    """(questions, HITS), the ids of the documents nearest to each vector, which is compared with all of them."""
+def nearest(index: Index, ranking: Ranking, vectors: np.ndarray, languages: list[str] | None) -> np.ndarray:
+    """(questions, HITS), the ids of the best documents for each vector, which is compared with all of them."""
     cosines = np.empty((len(vectors), 0), np.float32)
     ids = np.empty((len(vectors), 0), object)
-    kept = index.table.search().select(["id", "language", "vector"])
-    for batch in kept.to_batches(ROWS_PER_BATCH):
+    columns = ["id", "language", "vector"] + (["sentence_vectors"] if ranking == "late" else [])
+    for batch in index.table.search().select(columns).to_batches(ROWS_PER_BATCH // 16):
         if languages is not None:
             batch = batch.filter(pa.compute.is_in(batch["language"], pa.array(languages)))
         stored = batch["vector"].flatten().to_numpy().reshape(-1, HIDDEN)
         names = batch["id"].to_numpy(zero_copy_only=False)
-        cosines = np.hstack([cosines, vectors @ stored.T])
+        scores = vectors @ stored.T
+        if ranking == "late":
+            rows = batch["sentence_vectors"].flatten().flatten().to_numpy().reshape(len(names), -1, SENTENCE_SIZE)
+            best = np.einsum("qh,dsh->qds", cut(vectors, SENTENCE_SIZE), rows.astype(np.float32)).max(axis=2)
+            scores = (scores + best) / 2
+        cosines = np.hstack([cosines, scores])
         ids = np.hstack([ids, np.broadcast_to(names, (len(vectors), len(names)))])
         best = np.argpartition(-cosines, HITS - 1)[:, :HITS]
         cosines, ids = (np.take_along_axis(values, best, axis=1) for values in (cosines, ids))
@@ -211,7 +219,8 @@ def main(argv: list[str] | None = None) -> None:
         partial(update, folder, documents, sentences),
         *(partial(query, folder, ranking, None, queries) for ranking in ranked),
         partial(query, folder, "dense", ["de"], queries),
-        *(partial(recall, folder, languages, 10 * queries) for languages in (None, ["de"])),
+        *(partial(recall, folder, "dense", languages, 10 * queries) for languages in (None, ["de"])),
+        *(partial(recall, folder, ranking, None, queries) for ranking in ranked if ranking == "late"),
     ]
     run_apart(steps)
     shutil.rmtree(folder)

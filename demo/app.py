@@ -42,7 +42,7 @@ THEME = gr.themes.Default(primary_hue="amber", neutral_hue="stone", font=FONTS)
 encoder = Encoder.load(MODEL)
 documents = [document for file, _ in files_of(DOCUMENTS) for document in Documents(file, language=file.stem)]
 folder = tempfile.TemporaryDirectory(prefix="hmde-demo-")
-update_index(f"{folder.name}/index", documents, encoder, sentences=True, show_progress_bar=True)
+update_index(f"{folder.name}/index", documents, encoder, show_progress_bar=True)
 index = open_index(f"{folder.name}/index")
 LANGUAGES = index.languages
 
@@ -51,7 +51,7 @@ def search(question: str | None, languages: list[str]) -> str:
     """The best documents in some languages, as HTML."""
     if not question or not question.strip() or not languages:
         return ""
-    hits = search_index(index, question[:MAX_QUESTION], encoder, NUM_HITS, "late", languages)
+    hits = search_index(index, question[:MAX_QUESTION], encoder, NUM_HITS, languages=languages)
     return "".join(marked(hit.document, hit.score, hit.explanation) for hit in hits)
 
 

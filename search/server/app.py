@@ -25,7 +25,7 @@ from torch import from_numpy
 
 from modeling_hmde import DocumentSentences, score_sentences
 from search.documents import Document
-from search.encoder import Encoder
+from search.encoder import Encoder, cut
 from search.highlight import STYLE, marked
 from search.index import Index, open_index
 from search.ranking import Hit, search_index
@@ -107,19 +107,25 @@ def make_app(folder: Path, encoder: Encoder, token: str | None = None, limits: L
 
     encode_queries = batcher(encoder.encode_queries)
     encode_documents = batcher(lambda texts: encoder.encode(unnamed(texts)))
-    encode_sentences = batcher(lambda texts: with_sentences(unnamed(texts), encoder))
+    encode_sentences = batcher(lambda texts: list(zip(*encoder.encode_with_sentences(unnamed(texts)))))
 
     async def find(asked: SearchRequest) -> list[Hit]:
         limits.check([asked.query])
         (vector,) = await encode_queries([asked.query])
         index = await asyncio.to_thread(current.get)
-        ranking = asked.ranking or ("late" if index.keeps_sentences else "dense")
         # Where no sentences are kept, the found documents are encoded, and the model is used by one thread alone.
         thread = None if index.keeps_sentences else model_thread
         return await asyncio.get_running_loop().run_in_executor(
             thread,
             lambda: search_index(
-                index, asked.query, encoder, asked.hits, ranking, asked.languages, scoring="maximum", vector=vector
+                index,
+                asked.query,
+                encoder,
+                asked.hits,
+                asked.ranking,
+                asked.languages,
+                scoring="maximum",
+                vector=vector,
             ),
         )
 
@@ -202,11 +208,6 @@ def unnamed(texts: Sequence[str]) -> list[Document]:
     return [Document("", "", None, text) for text in texts]
 
 
-def with_sentences(documents: list[Document], encoder: Encoder) -> list[tuple[np.ndarray, DocumentSentences]]:
-    """For each document its vector (hidden,) and its sentences."""
-    return list(zip(encoder.encode(documents), encoder.encode_sentences(documents, "maximum")))
-
-
 def relevance(query: np.ndarray, document: np.ndarray, sentences: DocumentSentences) -> float:
     """The mean of the cosines of a document (hidden,) and of its best sentence with a query (hidden,)."""
     return (float(document @ query) + score_sentences(from_numpy(query), sentences).score) / 2
@@ -221,8 +222,7 @@ def shortened(vectors: np.ndarray, dimensions: int) -> np.ndarray:
     """(vectors, dimensions), the first numbers of vectors (vectors, hidden), L2-normalised again."""
     if dimensions > vectors.shape[1]:
         raise HTTPException(400, f"dimensions is {dimensions}; vectors of this model have {vectors.shape[1]}")
-    cut = vectors[:, :dimensions]
-    return cut / np.linalg.norm(cut, axis=1, keepdims=True)
+    return cut(vectors, dimensions)
 
 
 def encoded(vector: np.ndarray, encoding_format: str) -> Any:

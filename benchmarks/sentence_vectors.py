@@ -1,0 +1,161 @@
+"""What the sentence vectors of documents find, by their size: all documents are ranked, exactly.
+
+    python -m benchmarks.sentence_vectors --model MODEL --data FOLDER --pairs '[en-de]' [--key value ...]
+
+A row is a way to store sentence vectors: cut to their first numbers, as float16, int8 (each scaled to its largest
+number) or binary (signs). The columns are the bytes of twenty sentences, and for each pair the mean reciprocal rank of
+the first relevant document by the best sentence alone, and by the mean of its cosine and the document's (`late`).
+Above stand the document's vector alone, and the sentences read each by itself, which takes a second pass. No
+approximate index takes part. Writes results.json and results.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import common.threads
+
+import numpy as np
+
+from benchmarks.measure import timed, write_results
+from common.command_line import options_from, run
+from common.device import Dtype, dtype_of
+from common.numbers import PositiveInt
+from evaluation.datasets.languages import languages_of
+from evaluation.datasets.retrieval_sets import QuerySource, RetrievalSet, read_retrieval_sets
+from evaluation.tables import Table
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from search.encoder import cut
+
+BYTES = {"float16": 2.0, "int8": 1.0, "binary": 0.125}  # of a number
+SENTENCES = 20  # of the document whose bytes are shown
+
+
+@dataclass
+class SentenceVectorsBenchmark:
+    """Rank all documents by sentence vectors of several sizes."""
+
+    model: str
+    """A saved HMDE."""
+
+    data: str
+    """A retrieval set, see evaluation/datasets/retrieval_sets.py."""
+
+    pairs: list[str]
+    """`<query language>-<document language>`."""
+
+    split: str | None = None
+    """Of the set's qrels."""
+
+    query_source: QuerySource = "queries"
+    """What serves as a query."""
+
+    sizes: list[PositiveInt] = field(default_factory=lambda: [384, 256, 128, 64])
+    """To how many numbers vectors are cut."""
+
+    max_documents: PositiveInt | None = None
+    """Of a language: those that are relevant, filled up with the first others. All if not given."""
+
+    alone: bool = True
+    """Also read each sentence by itself."""
+
+    dtype: Dtype = "auto"
+    """Of weights and activations."""
+
+    output: str = "runs/sentence-vectors"
+    """A folder for the results."""
+
+
+def stored(vectors: np.ndarray, kind: str) -> np.ndarray:
+    """Vectors (vectors, size) as they are after being stored, L2-normalised."""
+    if kind == "float16":
+        return cut(vectors.astype(np.float16).astype(np.float32), vectors.shape[1])
+    if kind == "int8":
+        scaled = vectors / np.abs(vectors).max(axis=1, keepdims=True).clip(min=1e-12)
+        return cut((127 * scaled).round(), vectors.shape[1])
+    return cut(np.where(vectors > 0, 1.0, -1.0), vectors.shape[1])
+
+
+def mrr(scores: np.ndarray, relevant: Sequence[Sequence[int]]) -> float:
+    """
+    Args:
+        scores: (queries, documents).
+        relevant: the columns of each query's relevant documents.
+    """
+    ranks = [1 + min(int((row > row[column]).sum()) for column in columns) for row, columns in zip(scores, relevant)]
+    return float(np.mean(1 / np.array(ranks)))
+
+
+def best_sentences(queries: np.ndarray, sentences: Sequence[np.ndarray], size: int, kind: str) -> np.ndarray:
+    """(queries, documents), the cosine of each document's best sentence."""
+    cosines = cut(queries, size) @ stored(cut(np.concatenate(sentences), size), kind).T
+    firsts = np.cumsum([0, *map(len, sentences[:-1])])
+    return np.maximum.reduceat(cosines, firsts, axis=1)
+
+
+def pair_scores(
+    benchmark: SentenceVectorsBenchmark,
+    model: HMDEForDocumentEmbedding,
+    tokenizer: HMDETokenizer,
+    data: RetrievalSet,
+    pair: str,
+) -> dict[str, dict[str, float]]:
+    """By column, then by row of the table."""
+    _, document_language = languages_of(pair)
+    queries, judgements = data.judged_queries(pair), data.judgements(pair)
+    wanted = {id for grades in judgements.values() for id, grade in grades.items() if grade > 0}
+    documents = data.documents[document_language]
+    ids = sorted(documents, key=lambda id: id not in wanted)[
+        : max(len(wanted), benchmark.max_documents or len(documents))
+    ]
+    column_of = {id: column for column, id in enumerate(ids)}
+    relevant = [[column_of[id] for id, grade in judgements[query].items() if grade > 0] for query in queries]
+    texts = [documents[id] for id in ids]
+    query_vectors = model.encode_queries(list(queries.values()), tokenizer)
+
+    def read() -> tuple[np.ndarray, list[np.ndarray]]:
+        vectors, found = model.encode_documents(texts, tokenizer, language=document_language, sentences=True)
+        return vectors, [document.vectors.numpy() for document in found]
+
+    with timed() as one_pass:
+        vectors, sentences = read()
+    cosines = query_vectors @ vectors.T
+    sentence_column, late_column = f"{pair}, best sentence", f"{pair}, late"
+    columns: dict[str, dict[str, float]] = {sentence_column: {}, late_column: {}}
+    columns[late_column]["document alone"] = mrr(cosines, relevant)
+
+    def add(row: str, best: np.ndarray) -> None:
+        columns[sentence_column][row] = mrr(best, relevant)
+        columns[late_column][row] = mrr((cosines + best) / 2, relevant)
+
+    hidden = model.config.hidden_size
+    if benchmark.alone:
+        passage_length, model.config.passage_length = model.config.passage_length, 0
+        with timed() as second_pass:
+            _, alone = read()
+        model.config.passage_length = passage_length
+        add("sentences alone", best_sentences(query_vectors, alone, hidden, "float16"))
+        print(f"{pair}: {len(ids)} documents, one pass {one_pass.seconds:.0f} s, second {second_pass.seconds:.0f} s")
+    for size in benchmark.sizes:
+        for kind in BYTES:
+            add(f"{size} {kind}", best_sentences(query_vectors, sentences, size, kind))
+    return columns
+
+
+def main(argv: list[str] | None = None) -> None:
+    benchmark = options_from(SentenceVectorsBenchmark, argv)
+    model = HMDEForDocumentEmbedding.from_pretrained(benchmark.model, dtype=dtype_of(benchmark.dtype))
+    tokenizer = HMDETokenizer.from_pretrained(benchmark.model)
+    sets = read_retrieval_sets(benchmark.data, benchmark.pairs, benchmark.split, benchmark.query_source)
+    sizes = {f"{size} {kind}": SENTENCES * size * BYTES[kind] for size in benchmark.sizes for kind in BYTES}
+    columns: dict[str, dict[str, float]] = {}
+    for pair in benchmark.pairs:
+        columns |= pair_scores(benchmark, model, tokenizer, sets[pair], pair)
+    title = f"MRR of {benchmark.model} on {benchmark.data}, {benchmark.query_source}"
+    table = Table(title, "sentence vectors", columns)
+    write_results(benchmark, table.to_markdown(), bytes=sizes, mrr=columns)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,60 @@
+"""Sentence vectors of several sizes, beside a ranking written out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.sentence_vectors import best_sentences, main, stored
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+
+DOCUMENTS = {"d1": "Der Hund sah sie. Sie war warm!", "d2": "Die Katze saß da.", "d3": "Ja. Nein. Der Hund."}
+QUERIES = {"q1": "The dog", "q2": "The cat sat"}
+
+
+@pytest.mark.parametrize(("kind", "tolerance"), [("float16", 1e-3), ("int8", 0.02), ("binary", 0.7)])
+def test_what_is_stored_points_where_the_vector_did(kind: str, tolerance: float) -> None:
+    vectors = np.random.default_rng(0).standard_normal((5, 32)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    kept = stored(vectors, kind)
+    np.testing.assert_allclose(np.linalg.norm(kept, axis=1), 1, rtol=1e-5)
+    assert np.abs(kept - vectors).max() < tolerance
+    assert ((kept * vectors).sum(axis=1) > (0.6 if kind == "binary" else 0.999)).all()
+
+
+def test_the_best_sentence_of_each_document_is_its_largest_cosine() -> None:
+    random = np.random.default_rng(1)
+    queries = random.standard_normal((2, 8)).astype(np.float32)
+    sentences = [random.standard_normal((count, 8)).astype(np.float32) for count in (3, 1, 4)]
+    best = best_sentences(queries, sentences, 5, "float16")
+    for row, query in enumerate(queries):
+        for column, document in enumerate(sentences):
+            cosines = [query[:5] @ s[:5] / np.linalg.norm(query[:5]) / np.linalg.norm(s[:5]) for s in document]
+            assert best[row, column] == pytest.approx(max(cosines), abs=2e-3)
+
+
+def test_a_table_of_sizes(model_folder: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    for folder in ("docs", "queries"):
+        (data / folder).mkdir(parents=True)
+    lines = [json.dumps({"doc_id": id, "text": text}) for id, text in DOCUMENTS.items()]
+    (data / "docs" / "de.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (data / "queries" / "en.tsv").write_text("".join(f"{id}\t{text}\n" for id, text in QUERIES.items()))
+    (data / "qrels.tsv").write_text("q1\t0\td1\t1\nq1\t0\td3\t1\nq2\t0\td2\t1\n")
+    options = ["--model", str(model_folder), "--data", str(data), "--pairs", "[en-de]", "--sizes", "[8, 4]"]
+    main([*options, "--dtype", "float32", "--output", str(tmp_path / "out")])
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["bytes"]["8 float16"] == 320
+    assert results["bytes"]["4 binary"] == 10
+    model, tokenizer = (
+        HMDEForDocumentEmbedding.from_pretrained(model_folder),
+        HMDETokenizer.from_pretrained(model_folder),
+    )
+    queries = model.encode_queries(list(QUERIES.values()), tokenizer)
+    scores = queries @ model.encode_documents(list(DOCUMENTS.values()), tokenizer, language="de").T
+    ranks = [1 + sum(scores[0] > max(scores[0, 0], scores[0, 2])), 1 + sum(scores[1] > scores[1, 1])]
+    assert results["mrr"]["en-de, late"]["document alone"] == pytest.approx(np.mean(1 / np.array(ranks)))
+    assert set(results["mrr"]["en-de, best sentence"]) >= {"sentences alone", "8 int8", "4 binary"}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any, TypeVar, get_args
 
 import torch
@@ -27,6 +29,11 @@ Result = TypeVar("Result")
 
 # Texts that a thread tokenizes together while the model encodes those before them.
 TEXTS_PER_TOKENIZATION = 1024
+
+# Of `evaluating`: how many threads encode with each model, and in which mode its modules were before.
+_lock = Lock()
+_threads_inside: Counter[nn.Module] = Counter()
+_modes: dict[nn.Module, dict[nn.Module, bool]] = {}
 
 
 class InferenceMixin(nn.Module):
@@ -269,15 +276,23 @@ class InferenceMixin(nn.Module):
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout and gradients inside the block. Afterwards each module is in the mode it was in before."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
+    """Without dropout and gradients inside the block. Several threads may be inside with the same model: when the last
+    one leaves, each module is in the mode it was in before the first one entered."""
+    with _lock:
+        if not _threads_inside[model]:
+            _modes[model] = {module: module.training for module in model.modules()}
+            model.eval()
+        _threads_inside[model] += 1
     try:
         with torch.no_grad():
             yield
     finally:
-        for module, mode in modes.items():
-            module.training = mode
+        with _lock:
+            _threads_inside[model] -= 1
+            if not _threads_inside[model]:
+                del _threads_inside[model]
+                for module, mode in _modes.pop(model).items():
+                    module.training = mode
 
 
 def read_ahead(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:

@@ -360,9 +360,13 @@ class HMDETokenizer(PreTrainedTokenizerFast):
 
         If a text has more sentences than are kept, one more comes along to show it, or all of them with `to_the_end`.
         """
-        self.backend_tokenizer.encode_special_tokens = True  # lost when the backend is copied or pickled
-        self.backend_tokenizer.no_truncation()  # may be left from a call without special tokens
-        self.backend_tokenizer.no_padding()
+        # Only where they are not set already, because another thread may be encoding.
+        if not self.backend_tokenizer.encode_special_tokens:  # which is lost when the backend is copied or pickled
+            self.backend_tokenizer.encode_special_tokens = True
+        if self.backend_tokenizer.truncation is not None:  # left from a call without special tokens
+            self.backend_tokenizer.no_truncation()
+        if self.backend_tokenizer.padding is not None:
+            self.backend_tokenizer.no_padding()
         spans = [self._spans(text, language, as_queries, to_the_end) for text, language in zip(texts, languages)]
         encodings = iter(
             self.backend_tokenizer.encode_batch(

@@ -72,8 +72,14 @@ class Encoder(NamedTuple):
         return self.model.prepare_sentences(texts, self.tokenizer, language=languages, scoring=scoring)
 
     def probe(self) -> np.ndarray:
-        """(hidden + 2,), the vector of PROBE and the two limits on how much of a document is read."""
+        """(hidden + 2,), the vector of PROBE and the two limits on how much of a document is read.
+
+        Raises:
+            ValueError: the vector is not finite.
+        """
         (vector,) = self.model.encode_documents([PROBE], self.tokenizer)
+        if not np.isfinite(vector).all():
+            raise ValueError(f"{self.name} gives vectors that are not finite; its weights are damaged, so load it anew")
         return np.append(vector, [self.tokenizer.max_sentences, self.tokenizer.max_sentence_length])
 
     def matches(self, probe: np.ndarray) -> bool:

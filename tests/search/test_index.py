@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import pytest
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from search.encoder import Encoder
-from search.index import IndexNotFound, open_index
+from search.index import IndexNotFound, is_index, open_index
 from search.ranking import rank, search_index
 from search.update import update_index
 from tests.search.small_index import CHANGED, TEXTS, check_index, documents_of
@@ -74,3 +75,11 @@ def test_an_index_made_by_another_model_is_refused(
         with pytest.raises(ValueError, match="new index in another folder"):
             open_index(tmp_path).check(other)
     check_index(tmp_path, TEXTS, encoder)
+
+
+def test_a_model_with_weights_that_are_not_finite_makes_no_index(tmp_path: Path, encoder: Encoder) -> None:
+    damaged = copy.deepcopy(encoder.model)
+    damaged.hmde.document_encoder.layers[0].attention.value.weight.data[0, 0] = float("nan")
+    with pytest.raises(ValueError, match="not finite"):
+        update_index(tmp_path / "index", documents_of(TEXTS), Encoder("damaged", damaged, encoder.tokenizer))
+    assert not is_index(tmp_path / "index")

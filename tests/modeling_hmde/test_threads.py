@@ -1,0 +1,39 @@
+"""Encoding with one model and one tokenizer from many threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from modeling_hmde.inference_hmde import evaluating
+
+MakeModel = Callable[..., HMDEForDocumentEmbedding]
+
+
+def test_threads_that_encode_with_a_model_in_training_mode_get_its_vectors_and_leave_the_mode(
+    labse: Path, make_model: MakeModel, tokenizer: HMDETokenizer, documents: list[str]
+) -> None:
+    model = make_model(labse)
+    expected = model.encode_documents(documents, tokenizer)
+    model.train()
+    model.hmde.document_encoder.eval()
+    modes = [module.training for module in model.modules()]
+    assert len({*modes}) == 2
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda _: model.encode_documents(documents, tokenizer), range(64)))
+    for vectors in found:
+        np.testing.assert_allclose(vectors, expected, atol=1e-5)
+    assert [module.training for module in model.modules()] == modes
+
+
+def test_the_mode_comes_back_when_the_last_one_is_done(labse: Path, make_model: MakeModel) -> None:
+    model = make_model(labse).train()
+    with evaluating(model):
+        with evaluating(model):
+            assert not model.training
+        assert not model.training
+    assert model.training

@@ -23,7 +23,7 @@ from common.command_line import options_from, run
 from common.device import Dtype, dtype_of
 from common.numbers import PositiveInt
 from evaluation.datasets.languages import languages_of
-from evaluation.datasets.retrieval_sets import QuerySource, RetrievalSet, read_retrieval_sets
+from evaluation.datasets.retrieval_sets import QuerySource, RetrievalSet, read_retrieval_set
 from evaluation.tables import Table
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from search.encoder import cut
@@ -147,11 +147,11 @@ def main(argv: list[str] | None = None) -> None:
     benchmark = options_from(SentenceVectorsBenchmark, argv)
     model = HMDEForDocumentEmbedding.from_pretrained(benchmark.model, dtype=dtype_of(benchmark.dtype))
     tokenizer = HMDETokenizer.from_pretrained(benchmark.model)
-    sets = read_retrieval_sets(benchmark.data, benchmark.pairs, benchmark.split, benchmark.query_source)
+    data = read_retrieval_set(benchmark.data, benchmark.pairs, benchmark.split, benchmark.query_source)
     sizes = {f"{size} {kind}": SENTENCES * size * BYTES[kind] for size in benchmark.sizes for kind in BYTES}
     columns: dict[str, dict[str, float]] = {}
     for pair in benchmark.pairs:
-        columns |= pair_scores(benchmark, model, tokenizer, sets[pair], pair)
+        columns |= pair_scores(benchmark, model, tokenizer, data, pair)
     title = f"MRR of {benchmark.model} on {benchmark.data}, {benchmark.query_source}"
     table = Table(title, "sentence vectors", columns)
     write_results(benchmark, table.to_markdown(), bytes=sizes, mrr=columns)

@@ -88,6 +88,9 @@ class HMDEConfig(PreTrainedConfig):
             knows about texts unlike the training data. 0: none, as in the paper.
         query_path: what encodes a query: the sentence encoder alone (`sentence_encoder`; paper, section 3.2), or both
             encoders, which read it as a document (`document_encoder`).
+        contextual_sentences: training has made the contextualised vectors of sentences comparable with queries
+            (`losses.late_interaction`), so that documents and their sentences come from one pass. Without it, sentences
+            that were read in passages are read again, each by itself, where their vectors are asked for.
         temperature: cosine similarities are divided by it in training (tau in equation 1).
         truncate_dims: sizes to which the vectors may be cut, because training takes every loss also of their first so
             many numbers (Kusupati et al., 2022).
@@ -125,6 +128,7 @@ class HMDEConfig(PreTrainedConfig):
     document_residual: int | float = interval(min=0, max=1, exclude_max=True)(default=0.0)
     query_path: QueryPath = "sentence_encoder"
     temperature: int | float = interval(min=0, exclude_min=True)(default=0.05)
+    contextual_sentences: bool = False
     truncate_dims: list[int] | tuple[int, ...] = ()
     initializer_range: int | float = interval(min=0, exclude_min=True)(default=0.02)
     hidden_size: int = 0

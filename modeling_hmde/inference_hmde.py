@@ -64,7 +64,9 @@ class InferenceMixin(nn.Module):
             documents: texts. The embedding of an empty text is that of an empty sentence.
             tokenizer: the one saved with this model.
             language: ISO 639-1 code for all documents, or one for each; it selects the sentence splitter's rules.
-            sentences: also give the vectors of the sentences of each document, from the same pass.
+            sentences: also give the vectors of the sentences of each document, from the same pass. Where these hold too
+                much of neighbouring sentences (see `contextual_sentences` of HMDEConfig), a second pass reads each
+                sentence by itself.
             truncate_dim: give the first so many numbers of each vector, for a model that was trained to be cut.
             normalize: give L2-normalised embeddings, whose dot products are cosines.
             return_tensors: `np` (float32) or `pt` (the model's dtype, on its device).
@@ -135,8 +137,8 @@ class InferenceMixin(nn.Module):
             documents, tokenizer, language: as in `encode_documents`.
             scoring: `contribution` scores a document by its cosine with the query and divides that among its sentences
                 (see `contributions`). `maximum` is max-sim over sentences: the score of a sentence is the cosine of its
-                contextualised vector with the query, and a document's score is that of its best sentence. `maximum` is
-                better at finding the sentence that answers a question.
+                own vector with the query, and a document's score is that of its best sentence. `maximum` is better at
+                finding the sentence that answers a question.
 
         Returns:
             one explanation for each document, in the order given: `score`, and `sentences`, each with `begin`, `end`
@@ -182,7 +184,7 @@ class InferenceMixin(nn.Module):
             max_tokens_per_batch=max_tokens_per_batch,
         )[1]
 
-    def _contributions(self, output: Any) -> Iterator[tuple[Tensor, Tensor]]:
+    def _contributions(self, inputs: Any, output: Any) -> Iterator[tuple[Tensor, Tensor]]:
         """For each document the contributions of its sentences (sentences, hidden) and its embedding (hidden,),
         L2-normalised."""
         weights = self.hmde.document_encoder.pooling_weights(output.sentence_lengths).float()
@@ -194,9 +196,13 @@ class InferenceMixin(nn.Module):
             vectors = contributions(states[:count], sentence_weights[:count], embedding)
             yield vectors.cpu(), nn.functional.normalize(embedding, dim=0).cpu()
 
-    @staticmethod
-    def _max_sim_vectors(output: Any) -> Iterator[tuple[Tensor, None]]:
-        """For each document the contextualised vectors of its sentences (sentences, hidden), not normalised."""
+    def _max_sim_vectors(self, inputs: Any, output: Any) -> Iterator[tuple[Tensor, None]]:
+        """For each document the vectors of its sentences (sentences, hidden), not normalised."""
+        if self.config.passage_length and not self.config.contextual_sentences:
+            sentences, alone = self.hmde.encode_sentences(**inputs, passage_length=0)
+            for vectors in alone.float().cpu().split(sentences.document.bincount().tolist()):
+                yield vectors, None
+            return
         counts = (output.sentence_lengths > 0).sum(dim=1).tolist()
         for count, states in zip(counts, output.last_hidden_state.float().cpu()):
             yield states[:count], None
@@ -215,7 +221,7 @@ class InferenceMixin(nn.Module):
         *,
         languages: Sequence[str | None] | None,
         max_tokens_per_batch: int,
-        describe: Callable[[Any], Iterator[tuple[Tensor, Tensor | None]]] | None = None,
+        describe: Callable[[Any, Any], Iterator[tuple[Tensor, Tensor | None]]] | None = None,
         truncate_dim: int | None = None,
         normalize: bool = True,
         return_tensors: str = "np",
@@ -225,8 +231,8 @@ class InferenceMixin(nn.Module):
 
         Args:
             encode: from a batch of tokens to vectors (texts, hidden), or to an HMDEOutput.
-            describe: from an HMDEOutput to the vectors of the sentences of each document, and its embedding or None.
-                Without it, no sentences are returned.
+            describe: from a batch of tokens and its HMDEOutput to the vectors of the sentences of each document, and
+                its embedding or None. Without it, no sentences are returned.
         """
         if isinstance(texts, str):
             raise TypeError("got one string; give a list of strings, [text] for a single one")
@@ -257,10 +263,11 @@ class InferenceMixin(nn.Module):
         with evaluating(self), tqdm(total=len(distinct), disable=not show_progress_bar, unit="text") as progress:
             for first, rows in zip(first_indices, read_ahead(tokenize, windows)):
                 for batch, inputs in padded_batches(tokenizer, {"input_ids": rows.input_ids}, max_tokens_per_batch):
-                    output = encode(**inputs.to(device))
+                    inputs = inputs.to(device)
+                    output = encode(**inputs)
                     embeddings = output if isinstance(output, Tensor) else output.pooler_output
                     vectors[first + batch.to(device)] = embeddings[:, :size].to(device, self.dtype)
-                    for index, (states, embedding) in zip(batch.tolist(), describe(output) if describe else ()):
+                    for index, (states, embedding) in zip(batch.tolist(), describe(inputs, output) if describe else ()):
                         ids, offsets = rows.input_ids[index], rows.offset_mapping[index]
                         spans = spans_of_sentences(distinct[first + index][0], ids, offsets, self.config.start_token_id)
                         if embedding is None:  # else the vectors are parts of the embedding, and have lengths

@@ -275,7 +275,7 @@ class HMDEModel(HMDEPreTrainedModel):
             attentions=None if attentions is None else tuple(attentions),
         )
         if output_sentence_encoder:
-            sentences, passages = self._find_passages(input_ids, attention_mask)
+            sentences, passages = self._find_passages(input_ids, attention_mask, self.config.passage_length)
             ids, mask = pad_tokens(input_ids, sentences, passages.length, self.config.pad_token_id)
             requested = {"output_hidden_states": hidden_states is not None, "output_attentions": output_attentions}
             lower = self.sentence_encoder(input_ids=ids, attention_mask=mask, **requested)
@@ -284,15 +284,24 @@ class HMDEModel(HMDEPreTrainedModel):
             output.sentence_encoder_attentions = lower.attentions
         return output
 
-    def encode_sentences(self, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Sentences, Tensor]:
+    def encode_sentences(
+        self, input_ids: Tensor, attention_mask: Tensor | None, passage_length: int | None = None
+    ) -> tuple[Sentences, Tensor]:
         """The sentences of a batch of documents, as the sentence encoder reads them, and their vectors (sentences,
-        hidden). Arguments as in `forward`."""
+        hidden).
+
+        Args:
+            input_ids, attention_mask: see `forward`.
+            passage_length: None: the configuration's.
+        """
         if torch.compiler.is_exporting() or torch.jit.is_tracing():
             raise ValueError(
                 "the sentences of a row are found by its tokens, so this model cannot be exported with rows of tokens; "
                 "export it with the inputs input_ids and sentence_lengths that tokenizer.by_passage makes"
             )
-        sentences, passages = self._find_passages(input_ids, attention_mask)
+        if passage_length is None:
+            passage_length = self.config.passage_length
+        sentences, passages = self._find_passages(input_ids, attention_mask, passage_length)
         budget = MAX_TOKENS_PER_BUCKET_ON_GPU if input_ids.is_cuda else MAX_TOKENS_PER_BUCKET
         buckets = bucket_by_length(passages.length, budget)
         order = [ranges(passages.first_sentence[bucket], passages.num_sentences[bucket]) for bucket in buckets]
@@ -310,7 +319,9 @@ class HMDEModel(HMDEPreTrainedModel):
             ]
         return sentences, torch.cat(vectors)[torch.cat(order).argsort()]
 
-    def _find_passages(self, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Sentences, Passages]:
+    def _find_passages(
+        self, input_ids: Tensor, attention_mask: Tensor | None, passage_length: int
+    ) -> tuple[Sentences, Passages]:
         if not len(input_ids):
             raise ValueError("input_ids has no row; give at least one document")
         vocab_size = self.config.sentence_config.vocab_size
@@ -324,7 +335,7 @@ class HMDEModel(HMDEPreTrainedModel):
         if attention_mask is None:
             attention_mask = input_ids != self.config.pad_token_id
         sentences = find_sentences(input_ids, attention_mask, self.config.start_token_id)
-        return join_sentences(sentences, self.config.passage_length)
+        return join_sentences(sentences, passage_length)
 
     def _embed_tokens(self, packs: Sequence[PackedTokens]) -> Iterator[Tensor]:
         """The word embeddings of each pack, (1, tokens, hidden).

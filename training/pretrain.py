@@ -57,6 +57,7 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
     dev_set = DevSet(triples.articles, recipe.eval_concepts, recipe.seed)
 
     model, tokenizer = build(recipe)
+    model.config.contextual_sentences |= recipe.losses.late_interaction is not None
     teacher = load_teacher(model, tokenizer, recipe.losses.distillation, accelerator.device)
     encoder = TwoPathEncoder(model, max_sentences=model.config.max_sentences if recipe.losses.read_sentences else None)
     document_rate = recipe.learning_rate if recipe.document_learning_rate is None else recipe.document_learning_rate

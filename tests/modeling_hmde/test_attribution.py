@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -145,33 +144,20 @@ def test_pooling_by_the_dbos_vector_has_no_contributions_but_late_interaction(
     assert len(explanation.sentences) == 3
 
 
-def test_sentences_that_are_read_together_are_compared_as_the_document_encoder_gives_them(
-    labse: Path, tokenizer: HMDETokenizer, make_model: Callable
+@pytest.mark.parametrize("contextual", [False, True])
+def test_sentences_of_a_passage_are_compared_as_read_by_themselves_unless_trained_as_they_are_in_it(
+    labse: Path, tokenizer: HMDETokenizer, make_model: Callable, contextual: bool
 ) -> None:
-    model = make_model(labse, sentence_pooling="mean", max_sentence_length=40, passage_length=40)
+    options = {"sentence_pooling": "mean", "max_sentence_length": 40, "passage_length": 40}
+    model = make_model(labse, **options, contextual_sentences=contextual)
     (explanation,) = model.explain("The cat", [TEXT], tokenizer, scoring="maximum")
     with torch.no_grad():
         states = model(**tokenizer([TEXT], return_tensors="pt")).last_hidden_state[0]
+    vectors = states if contextual else model.encode_queries(SENTENCES, tokenizer, return_tensors="pt")
     query = model.encode_queries(["The cat"], tokenizer, return_tensors="pt")[0]
-    cosines = torch.nn.functional.cosine_similarity(states, query, dim=-1).tolist()
+    cosines = torch.nn.functional.cosine_similarity(vectors, query, dim=-1).tolist()
     found = {TEXT[begin:end]: score for begin, end, score in explanation.sentences}
     assert found == pytest.approx(dict(zip(SENTENCES, cosines)), abs=1e-5)
-
-
-@pytest.mark.parametrize("scoring", ["contribution", "maximum"])
-def test_a_document_is_read_once_for_either_scoring(
-    labse: Path, tokenizer: HMDETokenizer, make_model: Callable, scoring: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = make_model(labse, sentence_pooling="mean", max_sentence_length=40, passage_length=40)
-    encode, calls = type(model.hmde).encode_sentences, []
-
-    def counted(*args: Any, **options: Any) -> Any:
-        calls.append(options)
-        return encode(*args, **options)
-
-    monkeypatch.setattr(type(model.hmde), "encode_sentences", counted)
-    model.prepare_sentences([TEXT], tokenizer, scoring=scoring)
-    assert len(calls) == 1
 
 
 def test_documents_keep_their_order_whatever_their_length_and_the_batches(
@@ -214,7 +200,8 @@ def test_bad_input_is_refused_with_the_way_out(model: HMDEForDocumentEmbedding, 
 def test_documents_and_their_sentences_come_from_one_pass(
     labse: Path, tokenizer: HMDETokenizer, make_model: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = make_model(labse, sentence_pooling="mean", max_sentence_length=40, passage_length=40)
+    options = {"sentence_pooling": "mean", "max_sentence_length": 40, "passage_length": 40}
+    model = make_model(labse, **options, contextual_sentences=True)
     texts = ["The dog.", TEXT, "The dog.", ""]
     alone = model.encode_documents(texts, tokenizer)
     calls = []

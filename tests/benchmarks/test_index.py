@@ -32,6 +32,6 @@ def test_the_benchmark_counts_how_many_of_the_nearest_documents_are_found(
     monkeypatch.setattr(search.update, "APPROXIMATE_FROM", search.update.APPROXIMATE_FROM)  # which `make` sets
     benchmark.make(tmp_path, documents=3000, sentences=0)
     for languages in (None, ["de"]):
-        assert "1.000 of the 10 nearest" in benchmark.recall(tmp_path, languages, queries=4)
+        assert "1.000 of the 10 nearest" in benchmark.recall(tmp_path, "dense", languages, queries=4)
     monkeypatch.setattr(benchmark, "rank", lambda *asked: dict(list(rank(*asked).items())[:7]))
-    assert "0.700 of the 10 nearest" in benchmark.recall(tmp_path, None, queries=4)
+    assert "0.700 of the 10 nearest" in benchmark.recall(tmp_path, "dense", None, queries=4)

@@ -11,9 +11,9 @@ documents are.
 
 The first search compares a question with every vector; the later ones use the approximate index. Recall is the share of
 the ten nearest documents that are among the ten found. With `--sentences`, so many sentence vectors of each document
-are stored, cut to 64 numbers; half of each is the document's vector, the rest its own. Then the ranking `late` is timed
-too, beside an exact ranking of all documents by the same score. Making and querying run in processes of their own, so
-each has its own peak memory. CPU time is less disturbed by other programs than the clock. Linux only.
+are stored, cut to `--sentence_size`; half of each is the document's vector, the rest its own. Then the ranking `late`
+is timed too, beside an exact ranking of all documents by the same score. Making and querying run in processes of their
+own, so each has its own peak memory. CPU time is less disturbed by other programs than the clock. Linux only.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ from search.ranking import Ranking, rank
 from search.update import update_index
 
 HIDDEN, WORDS, QUESTION_WORDS, VOCABULARY, SUBJECTS, BLOCK, HITS = 384, 12, 5, 50_000, 4096, 1024, 10
-SENTENCE_SIZE = 64
 RANKINGS = get_args(Ranking)
 SHARED = 0.4  # of a vector's variance, with its subject
 VARIANCES = np.arange(1, HIDDEN + 1) ** -0.75
@@ -90,6 +89,9 @@ class IndexBenchmark:
 
     sentences: NonNegativeInt = 0
     """Sentences of each document. If there are any, their vectors are stored and `late` is timed."""
+
+    sentence_size: PositiveInt = HIDDEN
+    """Numbers of a sentence vector."""
 
     output: str = "runs/index-benchmark"
     """A folder to write, which must not exist; it is removed at the end."""
@@ -133,17 +135,17 @@ def random_vectors(count: int, seed: list[int]) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def encoder(num_sentences: int = 0) -> Encoder:
-    config = SimpleNamespace(hidden_size=HIDDEN, document_pooling="mean", truncate_dims=[SENTENCE_SIZE])
+def encoder(num_sentences: int = 0, sentence_size: int = HIDDEN) -> Encoder:
+    config = SimpleNamespace(hidden_size=HIDDEN, document_pooling="mean", truncate_dims=[sentence_size])
     tokenizer: Any = None
     model: Any = SimpleNamespace(config=config, num_sentences=num_sentences)
     return RandomEncoder("random", model, tokenizer)
 
 
-def make(folder: Path, documents: int, sentences: int) -> str:
+def make(folder: Path, documents: int, sentences: int, sentence_size: int = HIDDEN) -> str:
     search.update.APPROXIMATE_FROM = documents + 1
     with peak_memory("cpu") as memory, timed() as taken:
-        update_index(folder, RandomDocuments(documents), encoder(sentences), sentences=sentences > 0)
+        update_index(folder, RandomDocuments(documents), encoder(sentences, sentence_size), sentences=sentences > 0)
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 2**20
     return f"making    {taken.seconds:8.0f} s     {memory}, disk {size:.0f} MiB"
 
@@ -195,8 +197,9 @@ def nearest(index: Index, ranking: Ranking, vectors: np.ndarray, languages: list
         names = batch["id"].to_numpy(zero_copy_only=False)
         scores = vectors @ stored.T
         if ranking == "late":
-            rows = batch["sentence_vectors"].flatten().flatten().to_numpy().reshape(len(names), -1, SENTENCE_SIZE)
-            best = np.einsum("qh,dsh->qds", cut(vectors, SENTENCE_SIZE), rows.astype(np.float32)).max(axis=2)
+            size = index.sentence_size
+            rows = batch["sentence_vectors"].flatten().flatten().to_numpy().reshape(len(names), -1, size)
+            best = np.einsum("qh,dsh->qds", cut(vectors, size), rows.astype(np.float32)).max(axis=2)
             scores = (scores + best) / 2
         cosines = np.hstack([cosines, scores])
         ids = np.hstack([ids, np.broadcast_to(names, (len(vectors), len(names)))])
@@ -214,7 +217,7 @@ def main(argv: list[str] | None = None) -> None:
     print(f"{documents} documents, {HIDDEN} dimensions")
     ranked = RANKINGS if sentences else [ranking for ranking in RANKINGS if ranking != "late"]  # which needs them
     steps = [
-        partial(make, folder, documents, sentences),
+        partial(make, folder, documents, sentences, benchmark.sentence_size),
         partial(query, folder, "dense", None, queries),  # an exhaustive search: there is no approximate index yet
         partial(update, folder, documents, sentences),
         *(partial(query, folder, ranking, None, queries) for ranking in ranked),

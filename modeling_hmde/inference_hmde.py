@@ -249,8 +249,10 @@ class InferenceMixin(nn.Module):
 
         def tokenize(inputs: Sequence[tuple[str, str | None]]) -> Any:
             window, codes = zip(*inputs)
-            reading = {"as_queries": True} if languages is None else {"language": codes}
-            return tokenizer(list(window), **reading, return_offsets_mapping=describe is not None)
+            reading: dict[str, Any] = {"as_queries": True} if languages is None else {"language": codes}
+            if describe is not None:
+                reading["return_offsets_mapping"] = True
+            return tokenizer(list(window), **reading)
 
         positions: dict[tuple[str, str | None], int] = {}  # of the distinct texts: repeated ones are encoded once
         indices = [positions.setdefault(key, len(positions)) for key in zip(texts, languages or [None] * len(texts))]

@@ -39,6 +39,9 @@ DOCUMENTS_PER_COMMIT = 1024
 # An index with at least so many documents is searched approximately; comparing all of them takes a tenth of a second.
 APPROXIMATE_FROM = 50_000
 
+# The same for their sentences, of which a document has many.
+APPROXIMATE_SENTENCES_FROM = 2_000
+
 # How long an old version stays on disk, for those who still read it, after a newer one has taken its place.
 READING_TIME = timedelta(minutes=10)
 
@@ -221,7 +224,8 @@ def _tidy(index: Index) -> None:
         indexed = {column for kept in index.table.list_indices() for column in kept.columns}
         if len(index) >= APPROXIMATE_FROM and "vector" not in indexed:
             index.table.create_index("vector", config=IvfSq(distance_type="dot", num_partitions=PARTITIONS))
-        if len(index) >= APPROXIMATE_FROM and index.keeps_sentences and "sentence_vectors" not in indexed:
+        has_many = index.keeps_sentences and len(index) >= APPROXIMATE_SENTENCES_FROM
+        if has_many and "sentence_vectors" not in indexed:
             index.table.create_index(
                 "sentence_vectors", config=IvfRq(distance_type="cosine", num_partitions=PARTITIONS)
             )

@@ -110,7 +110,8 @@ def test_documents_are_found_by_their_best_sentences_though_their_vectors_lie_el
     tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count, hidden = 600, encoder.model.config.hidden_size
-    monkeypatch.setattr(search.update, "APPROXIMATE_FROM", count)
+    for name in ("APPROXIMATE_FROM", "APPROXIMATE_SENTENCES_FROM"):
+        monkeypatch.setattr(search.update, name, count)
     for module in (search.index, search.update):
         monkeypatch.setattr(module, "PARTITIONS", 16)
     monkeypatch.setattr(search.index, "NEAREST_PARTITIONS", 12)

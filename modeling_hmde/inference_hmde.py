@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Lock
@@ -26,6 +26,10 @@ from .tokenization_hmde import HMDETokenizer
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+# What a batch gives: the vectors of its texts (texts, hidden), if they are asked for, and of the sentences of each text
+# the vectors (sentences, hidden), with the text's embedding (hidden,) where these are parts of it.
+Reading = tuple[Tensor | None, Iterable[tuple[Tensor, Tensor | None]]]
 
 # Texts that a thread tokenizes together while the model encodes those before them.
 TEXTS_PER_TOKENIZATION = 1024
@@ -82,12 +86,17 @@ class InferenceMixin(nn.Module):
             TypeError: `documents` is one string, or something in it is not a string.
             ValueError: there are not as many languages as documents, or `truncate_dim` is not a size of vectors.
         """
+
+        def read(inputs: Any) -> Reading:
+            output = self(**inputs)
+            return output.pooler_output, self._max_sim_vectors(inputs, output) if sentences else ()
+
         embeddings, described = self._encode(
             documents,
             tokenizer,
-            self,
-            describe=self._max_sim_vectors if sentences else None,
-            languages=[language] * len(documents) if language is None or isinstance(language, str) else language,
+            read,
+            sentences=sentences,
+            languages=_language_of_each(documents, language),
             truncate_dim=truncate_dim,
             normalize=normalize,
             return_tensors=return_tensors,
@@ -112,7 +121,7 @@ class InferenceMixin(nn.Module):
         return self._encode(
             queries,
             tokenizer,
-            self.embed_queries,
+            lambda inputs: (self.embed_queries(**inputs), ()),
             languages=None if self.config.query_path == "sentence_encoder" else [None] * len(queries),
             truncate_dim=truncate_dim,
             normalize=normalize,
@@ -175,16 +184,22 @@ class InferenceMixin(nn.Module):
                 "this model's document embedding is its DBOS vector (document_pooling='dbos'), to which sentences "
                 "contribute no part of their own; use scoring='maximum'"
             )
+
+        def read(inputs: Any) -> Reading:
+            if scoring == "contribution":
+                return None, self._contributions(self(**inputs))
+            return None, self._max_sim_vectors(inputs)
+
         return self._encode(
             documents,
             tokenizer,
-            self,
-            describe=self._contributions if scoring == "contribution" else self._max_sim_vectors,
-            languages=[language] * len(documents) if language is None or isinstance(language, str) else language,
+            read,
+            sentences=True,
+            languages=_language_of_each(documents, language),
             max_tokens_per_batch=max_tokens_per_batch,
         )[1]
 
-    def _contributions(self, inputs: Any, output: Any) -> Iterator[tuple[Tensor, Tensor]]:
+    def _contributions(self, output: Any) -> Iterator[tuple[Tensor, Tensor]]:
         """For each document the contributions of its sentences (sentences, hidden) and its embedding (hidden,),
         L2-normalised."""
         weights = self.hmde.document_encoder.pooling_weights(output.sentence_lengths).float()
@@ -196,13 +211,19 @@ class InferenceMixin(nn.Module):
             vectors = contributions(states[:count], sentence_weights[:count], embedding)
             yield vectors.cpu(), nn.functional.normalize(embedding, dim=0).cpu()
 
-    def _max_sim_vectors(self, inputs: Any, output: Any) -> Iterator[tuple[Tensor, None]]:
-        """For each document the vectors of its sentences (sentences, hidden), not normalised."""
+    def _max_sim_vectors(self, inputs: Any, output: Any = None) -> Iterator[tuple[Tensor, None]]:
+        """For each document the vectors of its sentences (sentences, hidden), not normalised.
+
+        Args:
+            inputs: tokens of the documents.
+            output: their HMDEOutput, if it is there already.
+        """
         if self.config.passage_length and not self.config.contextual_sentences:
             sentences, alone = self.hmde.encode_sentences(**inputs, passage_length=0)
             for vectors in alone.float().cpu().split(sentences.document.bincount().tolist()):
                 yield vectors, None
             return
+        output = self(**inputs) if output is None else output
         counts = (output.sentence_lengths > 0).sum(dim=1).tolist()
         for count, states in zip(counts, output.last_hidden_state.float().cpu()):
             yield states[:count], None
@@ -217,11 +238,11 @@ class InferenceMixin(nn.Module):
         self,
         texts: Sequence[str],
         tokenizer: HMDETokenizer,
-        encode: Callable[..., Any],
+        read: Callable[[Any], Reading],
         *,
         languages: Sequence[str | None] | None,
         max_tokens_per_batch: int,
-        describe: Callable[[Any, Any], Iterator[tuple[Tensor, Tensor | None]]] | None = None,
+        sentences: bool = False,
         truncate_dim: int | None = None,
         normalize: bool = True,
         return_tensors: str = "np",
@@ -230,9 +251,8 @@ class InferenceMixin(nn.Module):
         """Vectors of `texts`, each read as one sentence if `languages` is None, and as a document otherwise.
 
         Args:
-            encode: from a batch of tokens to vectors (texts, hidden), or to an HMDEOutput.
-            describe: from a batch of tokens and its HMDEOutput to the vectors of the sentences of each document, and
-                its embedding or None. Without it, no sentences are returned.
+            read: what a batch of tokens gives.
+            sentences: whether it gives sentences too, whose places in the texts are needed then.
         """
         if isinstance(texts, str):
             raise TypeError("got one string; give a list of strings, [text] for a single one")
@@ -250,7 +270,7 @@ class InferenceMixin(nn.Module):
         def tokenize(inputs: Sequence[tuple[str, str | None]]) -> Any:
             window, codes = zip(*inputs)
             reading: dict[str, Any] = {"as_queries": True} if languages is None else {"language": codes}
-            if describe is not None:
+            if sentences:
                 reading["return_offsets_mapping"] = True
             return tokenizer(list(window), **reading)
 
@@ -266,10 +286,10 @@ class InferenceMixin(nn.Module):
             for first, rows in zip(first_indices, read_ahead(tokenize, windows)):
                 for batch, inputs in padded_batches(tokenizer, {"input_ids": rows.input_ids}, max_tokens_per_batch):
                     inputs = inputs.to(device)
-                    output = encode(**inputs)
-                    embeddings = output if isinstance(output, Tensor) else output.pooler_output
-                    vectors[first + batch.to(device)] = embeddings[:, :size].to(device, self.dtype)
-                    for index, (states, embedding) in zip(batch.tolist(), describe(inputs, output) if describe else ()):
+                    embeddings, sentence_vectors = read(inputs)
+                    if embeddings is not None:
+                        vectors[first + batch.to(device)] = embeddings[:, :size].to(device, self.dtype)
+                    for index, (states, embedding) in zip(batch.tolist(), sentence_vectors):
                         ids, offsets = rows.input_ids[index], rows.offset_mapping[index]
                         spans = spans_of_sentences(distinct[first + index][0], ids, offsets, self.config.start_token_id)
                         if embedding is None:  # else the vectors are parts of the embedding, and have lengths
@@ -279,8 +299,12 @@ class InferenceMixin(nn.Module):
         vectors = vectors[indices]
         if normalize:
             vectors = nn.functional.normalize(vectors.float(), dim=-1)
-        sentences = [described[index] for index in indices] if describe else []
-        return (vectors.float().cpu().numpy() if return_tensors == "np" else vectors.to(self.dtype)), sentences
+        found = [described[index] for index in indices] if sentences else []
+        return (vectors.float().cpu().numpy() if return_tensors == "np" else vectors.to(self.dtype)), found
+
+
+def _language_of_each(documents: Sequence[str], language: str | Sequence[str | None] | None) -> Sequence[str | None]:
+    return [language] * len(documents) if language is None or isinstance(language, str) else language
 
 
 @contextmanager

@@ -87,7 +87,7 @@ def search_index(
     if scoring is None:
         adds_up = ranking == "dense" and encoder.model.config.document_pooling != "dbos"
         scoring = "contribution" if adds_up and not index.keeps_sentences else "maximum"
-    sentences = _sentences(index, documents, encoder, scoring)
+    sentences = _sentences(index, list(scores), encoder, scoring)
     explanations = [score_sentences(_as_long_as(vector, document), document) for document in sentences]
     return [Hit(*hit) for hit in zip(documents, scores.values(), explanations)]
 
@@ -180,16 +180,14 @@ def _cosines(index: Index, query: np.ndarray, ids: Sequence[str]) -> dict[str, f
 
 def _best_sentences(index: Index, query: np.ndarray, ids: Sequence[str], encoder: Encoder) -> dict[str, float]:
     """The cosine of each document's best sentence, by id."""
-    sentences = _sentences(index, index.documents(ids), encoder, "maximum")
+    sentences = _sentences(index, ids, encoder, "maximum")
     return {id: float((found.vectors @ _as_long_as(query, found)).max()) for id, found in zip(ids, sentences)}
 
 
-def _sentences(
-    index: Index, documents: Sequence[Document], encoder: Encoder, scoring: Scoring
-) -> list[DocumentSentences]:
+def _sentences(index: Index, ids: Sequence[str], encoder: Encoder, scoring: Scoring) -> list[DocumentSentences]:
     if scoring == "maximum" and index.keeps_sentences:
-        return index.sentences([document.id for document in documents])
-    return encoder.encode_sentences(documents, scoring)
+        return index.sentences(ids)
+    return encoder.encode_sentences(index.documents(ids), scoring)
 
 
 def _as_long_as(query: np.ndarray, document: DocumentSentences) -> torch.Tensor:

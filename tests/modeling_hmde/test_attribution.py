@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -158,6 +159,22 @@ def test_sentences_of_a_passage_are_compared_as_read_by_themselves_unless_traine
     cosines = torch.nn.functional.cosine_similarity(vectors, query, dim=-1).tolist()
     found = {TEXT[begin:end]: score for begin, end, score in explanation.sentences}
     assert found == pytest.approx(dict(zip(SENTENCES, cosines)), abs=1e-5)
+
+
+@pytest.mark.parametrize("scoring", ["contribution", "maximum"])
+def test_a_document_is_read_once_for_either_scoring(
+    labse: Path, tokenizer: HMDETokenizer, make_model: Callable, scoring: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make_model(labse, sentence_pooling="mean", max_sentence_length=40, passage_length=40)
+    encode, calls = type(model.hmde).encode_sentences, []
+
+    def counted(*args: Any, **options: Any) -> Any:
+        calls.append(options)
+        return encode(*args, **options)
+
+    monkeypatch.setattr(type(model.hmde), "encode_sentences", counted)
+    model.prepare_sentences([TEXT], tokenizer, scoring=scoring)
+    assert len(calls) == 1
 
 
 def test_documents_keep_their_order_whatever_their_length_and_the_batches(

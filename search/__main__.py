@@ -54,9 +54,9 @@ class IndexOptions:
     """Which columns documents are read from."""
     strict: bool = False
     """End with an error if a file cannot be read. If not, it is named and left out."""
-    sentences: bool = True
-    """Keep a vector for every sentence of a new index too, for the ranking `late` and to show what matched; `false` for
-    a smaller index."""
+    sentences: bool | None = None
+    """Keep a vector for every sentence too, for the ranking `late` and to show what matched; `false` for a smaller
+    index. If not given, a new index keeps them, and an index that exists goes on as it began."""
     embeddings: str | None = None
     """A folder that `python -m search.encode_collection` wrote for these documents, for an index without sentences.
     Documents that are found there are not encoded again."""

@@ -60,7 +60,7 @@ def update_index(
     documents: Iterable[Document],
     encoder: Encoder,
     *,
-    sentences: bool = True,
+    sentences: bool | None = None,
     embeddings: PrecomputedEmbeddings | None = None,
     show_progress_bar: bool = False,
 ) -> Changes:
@@ -73,15 +73,15 @@ def update_index(
         folder: of the index; made if it does not exist.
         documents: all that the index is to hold. They are read twice, first to find what is wrong with them.
         encoder: the model; for an index that exists, the one that made it.
-        sentences: a new index keeps the sentence vectors too, which `late` and explanations need. An index that exists
-            goes on as it began.
+        sentences: keep the sentence vectors too, which `late` and explanations need. If None, a new index keeps them,
+            and an index that exists goes on as it began.
         embeddings: of the same model, for an index without sentences; documents that are found there are not encoded.
         show_progress_bar: over documents, on stderr if this is a terminal.
 
     Raises:
         TypeError: `documents` can be read only once.
-        ValueError: the index was made by another model, keeps sentences, which `embeddings` lack, or is damaged; an id
-            is used twice; or the folder holds something else.
+        ValueError: the index was made by another model or without sentences, keeps sentences, which `embeddings` lack,
+            or is damaged; an id is used twice; or the folder holds something else.
         OSError: the disk is full.
     """
     folder = Path(folder)
@@ -90,9 +90,11 @@ def update_index(
     count = sum(1 for _ in distinct(documents))
     with locked(folder):
         if not is_index(folder):
-            _create(folder, encoder, sentences)
+            _create(folder, encoder, sentences is not False)
         index = open_index(folder)
         index.check(encoder)
+        if sentences and not index.keeps_sentences:
+            raise ValueError(f"{folder} keeps no sentence vectors; make a new index with them in another folder")
         if embeddings is not None and index.keeps_sentences:
             raise ValueError(
                 f"{folder} keeps sentences, whose vectors are not among precomputed embeddings; make an index without "

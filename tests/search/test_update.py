@@ -300,3 +300,10 @@ def test_a_file_that_changes_while_it_is_indexed_is_indexed_as_it_was_read(tmp_p
 
     update_index(tmp_path, Changing(), encoder)
     check_index(tmp_path, CHANGED, encoder)
+
+
+def test_sentences_cannot_be_added_to_an_index_that_keeps_none(tmp_path: Path, encoder: Encoder) -> None:
+    update_index(tmp_path, documents_of(TEXTS), encoder, sentences=False)
+    assert update_index(tmp_path, documents_of(TEXTS), encoder) == Changes(0, 0, 0, 4)
+    with pytest.raises(ValueError, match="keeps no sentence vectors"):
+        update_index(tmp_path, documents_of(TEXTS), encoder, sentences=True)

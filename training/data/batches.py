@@ -156,22 +156,27 @@ def collate(
     """
     rows, sentence_index = {}, None
     queries = {"queries": [triple["query"] for triple in triples]}
+    if sentence_vectors is None:
+        articles = [triple[role] for role in roles for triple in triples]
+        texts, languages = [article["text"] for article in articles], [article["language"] for article in articles]
+        places = {"return_offsets_mapping": True} if sentence_queries else {}
+        documents = dict(tokenizer(texts, language=languages, padding=True, return_tensors="pt", **places))
+    else:
+        keys = [(triple[LANGUAGE_OF[role]], triple[CONCEPT_OF[role]]) for role in roles for triple in triples]
+        documents = sentence_vectors.batch(keys)
     if sentence_queries:
-        of_anchors, _ = draw_sentences(triples, "anchor", tokenizer, sentence_queries)
-        of_positives, sentence_index = draw_sentences(triples, "positive", tokenizer, sentence_queries)
+        ids, offsets = documents["input_ids"].tolist(), documents.pop("offset_mapping").tolist()
+        spans = [spans_of_sentences(text, *row, tokenizer.start_token_id) for text, *row in zip(texts, ids, offsets)]
+        by_role = {role: spans[place * len(triples) :][: len(triples)] for place, role in enumerate(roles)}
+        of_anchors, _ = draw_sentences(triples, "anchor", by_role["anchor"], sentence_queries)
+        of_positives, sentence_index = draw_sentences(triples, "positive", by_role["positive"], sentence_queries)
         queries["sentence_queries"] = of_anchors + of_positives
     for name, texts in queries.items():
         if query_path in ("sentence_encoder", "both"):
             rows[name] = dict(tokenizer(texts, as_queries=True, padding=True, return_tensors="pt"))
         if query_path in ("document_encoder", "both"):
             rows[f"{name}_as_documents"] = dict(tokenizer(texts, padding=True, return_tensors="pt"))
-    if sentence_vectors is None:
-        documents = [triple[role] for role in roles for triple in triples]
-        texts, languages = [article["text"] for article in documents], [article["language"] for article in documents]
-        rows["documents"] = dict(tokenizer(texts, language=languages, padding=True, return_tensors="pt"))
-    else:
-        keys = [(triple[LANGUAGE_OF[role]], triple[CONCEPT_OF[role]]) for role in roles for triple in triples]
-        rows["documents"] = sentence_vectors.batch(keys)
+    rows["documents"] = documents
     concepts = {role: torch.tensor([integer_of(triple[CONCEPT_OF[role]]) for triple in triples]) for role in roles}
     names = [
         f"{triple['concept_id']} ({triple['anchor_language']}, {triple['positive_language']}; hard negative "
@@ -182,21 +187,17 @@ def collate(
 
 
 def draw_sentences(
-    triples: Sequence[dict[str, Any]], role: str, tokenizer: HMDETokenizer, count: int
+    triples: Sequence[dict[str, Any]], role: str, spans: Sequence[Sequence[tuple[int, int]]], count: int
 ) -> tuple[list[str], Tensor]:
-    """Sentences of the documents of a role, among those that the model reads of it.
+    """Sentences of the documents of a role, of each of which `spans` has those that the model reads.
 
     Returns:
         `count` rounds of one sentence of each document, and which sentence of its document each is, int64.
     """
-    articles = [triple[role] for triple in triples]
-    texts = [article["text"] for article in articles]
-    rows = tokenizer(texts, language=[article["language"] for article in articles], return_offsets_mapping=True)
     drawn: list[list[tuple[str, int]]] = []
-    for triple, text, ids, offsets in zip(triples, texts, rows["input_ids"], rows["offset_mapping"]):
-        spans = spans_of_sentences(text, ids, offsets, tokenizer.start_token_id)
-        chosen = random.Random(f"{triple['seed']} {role}").choices(range(len(spans)), k=count)
-        drawn.append([(text[slice(*spans[index])], index) for index in chosen])
+    for triple, places in zip(triples, spans):
+        chosen = random.Random(f"{triple['seed']} {role}").choices(range(len(places)), k=count)
+        drawn.append([(triple[role]["text"][slice(*places[index])], index) for index in chosen])
     sentences, indices = zip(*itertools.chain.from_iterable(zip(*drawn)))
     return list(sentences), torch.tensor(indices)
 

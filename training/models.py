@@ -13,6 +13,7 @@ from common.saved_models import model_type_of
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.layers_hmde import keep_layers
 from training.loop.cached_gradients import Chunk, Embeddings, Rows
+from training.lora import add_lora
 from training.losses import Distillation
 from training.pretrain_recipe import PretrainRecipe
 
@@ -107,6 +108,8 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
         model.get_input_embeddings().requires_grad_(False)
     elif recipe.freeze == "sentence_encoder":
         model.hmde.sentence_encoder.requires_grad_(False)
+    if recipe.lora is not None:
+        add_lora(model.hmde.sentence_encoder, recipe.lora)
     if recipe.gradient_checkpointing:
         model.gradient_checkpointing_enable()
     if recipe.compile:
@@ -149,7 +152,8 @@ def groups_by_decay(part: nn.Module, rate: float, weight_decay: float, **options
 
 def model_flops(model: HMDEForDocumentEmbedding, rows: Rows, document_path: bool) -> float:
     """Floating point operations of some rows, forward and backward, by the usual rule: two for each weight of a linear
-    layer and each position going forward, four more going back where the weight is trained.
+    layer and each position going forward, two more going back through it, and two for its own gradient. A part of which
+    nothing is trained has no backward pass.
 
     The second forward pass of cached gradients, lookups and attention scores do not count.
 
@@ -174,4 +178,5 @@ def flops_per_position(part: nn.Module) -> int:
     """Of one position that passes a part of a model, forward and backward."""
     layers = [module for module in part.modules() if isinstance(module, (nn.Linear, nn.RNNBase))]
     matrices = [weight for layer in layers for weight in layer.parameters(recurse=False) if weight.ndim > 1]
-    return sum((6 if weight.requires_grad else 2) * weight.numel() for weight in matrices)
+    through = 4 if any(weight.requires_grad for weight in matrices) else 2
+    return sum((through + 2 * weight.requires_grad) * weight.numel() for weight in matrices)

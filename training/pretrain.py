@@ -32,6 +32,7 @@ from training.loop.cached_gradients import Embeddings, cut_into_chunks, embed_ch
 from training.loop.loop import Progress, Stage, train
 from training.loop.meter import Work
 from training.loop.momentum import MomentumQueue
+from training.lora import merged_weights
 from training.losses import weighted_losses
 from training.losses.batch import BatchVectors
 from training.model_card import write_model_card
@@ -116,7 +117,7 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
         return dev_set.evaluate(encoder.model, tokenizer)
 
     def save(encoder: Any, folder: Path) -> None:
-        encoder.model.save_pretrained(folder)
+        encoder.model.save_pretrained(folder, state_dict=merged_weights(encoder.model))
         tokenizer.save_pretrained(folder)
 
     return Stage(

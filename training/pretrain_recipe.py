@@ -8,6 +8,7 @@ from typing import Any, Literal
 from common.numbers import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from training.data.queries import QueryDraw
 from training.loop.options import LoopOptions
+from training.lora import Lora
 from training.losses import InfoNCE, Losses
 
 
@@ -39,6 +40,9 @@ class PretrainRecipe(LoopOptions):
     where they are. With a frozen sentence_encoder (paper, table 3), its sentence vectors are computed once, without
     dropout, and kept in `<corpus>-sentence-vectors` for all runs."""
 
+    lora: Lora | None = None
+    """Train an adapter of the sentence encoder in place of its weights. It is merged into the finished model."""
+
     queries: QueryDraw = field(default_factory=QueryDraw)
     """What the queries are that `losses.queries` and a teacher read."""
 
@@ -60,6 +64,8 @@ class PretrainRecipe(LoopOptions):
         losses = self.losses
         if losses == Losses():
             raise ValueError("losses has none, so that nothing is learned; give one, such as losses.info_nce.weight 1")
+        if self.lora is not None and self.freeze == "sentence_encoder":
+            raise ValueError("lora trains the sentence_encoder, and freeze leaves it as it is; leave one of them out")
         if losses.distillation is not None and self.freeze == "sentence_encoder":
             raise ValueError("a frozen sentence_encoder learns nothing of the teacher; leave freeze or the teacher out")
         if losses.late_interaction is not None and self.freeze == "sentence_encoder":

@@ -142,6 +142,7 @@ def test_training_needs_the_packages_of_its_extra_and_no_others(command: str) ->
         "isal",
         "jinja2",
         "jsonargparse",
+        "peft",
         "py3langid",
         "pyarrow",
         "safetensors",

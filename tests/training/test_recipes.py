@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.attribution import AttributionRecipe
 from benchmarks.choices import ChoicesBenchmark, on_command_line
+from benchmarks.training_memory import TrainingMemoryBenchmark
 from common.command_line import options_from
 from modeling_hmde import HMDEConfig
 from replications.evaluation_recipe import ReplicationsRecipe
@@ -30,6 +31,7 @@ CONFIGURATION = REPOSITORY / "configuration"
 RECIPES: dict[str, type] = {  # by the beginning of a file's path
     "configuration/benchmarks/attribution": AttributionRecipe,
     "configuration/benchmarks/choices": ChoicesBenchmark,
+    "configuration/benchmarks/training-memory": TrainingMemoryBenchmark,
     "configuration/corpora/": CorpusRecipe,
     "configuration/evaluate/": ReplicationsRecipe,
     "configuration/finetune/": FinetuneRecipe,

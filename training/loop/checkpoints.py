@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list
+from accelerate.utils import DistributedType, broadcast_object_list
+from torch import Tensor, nn
 
 from common.files import folder_written_whole, partial_of, write_json
-from common.fingerprints import digest
+from common.fingerprints import digest, fingerprint_of_weights
 
 logger = logging.getLogger(__name__)
 
@@ -28,15 +29,36 @@ MAY_CHANGE = {
 }
 
 
-def describe_run(recipe: dict[str, Any], data: str, num_processes: int) -> dict[str, Any]:
-    """What must be the same when a run is resumed: its recipe, data and number of processes. As JSON reads it back.
+def describe_run(recipe: dict[str, Any], data: str, encoder: nn.Module, num_processes: int) -> dict[str, Any]:
+    """What must be the same when a run is resumed. As JSON reads it back.
 
     Args:
         recipe: all fields.
         data: fingerprint of the training data.
+        encoder: what is trained. Its frozen weights are in no checkpoint.
     """
-    kept = {name: value for name, value in recipe.items() if name not in MAY_CHANGE}
-    return json.loads(json.dumps(kept | {"corpus": data, "number of processes": num_processes}))
+    kept: dict[str, Any] = {name: value for name, value in recipe.items() if name not in MAY_CHANGE}
+    kept |= {"corpus": data, "number of processes": num_processes}
+    if frozen := frozen_weights(encoder):
+        kept["frozen weights"] = fingerprint_of_weights(frozen.items())
+    return json.loads(json.dumps(kept))
+
+
+def frozen_weights(encoder: nn.Module) -> dict[str, nn.Parameter]:
+    """The weights that are not trained, by name."""
+    return {name: weight for name, weight in encoder.named_parameters() if not weight.requires_grad}
+
+
+def leave_out_frozen_weights(accelerator: Accelerator) -> None:
+    """From now on, checkpoints have the trained weights alone: with LoRA, the adapter and the document encoder. Those
+    of FSDP and DeepSpeed have all."""
+
+    def leave_out(encoders: list[nn.Module], states: list[dict[str, Tensor]], _: str) -> None:
+        for encoder, state in zip(encoders, states):
+            for name in frozen_weights(encoder).keys() & state.keys():
+                del state[name]
+
+    accelerator.register_save_state_pre_hook(leave_out)
 
 
 def training_folder(output: str) -> Path:
@@ -136,7 +158,8 @@ def load_newest_checkpoint(accelerator: Accelerator, folder: Path, run: dict[str
             f"{chosen[0]} belongs to another run: {'; '.join(different)}. Each process has its share of the data and "
             "random numbers of its own, so none of these can change on resume; start anew under another output"
         )
-    accelerator.load_state(chosen[0])
+    strict = {} if accelerator.distributed_type == DistributedType.DEEPSPEED else {"strict": False}
+    accelerator.load_state(chosen[0], **strict)  # frozen weights are not in it
 
 
 def broken_file(folder: Path) -> str | None:

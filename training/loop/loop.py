@@ -36,6 +36,7 @@ from training.loop.checkpoints import (
     check_output,
     checkpoints,
     describe_run,
+    leave_out_frozen_weights,
     load_newest_checkpoint,
     save_checkpoint,
     sigterm_lets_the_step_finish,
@@ -179,7 +180,9 @@ class Loop(Generic[BatchType]):
         self.whole_copy = copy.deepcopy(stage.encoder).requires_grad_(False).to(accelerator.device) if sharded else None
         all_steps = options.epochs * stage.batches.steps_per_epoch
         self.total_steps = min(all_steps, options.max_steps or all_steps)
-        self.run_description = describe_run(asdict(options), stage.batches.fingerprint, accelerator.num_processes)
+        data, num_processes = stage.batches.fingerprint, accelerator.num_processes
+        self.run_description = describe_run(asdict(options), data, stage.encoder, num_processes)
+        leave_out_frozen_weights(accelerator)
         optimizer = torch.optim.AdamW(stage.parameter_groups, lr=options.learning_rate)
         self.encoder, self.optimizer = accelerator.prepare(stage.encoder, optimizer)
         if stage.schedule is not None:

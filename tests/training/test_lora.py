@@ -1,0 +1,208 @@
+"""LoRA: an adapter is trained in place of the sentence encoder, resumed, and merged into the model that users open."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModel
+
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from tests.fresh_process import run_in_a_fresh_process
+from tests.pretraining import gradients, options
+from tests.training.test_checkpoints import CHANGES, FSDP2, run
+from tests.training.test_distributed_pretraining import EXACT
+from training import pretrain
+from training.lora import Lora, merged_weights
+from training.models import TwoPathEncoder, build, flops_per_position
+from training.pretrain_recipe import PretrainRecipe
+
+pytestmark = pytest.mark.usefixtures("fresh_accelerator")
+
+ARCHITECTURE = {"num_document_attention_heads": 4, "document_intermediate_size": 32, "max_sentences": 4}
+LORA = {"lora.rank": 3, "lora.alpha": 6, "lora.dropout": 0.1}
+
+
+def adapted(encoder: Path, **changes: object) -> tuple[HMDEForDocumentEmbedding, HMDETokenizer]:
+    """An HMDE with an adapter that is not 0."""
+    changes = {"architecture": ARCHITECTURE, "lora": Lora(rank=3)} | changes
+    torch.manual_seed(0)
+    model, tokenizer = build(PretrainRecipe(corpus="", output="", sentence_encoder=str(encoder), **changes))
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "lora_" in name:
+                weight.normal_(std=0.2)
+    return model, tokenizer
+
+
+OPEN = """
+import sys
+sys.modules["modeling_hmde"] = sys.modules["peft"] = None  # as if they were not installed
+import numpy as np
+from transformers import AutoModel, AutoTokenizer
+
+folder, output, *texts = sys.argv[1:]
+tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+model = AutoModel.from_pretrained(folder, trust_remote_code=True)
+np.savez(output, documents=model.encode_documents(texts, tokenizer), queries=model.encode_queries(texts, tokenizer))
+"""
+
+
+def encoded_elsewhere(folder: Path, texts: list[str], work: Path) -> dict[str, np.ndarray]:
+    """Vectors of documents and queries, by a fresh process that has neither this package nor peft."""
+    run_in_a_fresh_process(OPEN, str(folder), str(work / "vectors.npz"), *texts, folder=work)
+    return dict(np.load(work / "vectors.npz"))
+
+
+def test_a_merged_model_is_the_model_with_its_adapter(encoder_folder, documents, tmp_path):
+    model, tokenizer = adapted(encoder_folder)
+    model.eval()
+    documents_before = model.encode_documents(documents, tokenizer)
+    queries_before = model.encode_queries(documents, tokenizer)
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    model.save_pretrained(tmp_path / "model", state_dict=merged_weights(model))
+    tokenizer.save_pretrained(tmp_path / "model")
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
+    found = encoded_elsewhere(tmp_path / "model", documents, tmp_path)
+    np.testing.assert_allclose(found["documents"], documents_before, atol=1e-5)
+    np.testing.assert_allclose(found["queries"], queries_before, atol=1e-5)
+    start = HMDEForDocumentEmbedding.from_sentence_encoder(encoder_folder, **ARCHITECTURE)
+    assert np.abs(start.encode_queries(documents, tokenizer) - queries_before).max() > 1e-2
+
+
+def test_an_adapter_starts_as_nothing_and_is_all_that_is_trained_of_the_sentence_encoder(encoder_folder):
+    recipe = PretrainRecipe(corpus="", output="", sentence_encoder=str(encoder_folder), architecture=ARCHITECTURE)
+    plain, _ = build(recipe)
+    recipe.lora = Lora(rank=3)
+    model, _ = build(recipe)
+    merged = merged_weights(model)
+    assert merged.keys() == plain.state_dict().keys()
+    assert merged_weights(plain).keys() == merged.keys()
+    lower = {name: weight for name, weight in plain.state_dict().items() if "sentence_encoder" in name}
+    assert all(torch.equal(merged[name], weight) for name, weight in lower.items())
+    trained = {name for name, weight in model.hmde.sentence_encoder.named_parameters() if weight.requires_grad}
+    linear = [name for name, part in plain.hmde.sentence_encoder.named_modules() if isinstance(part, torch.nn.Linear)]
+    assert trained == {f"{name}.lora_{side}.default.weight" for name in linear for side in "AB"}
+    assert all(weight.requires_grad for weight in model.hmde.document_encoder.parameters())
+
+
+def test_gradients_of_an_adapter_are_those_of_its_matrices_also_with_checkpointing(encoder_folder, documents):
+    """Against the gradient of the merged matrix W: that of A is scale * B^T dW, that of B is scale * dW A^T."""
+
+    def gradients_of(model: HMDEForDocumentEmbedding) -> dict[str, torch.Tensor]:
+        model.train()
+        rows = dict(tokenizer(documents, padding=True, return_tensors="pt"))
+        vectors = TwoPathEncoder(model)({"documents": rows})["documents"]
+        (vectors * torch.linspace(-1, 1, vectors.numel()).view_as(vectors)).sum().backward()
+        return {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
+
+    still = {"architecture": ARCHITECTURE | {"document_dropout": 0.0}, "sentence_dropout": 0.0}
+    model, tokenizer = adapted(encoder_folder, **still)
+    merged, _ = adapted(encoder_folder, **still, lora=None)
+    merged.load_state_dict(merged_weights(model))
+    found, expected = gradients_of(model), gradients_of(merged)
+    scale = 32 / 3
+    matrices = [name.removesuffix(".lora_A.default.weight") for name in found if ".lora_A." in name]
+    assert len(matrices) > 4
+    for name in matrices:
+        a, b = (model.get_parameter(f"{name}.lora_{side}.default.weight") for side in "AB")
+        whole = expected[f"{name}.weight"]
+        for side, gradient in (("A", scale * b.T @ whole), ("B", scale * whole @ a.T)):
+            error = {"rtol": 1e-3, "atol": 1e-3 * float(gradient.abs().max())}
+            torch.testing.assert_close(found[f"{name}.lora_{side}.default.weight"], gradient, **error)
+    checkpointed, _ = adapted(encoder_folder, **still, gradient_checkpointing=True)
+    checkpointed.load_state_dict(model.state_dict())
+    again = gradients_of(checkpointed)
+    assert again.keys() == found.keys()
+    assert all(torch.allclose(again[name], gradient, atol=1e-6) for name, gradient in found.items())
+
+
+@pytest.mark.parametrize("changes", [{}, {"gradient_checkpointing": "true", "mixed_precision": "bf16"}])
+def test_a_run_leaves_the_start_plus_a_product_of_narrow_matrices(corpus_folder, labse, tmp_path, documents, changes):
+    changes = LORA | {"max_steps": 4, "keep": "last"} | changes
+    pretrain.main(options(corpus_folder, labse, tmp_path / "model", **changes))
+    merged = load_file(tmp_path / "model" / "model.safetensors")
+    start = HMDEForDocumentEmbedding.from_sentence_encoder(labse, **ARCHITECTURE).state_dict()
+    assert merged.keys() == start.keys()
+    moved = {name: weight - start[name] for name, weight in merged.items() if "sentence_encoder" in name}
+    changed = {name: change for name, change in moved.items() if change.any()}
+    assert len(changed) == 2 * 6  # of each of two layers: query, key, value, output, and two of the feed-forward part
+    for name, change in changed.items():
+        singular = torch.linalg.svdvals(change)
+        assert singular[3] < 1e-3 * singular[0], name
+    vectors = encoded_elsewhere(tmp_path / "model", documents, tmp_path)["documents"]
+    model = HMDEForDocumentEmbedding.from_pretrained(tmp_path / "model")
+    expected = model.encode_documents(documents, HMDETokenizer.from_pretrained(tmp_path / "model"))
+    np.testing.assert_allclose(vectors, expected, atol=1e-6)
+    assert "rank: 3" in (tmp_path / "model" / "README.md").read_text()
+
+
+def test_a_checkpoint_has_the_adapter_and_the_document_encoder_alone(corpus_folder, labse, tmp_path):
+    pretrain.main(options(corpus_folder, labse, tmp_path / "model", **LORA, max_steps=4))
+    saved = load_file(tmp_path / "model-training" / "checkpoints" / "step-00000004" / "model.safetensors")
+    assert all("lora_" in name or "document_encoder" in name for name in saved)
+    assert sum("lora_" in name for name in saved) == 2 * 12
+
+
+@pytest.mark.parametrize("environment", [None, FSDP2], ids=["one-process", "fsdp2"])
+def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(corpus_folder, labse, tmp_path, environment):
+    """With dropout in the adapter, drawn queries, a queue and a momentum encoder."""
+    processes = 1 if environment is None else 2
+    changes = CHANGES | LORA | {"batch_size": 4 // processes}
+    given = {"processes": processes, "environment": environment}
+    assert run(options(corpus_folder, labse, tmp_path / "whole", **changes), tmp_path / "a", **given) == [0] * processes
+    arguments = options(corpus_folder, labse, tmp_path / "killed", **changes)
+    assert run(arguments, tmp_path / "b", **given, at=5, signal_number=9)[0] == -9
+    (tmp_path / "b").unlink()
+    assert run([*arguments, "--resume", "true"], tmp_path / "b", **given) == [0] * processes
+    assert (tmp_path / "b").read_text().splitlines() == (tmp_path / "a").read_text().splitlines()[4:]
+    whole, resumed = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "killed"))
+    assert whole.keys() == resumed.keys()
+    assert all(torch.equal(resumed[name], weight) for name, weight in whole.items())
+
+
+def test_a_run_is_not_resumed_on_another_encoder_of_the_same_name(corpus_folder, labse, tmp_path):
+    encoder = tmp_path / "encoder"
+    shutil.copytree(labse, encoder)
+    arguments = options(corpus_folder, encoder, tmp_path / "model", **LORA, max_steps=1)
+    pretrain.main(arguments)
+    model = AutoModel.from_pretrained(encoder)
+    with torch.no_grad():
+        model.get_input_embeddings().weight[7] += 1
+    model.save_pretrained(encoder)
+    with pytest.raises(ValueError, match=r"frozen weights was '[0-9a-f]+' and is '[0-9a-f]+'"):
+        pretrain.main([*arguments, "--resume", "true"])
+
+
+@pytest.mark.parametrize("environment", [{}, FSDP2], ids=["ddp", "fsdp2"])
+def test_two_processes_have_the_gradients_of_one(corpus_folder, labse, tmp_path, monkeypatch, environment):
+    changes = EXACT | {"max_steps": 2, "max_tokens_per_chunk": 100, "lora.rank": 3}
+    one = options(corpus_folder, labse, tmp_path / "one", **changes, batch_size=4)
+    two = options(corpus_folder, labse, tmp_path / "two", **changes, batch_size=2)
+    expected = gradients(pretrain.main, monkeypatch, 1, one, tmp_path / "of-one")
+    found = gradients(pretrain.main, monkeypatch, 2, two, tmp_path / "of-two", **environment)
+    assert len(expected) == 2
+    for before, after in zip(expected, found):
+        assert before.keys() == after.keys()
+        assert any("lora_B" in name for name in before)
+        for name, gradient in before.items():
+            torch.testing.assert_close(after[name], gradient, rtol=1e-3, atol=1e-5)
+
+
+def test_the_flops_of_an_adapter_leave_out_the_gradients_of_what_is_not_trained(labse):
+    model, _ = adapted(labse)
+    plain, _ = adapted(labse, lora=None)
+    whole = flops_per_position(plain.hmde.sentence_encoder)
+    added = sum(weight.numel() for name, weight in model.named_parameters() if "lora_" in name)
+    assert flops_per_position(model.hmde.sentence_encoder) == whole * 4 / 6 + 6 * added
+
+
+def test_an_adapter_of_a_frozen_encoder_is_refused(corpus_folder, labse, tmp_path):
+    with pytest.raises(ValueError, match="lora trains the sentence_encoder, and freeze leaves it as it is"):
+        pretrain.main(options(corpus_folder, labse, tmp_path / "model", **LORA, freeze="sentence_encoder"))
+    with pytest.raises(ValueError, match="rank"):
+        pretrain.main(options(corpus_folder, labse, tmp_path / "model", **{"lora.rank": 0}))

@@ -40,6 +40,7 @@ import search.update
 from benchmarks.measure import Time, peak_memory, run_apart, timed
 from common.command_line import options_from, run
 from common.numbers import NonNegativeInt, PositiveInt
+from modeling_hmde import late_score
 from modeling_hmde.attribution_hmde import DocumentSentences
 from search.documents import Document
 from search.encoder import Encoder, cut
@@ -200,7 +201,7 @@ def nearest(index: Index, ranking: Ranking, vectors: np.ndarray, languages: list
             size = index.sentence_size
             rows = batch["sentence_vectors"].flatten().flatten().to_numpy().reshape(len(names), -1, size)
             best = np.einsum("qh,dsh->qds", cut(vectors, size), rows.astype(np.float32)).max(axis=2)
-            scores = (scores + best) / 2
+            scores = late_score(scores, best)
         cosines = np.hstack([cosines, scores])
         ids = np.hstack([ids, np.broadcast_to(names, (len(vectors), len(names)))])
         best = np.argpartition(-cosines, HITS - 1)[:, :HITS]

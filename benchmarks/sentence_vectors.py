@@ -4,7 +4,7 @@
 
 A row is a way to store sentence vectors: cut to their first numbers, as float16, int8 (each scaled to its largest
 number) or binary (signs). The columns are the bytes of twenty sentences, and for each pair the mean reciprocal rank of
-the first relevant document by the best sentence alone, and by the mean of its cosine and the document's (`late`).
+the first relevant document by the best sentence alone, and by `late_score` of its cosine and the document's (`late`).
 Above stand the document's vector alone, and the sentences read each by itself, which takes a second pass. No
 approximate index takes part. Writes results.json and results.md.
 """
@@ -25,7 +25,7 @@ from common.numbers import PositiveInt
 from evaluation.datasets.languages import languages_of
 from evaluation.datasets.retrieval_sets import QuerySource, RetrievalSet, read_retrieval_set
 from evaluation.tables import Table
-from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer, late_score
 from search.encoder import cut
 
 BYTES = {"float16": 2.0, "int8": 1.0, "binary": 0.125}  # of a number
@@ -127,7 +127,7 @@ def pair_scores(
 
     def add(row: str, best: np.ndarray) -> None:
         columns[sentence_column][row] = mrr(best, relevant)
-        columns[late_column][row] = mrr((cosines + best) / 2, relevant)
+        columns[late_column][row] = mrr(late_score(cosines, best), relevant)
 
     hidden = model.config.hidden_size
     if benchmark.alone:

@@ -2,7 +2,7 @@
 
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
-from .attribution_hmde import DocumentSentences, Explanation, SentenceScore, score_sentences
+from .attribution_hmde import DocumentSentences, Explanation, SentenceScore, late_score, score_sentences
 from .configuration_hmde import HMDEConfig
 from .modeling_hmde import HMDEForDocumentEmbedding, HMDEForSequenceClassification, HMDEModel, HMDEOutput
 from .tokenization_hmde import HMDETokenizer
@@ -23,5 +23,6 @@ __all__ = [
     "HMDEOutput",
     "HMDETokenizer",
     "SentenceScore",
+    "late_score",
     "score_sentences",
 ]

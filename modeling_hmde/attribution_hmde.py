@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
+import numpy as np
 from torch import Tensor
 
 Scoring = Literal["contribution", "maximum"]
+Score = TypeVar("Score", float, np.ndarray, Tensor)
+
+# The share of the best sentence in the score of a document by both scales. Chosen on the development sets
+# (docs/search.md): a larger share finds more details of long documents, a smaller one more titles.
+SENTENCE_WEIGHT = 0.6
 
 
 class DocumentSentences(NamedTuple):
@@ -39,6 +45,16 @@ class Explanation(NamedTuple):
 
     score: float
     sentences: list[SentenceScore]
+
+
+def late_score(document: Score, sentence: Score) -> Score:
+    """The score of a document by both scales: a weighted mean of the cosines of the query with the document's vector
+    and with its nearest sentence vector.
+
+    Args:
+        document, sentence: the two cosines, or arrays of them of one shape.
+    """
+    return (1 - SENTENCE_WEIGHT) * document + SENTENCE_WEIGHT * sentence
 
 
 def spans_of_sentences(

@@ -60,6 +60,36 @@ def sentence_spans(text: str, language: str | None = None) -> Iterator[tuple[int
                 begin += len(sentence)
 
 
+def join_short_spans(spans: Iterable[tuple[int, int]], text: str, min_bytes: int) -> Iterator[tuple[int, int]]:
+    """Joins sentences of fewer than `min_bytes` bytes to the next one, and at the end of the text to the one before.
+
+    A heading or "Yes." says little by itself, yet its vector is near to many queries. Bytes of UTF-8 are counted
+    because writing systems with fewer characters a word have more bytes a character.
+
+    Args:
+        spans: begin and end of each sentence of `text`, in characters; read only as far as the result is.
+
+    >>> [text[a:b] for text in ["Bread.\\nIt is made of flour. Why?"]
+    ...  for a, b in join_short_spans(sentence_spans(text, "en"), text, min_bytes=16)]
+    ['Bread.\\nIt is made of flour. Why?']
+    >>> [text[a:b] for text in ["Bread.\\nIt is made of flour. Yeast makes it rise."]
+    ...  for a, b in join_short_spans(sentence_spans(text, "en"), text, min_bytes=16)]
+    ['Bread.\\nIt is made of flour.', 'Yeast makes it rise.']
+    """
+    long_enough: tuple[int, int] | None = None  # waits for a short one behind it, which may be the last
+    first: int | None = None
+    for begin, end in spans:
+        first = begin if first is None else first
+        if len(text[first:end].encode()) >= min_bytes:
+            if long_enough is not None:
+                yield long_enough
+            long_enough, first = (first, end), None
+    if first is not None:
+        long_enough = first if long_enough is None else long_enough[0], end
+    if long_enough is not None:
+        yield long_enough
+
+
 def _visible(sentence: str, begin: int) -> Iterator[tuple[int, int]]:
     """Begin and end of a sentence that begins at `begin`, without white space around it, if it has something to see."""
     stripped = sentence.strip()

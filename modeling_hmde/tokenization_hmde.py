@@ -23,6 +23,7 @@ from .publishing_hmde import upload
 from .rows_hmde import Piece, RowEncoding, Tokens, join_pieces
 from .segmentation_hmde import (
     english_punkt,
+    join_short_spans,
     punkt_spans,
     replace_surrogates,
     sentence_spans,
@@ -61,6 +62,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
     Args:
         max_sentences: most sentences of a document.
         max_sentence_length: most tokens of a sentence, start and end token included.
+        min_sentence_bytes: a sentence of fewer bytes of UTF-8 is read as one with the next (see `join_short_spans`).
         segmentation: `sentences`; or `punkt`, sentences by NLTK's rules of English, as in the authors' code; or
             `chunks` of `max_sentence_length` tokens, which ignore sentences (the paper's table 4); or `windows`, which
             are such chunks, each with the last third of the text of the one before (section 3.3: N_S / 3, 42 tokens of
@@ -76,6 +78,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         *args: Any,
         max_sentences: int = HMDEConfig.max_sentences,
         max_sentence_length: int = HMDEConfig.max_sentence_length,
+        min_sentence_bytes: int = 0,
         segmentation: Segmentation = "sentences",
         long_sentences: LongSentences = "split",
         sentence_prompt: str = "",
@@ -94,6 +97,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             raise ValueError(f"max_sentences is {max_sentences}; it must be at least 1")
         self.max_sentences = max_sentences
         self.max_sentence_length = max_sentence_length
+        self.min_sentence_bytes = min_sentence_bytes
         self.segmentation = segmentation
         self.long_sentences = long_sentences
         self.sentence_prompt = sentence_prompt
@@ -104,6 +108,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             *args,
             max_sentences=max_sentences,
             max_sentence_length=max_sentence_length,
+            min_sentence_bytes=min_sentence_bytes,
             segmentation=segmentation,
             long_sentences=long_sentences,
             sentence_prompt=sentence_prompt,
@@ -401,7 +406,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             end = len(text) if to_the_end else min(begin + num_tokens * MAX_CHARACTERS_PER_TOKEN, len(text))
             return [(begin, end)]
         spans = []
-        for span in SENTENCE_SPANS[self.segmentation](text, language):
+        for span in join_short_spans(SENTENCE_SPANS[self.segmentation](text, language), text, self.min_sentence_bytes):
             spans.append(span)
             # One more than is kept, to know that something is left out.
             if len(spans) > self.max_sentences and not to_the_end:

@@ -72,7 +72,7 @@ class Encoder(NamedTuple):
         return self.model.prepare_sentences(texts, self.tokenizer, language=languages, scoring=scoring)
 
     def probe(self) -> np.ndarray:
-        """(hidden + 2,), the vector of PROBE and the two limits on how much of a document is read.
+        """(hidden + 3,), the vector of PROBE and the limits that decide which sentences of a document are read.
 
         Raises:
             ValueError: the vector is not finite.
@@ -80,13 +80,15 @@ class Encoder(NamedTuple):
         (vector,) = self.model.encode_documents([PROBE], self.tokenizer)
         if not np.isfinite(vector).all():
             raise ValueError(f"{self.name} gives vectors that are not finite; its weights are damaged, so load it anew")
-        return np.append(vector, [self.tokenizer.max_sentences, self.tokenizer.max_sentence_length])
+        tokenizer = self.tokenizer
+        limits = [tokenizer.max_sentences, tokenizer.max_sentence_length, tokenizer.min_sentence_bytes]
+        return np.append(vector, limits)
 
     def matches(self, probe: np.ndarray) -> bool:
         """Whether the model that gave this probe computes the same vectors as this one."""
         own = self.probe()
-        same_limits = own.shape == probe.shape and np.array_equal(own[-2:], probe[-2:])
-        return same_limits and bool(own[:-2] @ probe[:-2] >= SAME_MODEL_COSINE)
+        same_limits = own.shape == probe.shape and np.array_equal(own[-3:], probe[-3:])
+        return same_limits and bool(own[:-3] @ probe[:-3] >= SAME_MODEL_COSINE)
 
 
 def cut(vectors: np.ndarray, size: int) -> np.ndarray:

@@ -57,7 +57,7 @@ class Index:
         folder: of the index.
         table: one version of it.
         model: name or folder of the model that made the index.
-        probe: (hidden + 2,), see `Encoder.probe`.
+        probe: (hidden + 3,), see `Encoder.probe`.
     """
 
     folder: Path

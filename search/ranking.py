@@ -3,8 +3,8 @@
 dense   by the cosine of the vectors of document and query
 bm25    by BM25 over stems; documents that share no term with the query are left out
 hybrid  by the cosine plus the scaled BM25 score, among the best documents of both
-late    the best documents of hybrid, and those with the best sentences, ranked again: the mean of the cosines of the
-        document and of its best sentence takes the place of the document's cosine
+late    the best documents of hybrid, and those with the best sentences, ranked again: the weighted mean of the cosines
+        of the document and of its best sentence takes the place of the document's cosine
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 
-from modeling_hmde import Explanation
+from modeling_hmde import Explanation, late_score
 from modeling_hmde.attribution_hmde import DocumentSentences, Scoring, score_sentences
 from search.bm25 import query_terms
 from search.documents import Document
@@ -145,7 +145,7 @@ def rank(
         cosines |= _cosines(index, vector, [id for id in nearest if id not in cosines])
         candidates = list(dict.fromkeys([*candidates, *nearest]))
     best = _best_sentences(index, vector, candidates, encoder)
-    return _best({id: (cosines[id] + best[id]) / 2 + bm25.get(id, 0) for id in candidates}, depth)
+    return _best({id: late_score(cosines[id], best[id]) + bm25.get(id, 0) for id in candidates}, depth)
 
 
 def scaled_bm25(bm25: dict[str, float], cosines: dict[str, float]) -> dict[str, float]:

@@ -23,7 +23,7 @@ from fastapi.responses import HTMLResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
 from torch import from_numpy
 
-from modeling_hmde import DocumentSentences, score_sentences
+from modeling_hmde import DocumentSentences, late_score, score_sentences
 from search.documents import Document
 from search.encoder import Encoder, cut
 from search.highlight import STYLE, marked
@@ -164,7 +164,7 @@ def make_app(folder: Path, encoder: Encoder, token: str | None = None, limits: L
     @app.post("/v1/rerank", dependencies=allowed, include_in_schema=False)
     @app.post("/v2/rerank", dependencies=allowed, include_in_schema=False)
     async def rerank(asked: RerankRequest) -> dict[str, Any]:
-        """Documents by relevance: the mean of the cosines of a document and of its best sentence with the query."""
+        """Documents by relevance: by the cosines of a document and of its best sentence with the query."""
         texts = [document.text if isinstance(document, RerankDocument) else document for document in asked.documents]
         limits.check([asked.query, *texts])
         (query,), documents = await asyncio.gather(encode_queries([asked.query]), encode_sentences(texts))
@@ -209,8 +209,8 @@ def unnamed(texts: Sequence[str]) -> list[Document]:
 
 
 def relevance(query: np.ndarray, document: np.ndarray, sentences: DocumentSentences) -> float:
-    """The mean of the cosines of a document (hidden,) and of its best sentence with a query (hidden,)."""
-    return (float(document @ query) + score_sentences(from_numpy(query), sentences).score) / 2
+    """By the cosines of a document (hidden,) and of its best sentence with a query (hidden,); see `late_score`."""
+    return late_score(float(document @ query), score_sentences(from_numpy(query), sentences).score)
 
 
 def num_tokens(texts: Sequence[str], encoder: Encoder) -> int:

@@ -85,7 +85,7 @@ def expected_ranking(ranking: str, query: str, texts: dict[str, tuple[str, str]]
             (explanation,) = model.explain(query, [text], tokenizer, language=language, scoring="maximum")
             best[id] = max(sentence.score for sentence in explanation.sentences)
         first = list(dict.fromkeys([*first, *by_score(best)[:CANDIDATES]]))
-        first = by_score({id: 0.5 * cosines[id] + 0.5 * best[id] + gains.get(id, 0) for id in first})[:CANDIDATES]
+        first = by_score({id: 0.4 * cosines[id] + 0.6 * best[id] + gains.get(id, 0) for id in first})[:CANDIDATES]
     return first + [id for id in near if id not in first]
 
 

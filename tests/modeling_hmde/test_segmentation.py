@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modeling_hmde import segmentation_hmde
-from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
+from modeling_hmde.segmentation_hmde import join_short_spans, replace_surrogates, sentence_spans
 
 LINE_BREAKS = ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
 PROSE = st.lists(
@@ -132,3 +132,27 @@ def test_replaced_surrogates_leave_a_text_of_the_same_length_that_has_a_utf_8_fo
 def test_a_language_code_that_means_nothing_gets_the_general_rules(language):
     text = "Is it Dr. Smith? Yes. He came."
     assert list(sentence_spans(text, language)) == list(sentence_spans(text, "en"))
+
+
+@given(PROSE, LANGUAGES, st.integers(0, 40))
+def test_short_sentences_are_joined_to_their_neighbours_and_long_ones_stay(
+    text: str, language: str | None, min_bytes: int
+) -> None:
+    spans = list(sentence_spans(text, language))
+    joined = list(join_short_spans(spans, text, min_bytes))
+    if min_bytes <= 1:
+        assert joined == spans
+    # Each joined sentence begins where one begins and ends where one ends, in order, and nothing is left out.
+    inside = [[span for span in spans if begin <= span[0] and span[1] <= end] for begin, end in joined]
+    assert [span for group in inside for span in group] == spans
+    assert [(group[0][0], group[-1][1]) for group in inside] == joined
+    for position, (group, (begin, end)) in enumerate(zip(inside, joined)):
+        assert len(text[begin:end].encode()) >= min_bytes or len(joined) == 1
+        if position < len(joined) - 1 and len(group) > 1:  # without its last sentence it would be too short
+            assert len(text[begin : group[-2][1]].encode()) < min_bytes
+
+
+def test_no_more_sentences_are_read_than_joined_ones_are_asked_for() -> None:
+    spans = iter([(0, 10), (10, 12), (12, 22), (22, 32), (32, 42)])
+    assert next(join_short_spans(spans, "a" * 42, min_bytes=8)) == (0, 10)
+    assert next(spans) == (22, 32)

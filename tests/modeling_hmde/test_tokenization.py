@@ -243,6 +243,16 @@ def test_the_counts_of_what_was_cut_become_tensors_that_the_model_takes(
     assert batch["num_truncated_sentences"].tolist() == [2, 0]
 
 
+def test_a_short_sentence_is_read_as_one_with_the_next(
+    make_tokenizer: Callable[..., HMDETokenizer], base: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    make_tokenizer(min_sentence_bytes=12).save_pretrained(tmp_path)
+    tokenizer = HMDETokenizer.from_pretrained(tmp_path)
+    rows = tokenizer(["The cat.\nIt sat on the mat. Yes.", "The dog."], max_length=None)["input_ids"]
+    assert rows == [base("The cat.\nIt sat on the mat. Yes.")["input_ids"], base("The dog.")["input_ids"]]
+    assert tokenizer("Yes. No.", as_queries=True)["input_ids"] == base("Yes. No.")["input_ids"]
+
+
 def test_a_long_sentence_is_split_or_cut(make_tokenizer: Callable[..., HMDETokenizer]) -> None:
     text = "the cat sat on the mat"
     whole = make_tokenizer()(text)["input_ids"]

@@ -126,7 +126,7 @@ def test_documents_are_found_by_their_best_sentences_though_their_vectors_lie_el
     found, best = 0, 0
     for number in range(0, count, 30):
         query = many.sentences[number, 3]
-        exact = (many.vectors @ query + (many.sentences @ query).max(axis=1)) / 2
+        exact = 0.4 * many.vectors @ query + 0.6 * (many.sentences @ query).max(axis=1)
         ranked = rank(index, "nothing in common", many, "late", 10, vector=query)
         assert ranked == pytest.approx({id: exact[int(id)] for id in ranked}, abs=2e-3)
         found += len({*map(int, ranked)} & {*np.argsort(-exact)[:10].tolist()})
@@ -164,7 +164,7 @@ def test_late_ranks_the_best_by_hybrid_again_with_their_best_sentence(
     explanations = encoder.model.explain("The cat", list(TEXTS.values()), encoder.tokenizer, scoring="maximum")
     expected = dict(zip(TEXTS, explanations))
     cosines, hybrid = (rank(index, "The cat", encoder, ranking) for ranking in ("dense", "hybrid"))
-    scores = {id: hybrid[id] + (expected[id].score - cosines[id]) / 2 for id in TEXTS}
+    scores = {id: hybrid[id] + 0.6 * (expected[id].score - cosines[id]) for id in TEXTS}
     best = sorted(TEXTS, key=lambda id: -scores[id])
     assert rank(index, "The cat", encoder, "late") == pytest.approx(scores, abs=tolerance)
     assert list(rank(index, "The cat", encoder, "late")) == best
@@ -176,7 +176,7 @@ def test_late_ranks_the_best_by_hybrid_again_with_their_best_sentence(
             assert tuple(found) == pytest.approx(tuple(wanted), abs=tolerance)
     monkeypatch.setattr(search.ranking, "CANDIDATES", 2)
     hybrid = rank(index, "The cat", encoder, "hybrid", 2)
-    scores = {id: score + (expected[id].score - cosines[id]) / 2 for id, score in hybrid.items()}
+    scores = {id: score + 0.6 * (expected[id].score - cosines[id]) for id, score in hybrid.items()}
     assert rank(index, "The cat", encoder, "late", 2) == pytest.approx(scores, abs=tolerance)
     assert list(rank(index, "The cat", encoder, "late", 2)) == sorted(scores, key=lambda id: -scores[id])
 

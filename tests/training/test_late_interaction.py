@@ -48,7 +48,7 @@ def make_vectors() -> BatchVectors:
 def late_score(query: Tensor, vectors: BatchVectors, row: int) -> float:
     sentences = [sentence for sentence in vectors.embeddings["sentences"][row] if sentence.any()]
     best = max(cosine(query, sentence) for sentence in sentences)
-    return (cosine(query, vectors.embeddings["documents"][row]) + best) / 2
+    return 0.4 * cosine(query, vectors.embeddings["documents"][row]) + 0.6 * best
 
 
 def document_loss(query: Tensor, triple: int, vectors: BatchVectors, hard_negatives: str) -> float:

@@ -1,10 +1,10 @@
 """Late interaction of a query with a document and its sentences: both scales are trained, from one pass.
 
-The score of a document is the mean of two cosines, of the query with the document's vector and with its nearest
-sentence vector, as the ranking `late` has it. A maximum over vectors of one pass is what ColBERT (Khattab and Zaharia,
-2020) takes over tokens. Beside it, a sentence vector is told from those of the other sentences of its document, the
-in-sequence negatives of Conti et al. ("Context is Gold to find the Gold Passage", 2025), so that a sentence keeps what
-is its own.
+The score of a document is a weighted mean of two cosines, of the query with the document's vector and with its nearest
+sentence vector, as the ranking `late` has it (see `late_score`). A maximum over vectors of one pass is what ColBERT
+(Khattab and Zaharia, 2020) takes over tokens. Beside it, a sentence vector is told from those of the other sentences of
+its document, the in-sequence negatives of Conti et al. ("Context is Gold to find the Gold Passage", 2025), so that a
+sentence keeps what is its own.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from common.numbers import PositiveFloat, PositiveInt
+from modeling_hmde import late_score
 from training.losses.batch import BatchVectors
 from training.losses.candidates import HardNegatives, same_concept
 
@@ -36,7 +37,7 @@ class LateInteraction:
 
 
 def late_scores(queries: Tensor, documents: Tensor, sentences: Tensor) -> Tensor:
-    """The mean of the cosines of a query with a document and with the nearest of its sentences.
+    """The `late_score` of each query with each document.
 
     Args:
         queries: (queries, hidden).
@@ -48,7 +49,7 @@ def late_scores(queries: Tensor, documents: Tensor, sentences: Tensor) -> Tensor
     """
     queries, documents = F.normalize(queries, dim=-1), F.normalize(documents, dim=-1)
     nearest = _sentence_cosines(queries, sentences).amax(dim=-1)
-    return (queries @ documents.T + nearest) / 2
+    return late_score(queries @ documents.T, nearest)
 
 
 def _sentence_cosines(queries: Tensor, sentences: Tensor) -> Tensor:

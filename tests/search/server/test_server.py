@@ -77,10 +77,9 @@ def test_the_client_of_openai_gets_the_models_embeddings(server: SimpleNamespace
 
 def test_the_clients_of_cohere_rank_documents(server: SimpleNamespace, encoder: Encoder) -> None:
     query = encoder.encode_queries(["The cat"])[0]
-    best = [
-        (vectors.vectors.numpy() @ query).max() for vectors in encoder.encode_sentences(documents_of(TEXTS), "maximum")
-    ]
-    expected = (encoder.encode(documents_of(TEXTS)) @ query + best) / 2
+    sentences = encoder.encode_sentences(documents_of(TEXTS), "maximum")
+    best = np.array([(document.vectors.numpy() @ query).max() for document in sentences])
+    expected = 0.4 * encoder.encode(documents_of(TEXTS)) @ query + 0.6 * best
     for client in (cohere.ClientV2, cohere.Client):
         results = (
             client("any", base_url=server.address)

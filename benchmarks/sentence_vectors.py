@@ -6,7 +6,8 @@ A row is a way to store sentence vectors: cut to their first numbers, as float16
 number) or binary (signs). The columns are the bytes of twenty sentences, and for each pair the mean reciprocal rank of
 the first relevant document by the best sentence alone, and by `late_score` of its cosine and the document's (`late`).
 Above stand the document's vector alone; the sentences read each by itself, which takes a second pass; and a single
-pass that reads all sentences so, whose document vector is made of them. No approximate index takes part. Writes results.json and results.md.
+pass that reads all sentences so, whose document vector is made of them. No approximate index takes part. Writes
+results.json and results.md.
 """
 
 from __future__ import annotations

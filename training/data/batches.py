@@ -159,14 +159,15 @@ def collate(
     if sentence_vectors is None:
         articles = [triple[role] for role in roles for triple in triples]
         texts, languages = [article["text"] for article in articles], [article["language"] for article in articles]
-        places = {"return_offsets_mapping": True} if sentence_queries else {}
-        documents = dict(tokenizer(texts, language=languages, padding=True, return_tensors="pt", **places))
+        reading = {"return_offsets_mapping": True} if sentence_queries else {}
+        documents = dict(tokenizer(texts, language=languages, padding=True, return_tensors="pt", **reading))
     else:
         keys = [(triple[LANGUAGE_OF[role]], triple[CONCEPT_OF[role]]) for role in roles for triple in triples]
         documents = sentence_vectors.batch(keys)
     if sentence_queries:
         ids, offsets = documents["input_ids"].tolist(), documents.pop("offset_mapping").tolist()
-        spans = [spans_of_sentences(text, *row, tokenizer.start_token_id) for text, *row in zip(texts, ids, offsets)]
+        start = tokenizer.start_token_id
+        spans = [spans_of_sentences(text, row, places, start) for text, row, places in zip(texts, ids, offsets)]
         by_role = {role: spans[place * len(triples) :][: len(triples)] for place, role in enumerate(roles)}
         of_anchors, _ = draw_sentences(triples, "anchor", by_role["anchor"], sentence_queries)
         of_positives, sentence_index = draw_sentences(triples, "positive", by_role["positive"], sentence_queries)

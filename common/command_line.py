@@ -1,10 +1,11 @@
 """The command line of every program. Options are the fields of a dataclass, filled from YAML (`--config FILE`) and
-`--key value`. A user's mistake becomes one line on stderr and exit code 2."""
+`--key value`. A user's mistake becomes one line on stderr and exit code 2, and a signal one line and its own code."""
 
 from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 from argparse import ArgumentError
 from collections.abc import Callable
@@ -12,6 +13,8 @@ from dataclasses import fields, is_dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from common.terminal import printable
 
 import yaml
 from jsonargparse import auto_cli, set_parsing_settings
@@ -53,8 +56,12 @@ def _plain(value: Any) -> Any:
         return {name: _plain(item) for name, item in value.items()}
     elif isinstance(value, list):
         return [_plain(item) for item in value]
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        return int(value) if isinstance(value, int) else float(value)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        if abs(value) >= 2**63:  # libraries raise errors of many kinds, which name no option
+            raise ValueError(f"an option is {value}, which does not fit into 64 bits; give a smaller number")
+        return int(value)
+    elif isinstance(value, float):
+        return float(value)
     return value
 
 
@@ -98,24 +105,40 @@ def _check_empty_sections(argv: list[str], options: Any) -> None:
                 sections.append((f"{name}{key}.", value, getattr(filled, key)))
 
 
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a command as Ctrl-C does: whatever is half written is removed on the way."""
+
+
 def run(main: Callable[[], None]) -> None:
-    """Run a program. A ValueError, TypeError or OSError becomes one line on stderr and exit code 2. With HMDE_TRACEBACK
-    set, it ends in a traceback, as errors of other kinds do."""
+    """Run a program, in the main thread. A ValueError, TypeError, OSError or MemoryError becomes one line on stderr and
+    exit code 2. SIGINT and SIGTERM become one line and the codes that a shell gives them, 130 and 143. With
+    HMDE_TRACEBACK set, an error ends in a traceback, as errors of other kinds do."""
+    program = os.getpid()
+
+    def terminate(number: int, _frame: object) -> None:
+        if os.getpid() != program:  # a process that was forked, which its parent ends
+            os._exit(128 + number)
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
     try:
         main()
-    except (ValueError, TypeError, OSError) as error:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except KeyboardInterrupt as stop:
+        number = signal.SIGTERM if isinstance(stop, _Terminated) else signal.SIGINT
+        _end(f"stopped by {number.name}", 128 + number)
+    except BrokenPipeError:  # whoever reads, such as `head`, has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python fails again when it ends
+        sys.exit(128 + signal.SIGPIPE)
+    except (ValueError, TypeError, OSError, MemoryError) as error:
         if os.environ.get("HMDE_TRACEBACK"):
             raise
-        print(f"error: {printable(str(error))}", file=sys.stderr)
-        sys.exit(2)
+        _end(f"error: {error or 'there is not enough memory'}", 2)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
-def printable(text: str) -> str:
-    r"""One line of text that is safe in any terminal: white space becomes blanks, and control characters and lone
-    surrogates become escapes.
-
-    >>> printable("a\x1b[2J\tb\x9b2J")
-    'a\\x1b[2J b\\x9b2J'
-    """
-    one_line = re.sub(r"[\t\n\r]+", " ", text)
-    return re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", lambda match: ascii(match[0])[1:-1], one_line)
+def _end(line: str, code: int) -> None:
+    print(printable(line), file=sys.stderr)
+    sys.exit(code)

@@ -10,15 +10,21 @@ import json
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from common.progress import progress_bar
 
 if TYPE_CHECKING:
+    from pyarrow import RecordBatch
     from pyarrow.parquet import ParquetFile
 
-ROWS_AT_ONCE = 1024  # of a Parquet file
+# What is read at once, so that no file takes all memory, whatever it says of itself.
+ROWS_AT_ONCE = 1024  # of a Parquet file, or fewer, of
+BYTES_AT_ONCE = 2**26
+LONGEST_LINE = 2**28  # in bytes
+MOST_VALUES = 2**23  # of the JSON of a line
 PARQUET = ".parquet"
 
 
@@ -72,13 +78,16 @@ def sized_lines(path: Path, name: str = "") -> Iterator[tuple[int, str, int]]:
         name: of a progress bar over the bytes; empty for none.
 
     Raises:
-        ValueError: the file is missing, cannot be read, is no whole gzip file or is not UTF-8.
+        ValueError: the file is missing, cannot be read, is no whole gzip file or is not UTF-8, or a line is longer than
+            LONGEST_LINE.
     """
     number = 0
     try:
         with unpacked(path) as file, progress_bar(name, path.stat().st_size, unit="B", delay=1) as progress:
             packed = getattr(file, "fileobj", file)
-            for number, line in enumerate(file, start=1):
+            for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), b""), start=1):
+                if len(line) > LONGEST_LINE:
+                    raise malformed(path, number, f"is longer than {LONGEST_LINE >> 20} MiB; divide the text")
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
                 yield number, text.removesuffix("\n").removesuffix("\r"), len(line)
                 progress.update(packed.tell() - progress.n)
@@ -117,8 +126,10 @@ def json_value(path: Path, number: int, line: str) -> Any:
     """The JSON value of a line.
 
     Raises:
-        ValueError: it is no JSON.
+        ValueError: it is no JSON, or has more than MOST_VALUES values, each of which takes many times its length.
     """
+    if len(line) > MOST_VALUES and sum(map(line.count, "[{,:")) > MOST_VALUES:
+        raise malformed(path, number, f"has more than {MOST_VALUES} JSON values; leave out what is no text")
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -127,13 +138,20 @@ def json_value(path: Path, number: int, line: str) -> Any:
 
 @contextmanager
 def _parquet_file(path: Path) -> Iterator[ParquetFile]:
+    """A file of which equal texts are read once, as they are stored, and not once for each row."""
     import pyarrow  # takes a tenth of a second, and few commands read Parquet
     import pyarrow.parquet
 
     try:
         # Opened here, since Arrow takes no name that is not UTF-8.
-        with path.open("rb") as file, pyarrow.parquet.ParquetFile(file) as table:
-            yield table
+        with path.open("rb") as file:
+            metadata = pyarrow.parquet.read_metadata(file)
+            columns = map(metadata.schema.column, range(metadata.num_columns))
+            texts = [
+                column.path for column in columns if column.physical_type == "BYTE_ARRAY" and "." not in column.path
+            ]
+            with pyarrow.parquet.ParquetFile(file, metadata=metadata, read_dictionary=texts) as table:
+                yield table
     except pyarrow.ArrowException as error:
         raise ValueError(f"{path} is no Parquet file, or not a whole one ({error}); bring it again") from None
     except OSError as error:
@@ -167,14 +185,36 @@ def parquet_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[t
         if len(names) > len({*names}):
             raise ValueError(f"{path} has two columns of one name; it has {', '.join(names)}")
         try:
-            for batch in table.iter_batches(ROWS_AT_ONCE, columns=names):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield number, row
+            size = sum(table.metadata.row_group(group).total_byte_size for group in range(table.num_row_groups))
+            rows_at_once = BYTES_AT_ONCE * table.metadata.num_rows // max(size, 1)
+            for batch in table.iter_batches(min(max(rows_at_once, 1), ROWS_AT_ONCE), columns=names):
+                for part in _written_out(batch):
+                    for row in part.to_pylist():
+                        number += 1
+                        yield number, row
         except UnicodeDecodeError as error:
             raise malformed(path, number + 1, f"is not UTF-8 ({error}); write the file anew") from None
         except (pyarrow.ArrowException, OSError) as error:
             raise ValueError(f"{path} is damaged behind row {number} ({error}); bring it again") from None
+
+
+def _written_out(batch: RecordBatch) -> Iterator[RecordBatch]:
+    """A batch in which a text may stand for many rows, as batches in which each row has its own text: of at most
+    BYTES_AT_ONCE, or of one row."""
+    import pyarrow
+    import pyarrow.compute as compute
+
+    def is_text(column: Any) -> bool:
+        return isinstance(column, pyarrow.DictionaryArray)
+
+    texts = filter(is_text, batch.columns)
+    sizes = [compute.sum(compute.binary_length(text.dictionary).take(text.indices)).as_py() or 0 for text in texts]
+    if sum(sizes) > BYTES_AT_ONCE and len(batch) > 1:
+        for part in (batch[: len(batch) // 2], batch[len(batch) // 2 :]):
+            yield from _written_out(part)
+    else:
+        columns = [column.dictionary_decode() if is_text(column) else column for column in batch.columns]
+        yield pyarrow.RecordBatch.from_arrays(columns, batch.schema.names)
 
 
 def rows(path: Path, columns: Sequence[str] | None = None, name: str = "") -> Iterator[tuple[int, Any]]:

@@ -1,28 +1,57 @@
-"""What a saved model is: its type, and its card."""
+"""Opening saved models. Whatever is wrong with one becomes an error that names it; its type, and its card."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import torch
 from huggingface_hub import ModelCard
 from huggingface_hub.errors import HFValidationError
 from transformers import AutoConfig
 
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from modeling_hmde.encoders_hmde import check_layers
 
-def model_type_of(name: str, model: str) -> str:
-    """The type of a saved model, such as hmde or bert.
+TRIAL = "A text."
+
+
+@contextmanager
+def opening(model: str, option: str = "") -> Iterator[None]:
+    """Within, a saved model is loaded.
 
     Args:
-        name: of the option that names the model, for the error.
         model: folder or Hub name.
+        option: that names the model, for the error.
 
     Raises:
-        ValueError: there is no such model.
+        ValueError: it does not open.
     """
     try:
-        return AutoConfig.from_pretrained(model).model_type
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{name}: {model} is no model folder and no name on the Hub that opens: {error}") from error
+        yield
+    except Exception as error:  # on damaged folders, the libraries raise errors of all kinds
+        option = option and f"{option}: "
+        reason = str(error) or repr(error)
+        raise ValueError(f"{option}{model} does not open: {reason}") from error
+
+
+def model_type_of(option: str, model: str) -> str:
+    """The type of a saved model, such as hmde or bert. Arguments and errors as in `opening`."""
+    with opening(model, option):
+        config = AutoConfig.from_pretrained(model, trust_remote_code=False)  # without it, it asks on the terminal
+        check_layers(config)
+        return config.model_type
+
+
+def load_hmde(model: str, dtype: torch.dtype) -> tuple[HMDEForDocumentEmbedding, HMDETokenizer]:
+    """A saved HMDE and its tokenizer. Arguments and errors as in `opening`."""
+    with opening(model):
+        tokenizer = HMDETokenizer.from_pretrained(model)
+        loaded = HMDEForDocumentEmbedding.from_pretrained(model, dtype=dtype)
+        for encode in (loaded.encode_queries, loaded.encode_documents):
+            encode([TRIAL], tokenizer)  # what does not fit together, or is not finite, is found here
+        return loaded, tokenizer
 
 
 def card_of(model: str) -> ModelCard | None:

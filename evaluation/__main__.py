@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import sys
 
+import common.terminal
 import common.threads
 
 from common.command_line import options_from, run

@@ -18,7 +18,7 @@ except ImportError as error:
     ) from error
 from huggingface_hub.dataclasses import StrictDataclassFieldValidationError, strict
 
-from .encoders_hmde import check_sentence_layer, first_position
+from .encoders_hmde import check_layers, check_sentence_layer, first_position
 
 SentencePooling = Literal["cls", "mean", "pooler"]
 QueryPath = Literal["sentence_encoder", "document_encoder"]
@@ -200,6 +200,8 @@ class HMDEConfig(PreTrainedConfig):
 
     def _check_against_sentence_encoder(self) -> None:
         sentence = self.sentence_config
+        for config in (self, sentence):
+            check_layers(config)
         width = getattr(sentence, "hidden_size", None)
         if width is None:
             raise ValueError(f"sentence_config of type {sentence.model_type!r} has no hidden_size; use an encoder's")

@@ -35,6 +35,10 @@ ENCODER_FAMILIES = {
 }
 
 
+# Of one encoder. The deepest that are published have about a hundred.
+MOST_LAYERS = 1000
+
+
 def encoder_family(sentence_config: Any) -> EncoderFamily:
     """The family of the encoder that a configuration describes."""
     return ENCODER_FAMILIES.get(sentence_config.model_type, EncoderFamily())
@@ -43,6 +47,16 @@ def encoder_family(sentence_config: Any) -> EncoderFamily:
 def first_position(sentence_config: Any) -> int:
     """The position id of a text's first token."""
     return sentence_config.pad_token_id + 1 if encoder_family(sentence_config).positions_after_padding else 0
+
+
+def check_layers(config: Any) -> None:
+    """
+    Raises:
+        ValueError: a configuration describes more layers than any encoder has. To make them would take forever.
+    """
+    for field in ("num_hidden_layers", "num_document_layers"):
+        if not getattr(config, field, 0) <= MOST_LAYERS:
+            raise ValueError(f"{field} is {getattr(config, field)}; an encoder has at most {MOST_LAYERS} layers")
 
 
 def check_sentence_layer(layer: int, sentence_config: Any) -> None:

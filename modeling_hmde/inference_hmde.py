@@ -280,7 +280,7 @@ class InferenceMixin(nn.Module):
         first_indices = range(0, len(distinct), TEXTS_PER_TOKENIZATION)
         windows = [distinct[first : first + TEXTS_PER_TOKENIZATION] for first in first_indices]
         device = self._input_device
-        vectors = torch.empty(len(distinct), size, dtype=self.dtype, device=device)
+        vectors = torch.zeros(len(distinct), size, dtype=self.dtype, device=device)
         described: dict[int, DocumentSentences] = {}
         with evaluating(self), tqdm(total=len(distinct), disable=not show_progress_bar, unit="text") as progress:
             for first, rows in zip(first_indices, read_ahead(tokenize, windows)):
@@ -297,6 +297,11 @@ class InferenceMixin(nn.Module):
                         described[first + index] = DocumentSentences(spans, states, embedding)
                     progress.update(len(batch))
         vectors = vectors[indices]
+        if not (finite := vectors.isfinite().all(dim=1)).all():
+            raise ValueError(
+                f"the vector of text {int(finite.int().argmin())} is not finite: the model's weights are damaged, so "
+                f"load it anew; or the range of {self.dtype} is too small for them, so use float32"
+            )
         if normalize:
             vectors = nn.functional.normalize(vectors.float(), dim=-1)
         found = [described[index] for index in indices] if sentences else []

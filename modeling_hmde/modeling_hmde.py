@@ -31,6 +31,7 @@ from .document_encoder_hmde import DocumentEncoder, DocumentPositions, ResidualP
 from .encoders_hmde import encoder_family, first_position
 from .inference_hmde import InferenceMixin
 from .layers_hmde import cut_above_layer
+from .loading_hmde import check_weight_map, check_weights
 from .packing_hmde import (
     PackedTokens,
     Passages,
@@ -115,6 +116,28 @@ class HMDEPreTrainedModel(PreTrainedModel):
         return super().get_correct_attn_implementation(requested_attention or "packed", is_init_check)
 
     @classmethod
+    def from_pretrained(  # type: ignore[override]
+        cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        """As of other models.
+
+        Raises:
+            ValueError: weights are missing, other than those of a classifier, or lie outside of the folder. With
+                `ignore_mismatched_sizes=True`, those that are missing are new.
+        """
+        if pretrained_model_name_or_path is not None:
+            check_weight_map(Path(pretrained_model_name_or_path))
+        return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+
+    @staticmethod
+    def _finalize_model_loading(model: Any, load_config: Any, loading_info: Any) -> Any:
+        # transformers draws here what is missing at random, whatever its size, and says so in a table.
+        if not load_config.ignore_mismatched_sizes:
+            missing = loading_info.missing_and_mismatched()
+            check_weights(load_config.pretrained_model_name_or_path, missing, head="classifier.")
+        return PreTrainedModel._finalize_model_loading(model, load_config, loading_info)
+
+    @classmethod
     def from_sentence_encoder(cls, name_or_path: str, **options: Any) -> Self:
         """An HMDE with a pretrained sentence encoder below and an untrained document encoder above.
 
@@ -136,7 +159,8 @@ class HMDEPreTrainedModel(PreTrainedModel):
                 f"the tokenizer of {name_or_path} puts {before} special tokens before and {after} after a sentence; to "
                 "read sentences together it must be one and one, so leave passage_length at 0"
             )
-        sentence_encoder = AutoModel.from_pretrained(name_or_path, **loading)
+        sentence_encoder, report = AutoModel.from_pretrained(name_or_path, output_loading_info=True, **loading)
+        check_weights(name_or_path, report["missing_keys"], head="pooler.")
         sentence_encoder.config.name_or_path = ""  # may be a path of this machine; the model card names the encoder
         config = HMDEConfig(
             sentence_config=sentence_encoder.config,

@@ -146,8 +146,6 @@ class HMDETokenizer(PreTrainedTokenizerFast):
                 f"the tokenizer of {name_or_path} is a {type(base).__name__}, not backed by the tokenizers library; "
                 "use an encoder that has a tokenizer.json"
             )
-        if base.pad_token is None:
-            raise ValueError(f"the tokenizer of {name_or_path} has no padding token; choose another sentence encoder")
         backend = base.backend_tokenizer
         backend.no_truncation()
         backend.no_padding()
@@ -206,6 +204,8 @@ class HMDETokenizer(PreTrainedTokenizerFast):
 
     def _frame(self) -> tuple[list[int], list[int]]:
         """The ids that the sentence encoder's tokenizer puts before and after a text."""
+        if self.pad_token is None:
+            raise ValueError("the tokenizer has no padding token; choose another sentence encoder")
         encoding = self.backend_tokenizer.encode("a", add_special_tokens=True)
         text = [index for index, special in enumerate(encoding.special_tokens_mask) if not special]
         if not text or text[0] == 0:

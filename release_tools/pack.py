@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from inspect import Parameter, signature
 from pathlib import Path
 
+import common.terminal
 import common.threads
 
 import numpy as np

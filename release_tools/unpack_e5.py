@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import common.terminal
 import common.threads
 
 import numpy as np

@@ -5,6 +5,7 @@ python -m replications.evaluate --config RECIPE [--key value ...]
 
 from __future__ import annotations
 
+import common.terminal
 import common.threads
 
 import replications.encoders  # noqa: F401  # so that systems of their kinds open

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import common.terminal
 import common.threads
 
 import replications.encoders  # noqa: F401

@@ -18,14 +18,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import common.quick_imports
+import common.terminal
 import common.threads
+from common.terminal import printable
 
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 from transformers.utils import logging
 
-from common.command_line import options_from, printable, run
+from common.command_line import options_from, run
 from common.device import Dtype
 from common.numbers import NonNegativeInt, PositiveInt
 from search.documents import Columns, Documents, check_apart

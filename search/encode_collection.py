@@ -24,6 +24,7 @@ from itertools import islice
 from json import loads
 from pathlib import Path
 
+import common.terminal
 import common.threads
 
 import numpy as np
@@ -38,8 +39,7 @@ from common.device import Dtype, dtype_of, use_all_cores
 from common.files import file_written_whole, write_json
 from common.fingerprints import fingerprint, fingerprint_of_model
 from common.numbers import PositiveInt
-from common.saved_models import model_type_of
-from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from common.saved_models import load_hmde, model_type_of
 from search.documents import Columns, Document, Documents, check_apart, distinct, parse_row
 
 
@@ -79,8 +79,7 @@ def main(argv: list[str] | None = None) -> None:
                 readings.append(fingerprint(*map(shard_fingerprint, read_shards(recipe))))
             write_json(Path(recipe.output) / "recipe.json", asdict(recipe))
     dtype = dtype_of(recipe.dtype)
-    tokenizer = HMDETokenizer.from_pretrained(recipe.model)
-    model = HMDEForDocumentEmbedding.from_pretrained(recipe.model, dtype=dtype)
+    model, tokenizer = load_hmde(recipe.model, dtype)
     model.to(state.device)
     model_fingerprint = fingerprint_of_model(recipe.model)
     shards: dict[Path, str] = {}

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from common.device import Dtype, dtype_of
+from common.saved_models import load_hmde
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.attribution_hmde import DocumentSentences, Scoring
 from search.documents import Document
@@ -39,11 +40,7 @@ class Encoder(NamedTuple):
         Raises:
             ValueError: there is no such model.
         """
-        try:
-            tokenizer = HMDETokenizer.from_pretrained(name)
-            model = HMDEForDocumentEmbedding.from_pretrained(name, dtype=dtype_of(dtype))
-        except (OSError, ValueError) as error:
-            raise ValueError(f"{name} is no model folder and no name on the Hub that opens: {error}") from error
+        model, tokenizer = load_hmde(name, dtype_of(dtype))
         return cls(str(Path(name).resolve()) if Path(name).is_dir() else name, model, tokenizer)
 
     @property
@@ -72,14 +69,8 @@ class Encoder(NamedTuple):
         return self.model.prepare_sentences(texts, self.tokenizer, language=languages, scoring=scoring)
 
     def probe(self) -> np.ndarray:
-        """(hidden + 3,), the vector of PROBE and the limits that decide which sentences of a document are read.
-
-        Raises:
-            ValueError: the vector is not finite.
-        """
+        """(hidden + 3,), the vector of PROBE and the limits that decide which sentences of a document are read."""
         (vector,) = self.model.encode_documents([PROBE], self.tokenizer)
-        if not np.isfinite(vector).all():
-            raise ValueError(f"{self.name} gives vectors that are not finite; its weights are damaged, so load it anew")
         tokenizer = self.tokenizer
         limits = [tokenizer.max_sentences, tokenizer.max_sentence_length, tokenizer.min_sentence_bytes]
         return np.append(vector, limits)

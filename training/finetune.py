@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import common.terminal
 import common.threads
 
 import numpy as np
@@ -38,7 +39,7 @@ from common.command_line import options_from, run
 from common.files import folder_written_whole, write_json
 from common.fingerprints import fingerprint
 from common.numbers import PositiveFloat, PositiveInt
-from common.saved_models import model_type_of
+from common.saved_models import model_type_of, opening
 from evaluation.datasets import convert
 from evaluation.datasets.labelled_sets import LabelledTexts, check_labels, read_labelled_texts
 from evaluation.metrics import accuracy_and_f1
@@ -157,8 +158,9 @@ def fine_tune(recipe: FinetuneRecipe, checkpoint: str | None) -> None:
 
 def classifier(recipe: FinetuneRecipe, labels: Sequence[str]) -> tuple[Any, PreTrainedTokenizerBase]:
     """The recipe's model with an untrained classifier above, and its tokenizer."""
-    tokenizer = AutoTokenizer.from_pretrained(recipe.model)
-    model = AutoModelForSequenceClassification.from_pretrained(recipe.model, dtype="float32", **label_names(labels))
+    with opening(recipe.model, "model"):
+        tokenizer = AutoTokenizer.from_pretrained(recipe.model)
+        model = AutoModelForSequenceClassification.from_pretrained(recipe.model, dtype="float32", **label_names(labels))
     if model.config.model_type != "hmde":  # some tokenizers do not say how much their model reads
         tokenizer.model_max_length = min(tokenizer.model_max_length, model.config.max_position_embeddings)
     return model, tokenizer

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from common.device import dtype_of
-from common.saved_models import model_type_of
+from common.saved_models import load_hmde, model_type_of, opening
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.layers_hmde import keep_layers
 from training.loop.cached_gradients import Chunk, Embeddings, Rows
@@ -68,11 +68,11 @@ def load_teacher(
     name = distillation.teacher
     if model_type_of("teacher", name) != HMDEConfig.model_type:
         raise ValueError(f"the teacher {name} is no HMDE; make one of it with training/pretrain.py")
-    model = HMDEForDocumentEmbedding.from_pretrained(name, dtype=dtype_of("auto"))
+    model, own_tokenizer = load_hmde(name, dtype_of("auto"))
     size, teacher_size = student.config.hidden_size, model.config.hidden_size
     if size != teacher_size:
         raise ValueError(f"vectors of the teacher {name} have {teacher_size} values and those of the student {size}")
-    if HMDETokenizer.from_pretrained(name).get_vocab() != tokenizer.get_vocab():
+    if own_tokenizer.get_vocab() != tokenizer.get_vocab():
         raise ValueError(f"the teacher {name} has other tokens than the student; start the student from the teacher")
     encoder = TwoPathEncoder(model, max_sentences=student.config.max_sentences)
     return encoder.requires_grad_(False).eval().to(device)
@@ -87,7 +87,8 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
     start = recipe.sentence_encoder
     is_hmde = model_type_of("sentence_encoder", start) == HMDEConfig.model_type
     make_model = trained_hmde if is_hmde else HMDEForDocumentEmbedding.from_sentence_encoder
-    model = make_model(start, **recipe.architecture, dtype=torch.float32)
+    with opening(start, "sentence_encoder"):
+        model = make_model(start, **recipe.architecture, dtype=torch.float32)
     if recipe.layers is not None:
         if model.config.sentence_layer is not None:
             raise ValueError(
@@ -98,7 +99,8 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
         model.hmde.sentence_encoder.config.num_hidden_layers = len(recipe.layers)
     make_tokenizer = HMDETokenizer.from_pretrained if is_hmde else HMDETokenizer.from_sentence_encoder
     limits = {name: getattr(model.config, name) for name in ("max_sentences", "max_sentence_length")}
-    tokenizer = make_tokenizer(start, **limits, **recipe.tokenizer)
+    with opening(start, "sentence_encoder"):
+        tokenizer = make_tokenizer(start, **limits, **recipe.tokenizer)
     sentence_dropout = 0.0 if recipe.freeze == "sentence_encoder" else recipe.sentence_dropout
     if sentence_dropout is not None:
         for module in model.hmde.sentence_encoder.modules():

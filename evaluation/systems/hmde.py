@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from common.device import device
-from common.saved_models import model_type_of
+from common.saved_models import load_hmde, model_type_of
 from evaluation.recipes import SystemOptions
 from evaluation.systems import l2_normalize
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
@@ -44,7 +44,7 @@ def check(name: str, options: SystemOptions) -> None:
 
 
 def load(options: SystemOptions, dtype: torch.dtype = torch.float32) -> HMDESystem:
-    model = HMDEForDocumentEmbedding.from_pretrained(options.model, dtype=dtype)
+    model, tokenizer = load_hmde(options.model, dtype)
     model.config.query_path = options.query_path or model.config.query_path
     model.to(device())  # type: ignore[arg-type]
-    return HMDESystem(model, HMDETokenizer.from_pretrained(options.model))
+    return HMDESystem(model, tokenizer)

@@ -13,7 +13,7 @@ import torch
 from transformers import AutoConfig
 
 from common.device import device
-from common.saved_models import model_type_of
+from common.saved_models import model_type_of, opening
 from evaluation.recipes import SystemOptions
 from evaluation.systems.hmde import HMDESystem
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
@@ -66,21 +66,22 @@ def load(options: SystemOptions, dtype: torch.dtype = torch.float32) -> HMDESyst
     if options.kind == "passages":
         reading["passage_length"] = longest
         longest = min(longest, LONGEST_SENTENCE_OF_A_PASSAGE)
-    tokenizer = CuttingTokenizer.from_sentence_encoder(
-        options.model,
-        sentence_prompt=options.document_prompt,
-        query_prompt=options.query_prompt,
-        max_sentence_length=longest,
-        **PIECES[options.kind],
-    )
-    model = HMDEForDocumentEmbedding.from_sentence_encoder(
-        options.model,
-        dtype=dtype,
-        sentence_pooling=options.pooling,
-        sentence_layer=options.sentence_layer,
-        max_sentence_length=longest,
-        **MEAN_OF_PIECES,
-        **reading,
-    )
+    with opening(options.model):
+        tokenizer = CuttingTokenizer.from_sentence_encoder(
+            options.model,
+            sentence_prompt=options.document_prompt,
+            query_prompt=options.query_prompt,
+            max_sentence_length=longest,
+            **PIECES[options.kind],
+        )
+        model = HMDEForDocumentEmbedding.from_sentence_encoder(
+            options.model,
+            dtype=dtype,
+            sentence_pooling=options.pooling,
+            sentence_layer=options.sentence_layer,
+            max_sentence_length=longest,
+            **MEAN_OF_PIECES,
+            **reading,
+        )
     model.to(device())  # type: ignore[arg-type]
     return HMDESystem(model, tokenizer)

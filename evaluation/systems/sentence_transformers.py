@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from common.device import device
+from common.saved_models import opening
 from evaluation.recipes import SystemOptions
 from evaluation.systems import l2_normalize
 
@@ -48,12 +49,13 @@ def check(name: str, options: SystemOptions) -> None:
 def load(options: SystemOptions, dtype: torch.dtype = torch.float32) -> SentenceTransformersSystem:
     from sentence_transformers import SentenceTransformer
 
-    model = SentenceTransformer(
-        options.model,
-        device=device(),
-        trust_remote_code=options.trust_remote_code,
-        model_kwargs={"dtype": dtype},
-    )
+    with opening(options.model):
+        model = SentenceTransformer(
+            options.model,
+            device=device(),
+            trust_remote_code=options.trust_remote_code,
+            model_kwargs={"dtype": dtype},
+        )
     if options.max_length is not None:
         model.max_seq_length = options.max_length
     return SentenceTransformersSystem(model, options.query_prompt, options.document_prompt)

@@ -29,7 +29,7 @@ from transformers import (
 from common.device import device
 from common.fingerprints import fingerprint
 from common.progress import Advance, no_bar, progress_bar
-from common.saved_models import model_type_of
+from common.saved_models import model_type_of, opening
 from evaluation.datasets.labelled_sets import LabelledSet, LabelledTexts, check_labels, read_labelled_set
 from evaluation.metrics import accuracy_and_f1
 from evaluation.plots import plot_vectors
@@ -205,8 +205,9 @@ def scores_of_classifier(
     classifier: str, tests: Sequence[LabelledTexts], dtype: torch.dtype, name: str = ""
 ) -> list[Measured]:
     """What `measure` says of a saved classifier on each test."""
-    model = AutoModelForSequenceClassification.from_pretrained(classifier, dtype=dtype).to(device())
-    tokenizer = AutoTokenizer.from_pretrained(classifier)
+    with opening(classifier):
+        model = AutoModelForSequenceClassification.from_pretrained(classifier, dtype=dtype).to(device())
+        tokenizer = AutoTokenizer.from_pretrained(classifier)
     with progress_bar(name and f"{name}: documents", sum(len(test.texts) for test in tests)) as progress:
         predicted = [
             predict(model, tokenizer, test.texts, test.language, test.pairs, progress.update) for test in tests

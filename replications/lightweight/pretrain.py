@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field
 
+import common.terminal
 import common.threads
 
 from accelerate import Accelerator

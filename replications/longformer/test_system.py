@@ -67,5 +67,5 @@ def test_a_longformer_is_a_kind_of_its_own(labse: Path, tmp_path: Path) -> None:
         check("here", LongformerOptions("longformer", str(labse)))
     recipe = "{flat: {kind: longformer, model: nowhere, global_attention: false}}"
     task = f"{{t: {{data: {tmp_path}, pairs: [en-de]}}}}"
-    with pytest.raises(ValueError, match="system flat: nowhere is no model folder"):
+    with pytest.raises(ValueError, match="system flat: nowhere does not open"):
         evaluate.main(["--systems", recipe, "--output", str(tmp_path), "--retrieval", task])

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import common.terminal
 import common.threads
 
 from accelerate import Accelerator

@@ -530,7 +530,7 @@ def test_a_translator_of_more_than_two_languages_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"translators": ["nowhere", "elsewhere"]}, "translators: nowhere is no model folder"),
+        ({"translators": ["nowhere", "elsewhere"]}, "translators: nowhere does not open"),
         ({"translators": ["nowhere"]}, "translators"),
         ({"num_attention_heads": 0}, "num_attention_heads"),
         ({"vector": "mean"}, "vector"),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import common.terminal
 import common.threads
 
 from accelerate import Accelerator

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import common.terminal
 import common.threads
 
 import numpy as np

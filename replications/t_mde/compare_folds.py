@@ -13,6 +13,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import common.terminal
 import common.threads
 
 from common.command_line import options_from, run

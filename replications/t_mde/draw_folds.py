@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
+import common.terminal
 import common.threads
 
 from common.command_line import options_from, run

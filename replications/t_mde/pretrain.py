@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field
 
+import common.terminal
 import common.threads
 
 import torch

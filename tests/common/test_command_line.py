@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import pytest
 
 from common.command_line import options_from, run
 from common.numbers import PositiveInt
+from tests.paths import REPOSITORY
 
 
 @dataclass
@@ -97,6 +101,47 @@ def test_a_traceback_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HMDE_TRACEBACK", "1")
     with pytest.raises(ValueError, match="no"):
         run(main)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_becomes_one_line_and_the_code_of_a_shell(
+    capsys: pytest.CaptureFixture[str], number: signal.Signals, code: int
+) -> None:
+    before, cleaned = signal.getsignal(signal.SIGTERM), []
+
+    def main() -> None:
+        try:
+            os.kill(os.getpid(), number)
+            while True:
+                time.sleep(1)
+        finally:
+            cleaned.append(True)
+
+    with pytest.raises(SystemExit) as ended:
+        run(main)
+    assert (ended.value.code, capsys.readouterr().err, cleaned) == (code, f"stopped by {number.name}\n", [True])
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_reader_that_has_read_enough_ends_a_command_without_a_word() -> None:
+    program = "from common.command_line import run; run(lambda: print(*range(100_000), sep='\\n'))"
+    script = f'"{sys.executable}" -c "{program}" | head -n 1; exit ${{PIPESTATUS[0]}}'
+    ended = subprocess.run(["bash", "-c", script], cwd=REPOSITORY, capture_output=True, text=True)
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("0\n", "", 128 + signal.SIGPIPE)
+
+
+def test_output_that_finds_no_room_is_an_error() -> None:
+    program = "from common.command_line import run; run(lambda: print('lost'))"
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run([sys.executable, "-c", program], stdout=full, stderr=subprocess.PIPE, cwd=REPOSITORY)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith(b"error: ")
+
+
+def test_an_integer_beyond_64_bits_is_refused() -> None:
+    with pytest.raises(ValueError, match="does not fit into 64 bits"):
+        options_from(Options, ["--size", str(2**63)])
+    assert options_from(Options, ["--size", str(2**63 - 1)]) == Options(2**63 - 1)
 
 
 def test_pretrain_says_what_is_wrong_in_one_line() -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
+from common import records
 from common.records import json_rows, lines, parquet_rows, rows
 
 
@@ -33,6 +34,36 @@ def test_rows_of_parquet_have_the_columns_asked_for_as_far_as_there_are_any(tmp_
     assert len(read) == 3000
     assert read[2999] == (3000, {"a": 2999})
     assert next(parquet_rows(path)) == (1, {"a": 0, "b": "x"})
+
+
+def test_a_text_that_stands_for_many_rows_is_not_written_out_for_all_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "bomb.parquet"
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 99 + [1, None]), pa.array(["x" * 10_000_000, "y"]))
+    parquet.write_table(pa.table({"text": texts, "tags": [["a", "b"]] * 101}), path, compression="zstd")
+    assert path.stat().st_size < 10_000
+    monkeypatch.setattr(records, "BYTES_AT_ONCE", 2**25)
+    before = pa.total_allocated_bytes()
+    for number, row in parquet_rows(path):
+        assert pa.total_allocated_bytes() - before < 2**27, "more than a few texts at once"
+        assert row == {
+            "text": "y" if number == 100 else None if number == 101 else "x" * 10_000_000,
+            "tags": ["a", "b"],
+        }
+    assert number == 101
+
+
+def test_what_would_take_all_memory_is_named_and_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(records, "MOST_VALUES", 100)
+    path = tmp_path / "bomb.jsonl"
+    path.write_text("[1]\n" + "[" + "{}," * 100 + "{}]\n")
+    with pytest.raises(ValueError, match=r"bomb\.jsonl, line 2: has more than 100 JSON values"):
+        [*json_rows(path)]
+    path.write_text("[1]\n" + " " * 1001)
+    with pytest.raises(ValueError, match=r"bomb\.jsonl, line 2: is longer than"):
+        [*json_rows(path)]
 
 
 @pytest.mark.parametrize(

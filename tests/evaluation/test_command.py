@@ -406,7 +406,7 @@ def test_the_recipes_of_the_repository_are_sound(name: str, monkeypatch: pytest.
     none = "{none: {kind: first, pooling: mean, model: nowhere}}"
     arguments = ["--config", f"configuration/evaluate/{name}.yaml", "--systems", none, "--output", str(tmp_path)]
     read = evaluate_replications if name in OF_REPLICATIONS else main
-    with pytest.raises(ValueError, match="none: nowhere is no model folder"):
+    with pytest.raises(ValueError, match="none: nowhere does not open"):
         read([*arguments, "--reference", "none"])
 
 

@@ -214,7 +214,7 @@ def test_what_is_wrong_with_a_system_is_found_before_any_is_loaded(
         "a/b": (good, "system 'a/b' names files"),
         "no-hmde": (SystemOptions("hmde", model=str(labse)), "no-hmde: .* a model of type bert, no HMDE"),
         "an-hmde": (SystemOptions("first", model=str(hmde), pooling="cls"), "an-hmde: .* holds an HMDE, no sentence"),
-        "absent": (SystemOptions("hmde", model=str(tmp_path / "absent")), "absent is no model folder"),
+        "absent": (SystemOptions("hmde", model=str(tmp_path / "absent")), "absent does not open"),
     }
     check_systems({"good": good, "hmde": SystemOptions("hmde", model=str(hmde))})
     for name, (recipe, message) in wrong.items():

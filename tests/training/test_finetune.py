@@ -274,7 +274,7 @@ def test_of_two_runs_into_one_output_the_second_is_refused(folder: Path) -> None
 
 
 def test_a_missing_model_is_refused(folder: Path) -> None:
-    with pytest.raises(ValueError, match="nowhere is no model folder"):
+    with pytest.raises(ValueError, match="nowhere does not open"):
         fine_tune(folder, model=folder / "nowhere")
 
 

@@ -306,7 +306,7 @@ def test_queries_may_be_of_the_positives_language_and_its_title_is_then_no_part_
     ("changes", "message"),
     [
         ({"corpus": "nowhere"}, "no triples.parquet"),
-        ({"sentence_encoder": "nowhere"}, "sentence_encoder: nowhere is no model folder"),
+        ({"sentence_encoder": "nowhere"}, "sentence_encoder: nowhere does not open"),
         ({"batch_size": 0}, r'"batch_size":\s.*v>0'),
         ({"max_steps": 0}, r'"max_steps":(.|\s)*v>0'),
         ({"resume": "true"}, "no checkpoint to resume from"),

@@ -101,8 +101,8 @@ def test_vectors_are_those_of_the_layer_and_the_pooling_that_the_recipe_names(xl
     ("changes", "message"),
     [
         ({"corpus": "nowhere"}, "nowhere has no pairs/<one>-<other>.parquet"),
-        ({"sentence_encoder": "nowhere"}, "sentence_encoder: nowhere is no model folder"),
-        ({"losses": {"distillation": {"teacher": "nowhere"}}}, "teacher: nowhere is no model folder"),
+        ({"sentence_encoder": "nowhere"}, "sentence_encoder: nowhere does not open"),
+        ({"losses": {"distillation": {"teacher": "nowhere"}}}, "teacher: nowhere does not open"),
         ({"losses": {"distillation": {}}}, "teacher"),
         ({"losses": {"align": None}}, "losses has no loss; name some of align, distillation"),
         ({"losses": {"align": {"weight": 0.0}}}, "weight"),

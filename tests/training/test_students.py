@@ -146,7 +146,7 @@ def test_two_processes_have_the_gradients_of_one(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"losses.distillation.teacher": "nowhere"}, "teacher: nowhere is no model folder"),
+        ({"losses.distillation.teacher": "nowhere"}, "teacher: nowhere does not open"),
         ({"layers": "[0, 9]"}, r"layers is \[0, 9\], but the encoder has 2 layers"),
         ({"layers": "[]"}, r"layers is \[\], but the encoder has 2 layers"),
         ({"losses.distillation.weight": 0.0}, "PositiveFloat"),

@@ -1,3 +1,4 @@
+import common.terminal
 import common.threads
 
 from common.command_line import run

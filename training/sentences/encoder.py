@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
-from common.saved_models import model_type_of
+from common.saved_models import model_type_of, opening
 from modeling_hmde.layers_hmde import keep_layers
 from modeling_hmde.packing_hmde import padded_batches
 from modeling_hmde.pooling_hmde import mean_of_tokens
@@ -112,9 +112,10 @@ def load_encoder(
             positions.
     """
     model_type_of("sentence_encoder", name)
-    config, unknown = AutoConfig.from_pretrained(name, return_unused_kwargs=True, **architecture)
-    check_architecture(config, unknown, max_length)
-    return auto_model.from_pretrained(name, config=config, dtype=torch.float32)
+    with opening(name, "sentence_encoder"):
+        config, unknown = AutoConfig.from_pretrained(name, return_unused_kwargs=True, **architecture)
+        check_architecture(config, unknown, max_length)
+        return auto_model.from_pretrained(name, config=config, dtype=torch.float32)
 
 
 def check_architecture(config: Any, unknown: Collection[str], max_length: int) -> None:

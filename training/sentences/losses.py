@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from transformers import AutoModel, AutoTokenizer
 
 from common.numbers import PositiveFloat
-from common.saved_models import model_type_of
+from common.saved_models import model_type_of, opening
 from training.loop.cached_gradients import cut_into_chunks, embed_chunks
 from training.losses.processes import rows_of_other_processes
 from training.sentences.batches import SentenceBatch
@@ -120,8 +120,9 @@ class Teacher:
 
     def __init__(self, options: Distillation, hidden_size: int, accelerator: Accelerator, max_tokens: int) -> None:
         model_type_of("teacher", options.teacher)
-        self.tokenizer = AutoTokenizer.from_pretrained(options.teacher)
-        model = AutoModel.from_pretrained(options.teacher, dtype=torch.float32)
+        with opening(options.teacher, "teacher"):
+            self.tokenizer = AutoTokenizer.from_pretrained(options.teacher)
+            model = AutoModel.from_pretrained(options.teacher, dtype=torch.float32)
         if model.config.hidden_size != hidden_size:
             raise ValueError(
                 f"vectors of the teacher {options.teacher} have {model.config.hidden_size} values and those of the "

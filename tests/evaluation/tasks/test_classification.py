@@ -279,7 +279,7 @@ def test_a_label_that_a_classifier_does_not_have_is_named_with_its_file(recipe: 
         ({"test_languages": ["en", "deu"]}, "language 'deu' is written 'de' here"),
         ({"train_languages": ["fr"]}, "fr.train.tsv is missing"),
         ({"test_languages": []}, "test_languages is empty"),
-        ({"finetuned": {"hmde": ["nowhere"]}}, "hmde: nowhere is no model folder"),
+        ({"finetuned": {"hmde": ["nowhere"]}}, "hmde: nowhere does not open"),
         (
             {"finetuned": {"hmde": ["nowhere"]}, "measure": "r_precision"},
             "measure is r_precision, of several labels a text, and finetuned models predict one",

@@ -1,0 +1,43 @@
+"""Import this first: nothing that a command says when it warns, fails or is stopped obeys or floods the terminal, from
+its imports on. What it says may name files, columns and ids, which others have chosen."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import traceback
+from types import TracebackType
+
+MOST_CHARACTERS = 2000  # of one line
+
+
+def printable(text: str) -> str:
+    r"""One line of text that is safe in any terminal: white space becomes blanks, and control characters and lone
+    surrogates become escapes. The middle of a very long text is left out.
+
+    >>> printable("a\x1b[2J\tb\x9b2J")
+    'a\\x1b[2J b\\x9b2J'
+    """
+    if len(text) > MOST_CHARACTERS:
+        text = f"{text[: MOST_CHARACTERS // 2]} [...] {text[-MOST_CHARACTERS // 2 :]}"
+    one_line = re.sub(r"[\t\n\r]+", " ", text)
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", lambda match: ascii(match[0])[1:-1], one_line)
+
+
+class _OneLine(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
+def _show_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        print("stopped by SIGINT", file=sys.stderr)
+    else:
+        for part in traceback.format_exception(kind, error, trace):
+            print(*map(printable, part.splitlines()), sep="\n", file=sys.stderr)
+
+
+sys.excepthook = _show_uncaught
+if logging.lastResort is not None:
+    logging.lastResort.setFormatter(_OneLine())  # of all loggers that nobody has configured

@@ -1,0 +1,36 @@
+"""What is refused while a saved model is loaded, before it takes memory: missing weights, and files elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def check_weight_map(folder: Path) -> None:
+    """
+    Raises:
+        ValueError: the weights of a folder are said to be in a file outside of it.
+    """
+    for index in folder.glob("*.index.json"):
+        for file in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values():
+            if Path(file).name != file:
+                raise ValueError(f"{index} says that weights are in {file!r}, which is no file of its folder")
+
+
+def check_weights(name: str, missing: Iterable[str], head: str) -> None:
+    """
+    Args:
+        missing: names of weights that the folder lacks, or has in another shape.
+        head: how the names of those begin that may be missing, because they are trained anew.
+
+    Raises:
+        ValueError: others are missing, which would be drawn at random.
+    """
+    lacking = sorted(weight for weight in missing if not weight.startswith(head))
+    if lacking:
+        examples = ", ".join(lacking[:3]) + (", ..." if len(lacking) > 3 else "")
+        raise ValueError(
+            f"{name} lacks {len(lacking)} weights that its configuration describes, or has them in other shapes "
+            f"({examples}); save the model anew, or bring the folder again"
+        )

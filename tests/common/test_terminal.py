@@ -1,0 +1,43 @@
+"""Whatever a program says when it warns or fails, the terminal shows it and does not obey it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+from common.terminal import MOST_CHARACTERS, printable
+
+import pytest
+
+from tests.paths import REPOSITORY
+
+
+def said(program: str) -> tuple[int, str]:
+    """Exit code and stderr of a program that imports common.terminal first."""
+    program = f"import common.terminal\n{program}"
+    ended = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True)
+    return ended.returncode, ended.stderr
+
+
+@pytest.mark.parametrize(
+    "program",
+    ["raise KeyError('a\\x1b[2J')", "import logging; logging.getLogger('x').warning('%s is a\\x1b[2J', 'it')"],
+)
+def test_an_uncaught_error_and_a_warning_have_no_control_characters(program: str) -> None:
+    _, stderr = said(program)
+    assert "a\\x1b[2J" in stderr or "a\\\\x1b[2J" in stderr
+    assert not {character for character in stderr if not character.isprintable()} - {"\n"}
+
+
+def test_ctrl_c_among_the_imports_is_one_line() -> None:
+    code, stderr = said("import os, signal; os.kill(os.getpid(), signal.SIGINT); import json")
+    assert code == -signal.SIGINT
+    assert stderr == "stopped by SIGINT\n"
+
+
+def test_the_middle_of_a_flood_is_left_out() -> None:
+    text = printable("The beginning" + "x" * 10**6 + "the way out")
+    assert len(text) < MOST_CHARACTERS + 10
+    assert text.startswith("The beginning")
+    assert text.endswith("the way out")

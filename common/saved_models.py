@@ -33,7 +33,7 @@ def opening(model: str, option: str = "") -> Iterator[None]:
     except Exception as error:  # on damaged folders, the libraries raise errors of all kinds
         option = option and f"{option}: "
         reason = str(error) or repr(error)
-        raise ValueError(f"{option}{model} does not open: {reason}") from error
+        raise ValueError(f"{option}{model} does not open, as a folder or as a name on the Hub: {reason}") from error
 
 
 def model_type_of(option: str, model: str) -> str:

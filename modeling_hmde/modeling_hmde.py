@@ -116,9 +116,7 @@ class HMDEPreTrainedModel(PreTrainedModel):
         return super().get_correct_attn_implementation(requested_attention or "packed", is_init_check)
 
     @classmethod
-    def from_pretrained(  # type: ignore[override]
-        cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any
-    ) -> Any:
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
         """As of other models.
 
         Raises:

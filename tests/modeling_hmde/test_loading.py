@@ -91,13 +91,13 @@ def test_a_vector_that_is_not_finite_is_an_error_that_names_the_text(model_folde
 )
 def test_damage_of_any_kind_is_one_error_that_names_the_folder(damaged: Path, file: str, content: str) -> None:
     (damaged / file).write_text(content)
-    with pytest.raises(ValueError, match=r"damaged does not open: "):
+    with pytest.raises(ValueError, match=r"damaged does not open, "):
         load_hmde(str(damaged), torch.float32)
 
 
 def test_code_of_a_folder_is_not_asked_for_on_the_terminal(damaged: Path) -> None:
     change_config(damaged, model_type="other", auto_map={"AutoConfig": "evil.Config"})
-    with pytest.raises(ValueError, match=r"model: .*damaged does not open: .*custom code"):
+    with pytest.raises(ValueError, match=r"model: .*damaged does not open, .*custom code"):
         model_type_of("model", str(damaged))
 
 

@@ -29,7 +29,7 @@ class PretrainRecipe(LoopOptions):
     """Which layers of the sentence encoder are kept, counted from 0; all if not given. A light student starts with some
     of its teacher's."""
 
-    tokenizer: dict[str, Any] = field(default_factory=dict)
+    tokenizer: dict[str, bool | int | str | None] = field(default_factory=dict)
     """Options of HMDETokenizer that differ from its defaults."""
 
     sentence_dropout: Share | None = None

@@ -127,6 +127,12 @@ def test_a_pretraining_recipe_names_an_architecture_that_there_is(path: Path) ->
     HMDEConfig(**architecture(path))
 
 
+def test_a_prompt_with_a_colon_is_a_prompt(tmp_path: Path) -> None:
+    """And not a mapping, as YAML within YAML would have it."""
+    (tmp_path / "recipe.yaml").write_text('corpus: c\noutput: o\ntokenizer: {query_prompt: "Instruct: find\\nQuery:"}')
+    assert fill(PretrainRecipe, tmp_path / "recipe.yaml").tokenizer == {"query_prompt": "Instruct: find\nQuery:"}
+
+
 def architecture(path: Path) -> dict[str, Any]:
     """Of a recipe, on top of that of the recipe whose model it starts from."""
     recipe = fill(PretrainRecipe, path)

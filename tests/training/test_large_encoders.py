@@ -1,0 +1,118 @@
+"""The recipes for large encoders, from start to a model that users open, on tiny encoders of the same architectures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from torch import nn
+from transformers import (
+    AutoModel,
+    ModernBertConfig,
+    PreTrainedConfig,
+    PreTrainedTokenizerFast,
+)
+
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from tests.paths import REPOSITORY
+from tests.tiny_encoders import SIZES, save_encoder
+from tests.training.test_lora import encoded_elsewhere
+from training import pretrain
+
+pytestmark = pytest.mark.usefixtures("fresh_accelerator")
+
+PRETRAIN = REPOSITORY / "configuration" / "pretrain"
+
+
+def tokenizer(before: str, after: str, side: str = "right") -> PreTrainedTokenizerFast:
+    """Bytes, with special tokens before and after a text."""
+    bytes_ = sorted(pre_tokenizers.ByteLevel.alphabet())
+    found = Tokenizer(models.BPE({piece: place for place, piece in enumerate(bytes_)}, []))
+    found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    found.decoder = decoders.ByteLevel()
+    found.add_special_tokens(["<pad>", "<s>", "</s>"])
+    special = [(token, found.token_to_id(token)) for token in ("<s>", "</s>")]
+    found.post_processor = processors.TemplateProcessing(single=f"{before} $A {after}".strip(), special_tokens=special)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=found,
+        pad_token="<pad>",
+        bos_token="<s>" if before else None,
+        eos_token="</s>",
+        padding_side=side,
+    )
+
+
+def pipeline(
+    folder: Path, config: PreTrainedConfig, tokens: PreTrainedTokenizerFast, pooling: str, *behind: nn.Module
+) -> Path:
+    """A tiny random encoder, saved as a pipeline of sentence-transformers."""
+    save_encoder(AutoModel.from_config(config), tokens, folder / "transformer")
+    transformer = Transformer(str(folder / "transformer"))
+    SentenceTransformer(modules=[transformer, Pooling(config.hidden_size, pooling), *behind]).save(str(folder / "all"))
+    return folder / "all"
+
+
+MODERNBERT = SIZES | {"vocab_size": 259, "pad_token_id": 256, "local_attention": 16, "global_attn_every_n_layers": 2}
+MODERNBERT |= {"bos_token_id": 257, "cls_token_id": 257, "eos_token_id": 258, "sep_token_id": 258}
+
+
+def granite(folder: Path) -> Path:
+    return pipeline(folder, ModernBertConfig(**MODERNBERT), tokenizer("<s>", "</s>"), "cls", Normalize())
+
+
+def arguments(recipe: str, corpus: Path, start: Path, output: Path, *changes: str) -> list[str]:
+    """The recipe as it is, but for its size."""
+    few = {"max_steps": 2, "batch_size": 4, "eval_steps": 2, "save_steps": 2, "eval_concepts": 3, "warmup_steps": 1}
+    few |= {"corpus": corpus, "sentence_encoder": start, "output": output, "keep": "last"}
+    options = [f"--{name}={value}" for name, value in few.items()]
+    return [f"--config={PRETRAIN / recipe}.yaml", *options, *changes]
+
+
+def check_finished(model: Path, documents: list[str], work: Path) -> None:
+    """A fresh process without this package and without peft reads texts as the model in this process does."""
+    found = encoded_elsewhere(model, documents, work)
+    here, tokens = HMDEForDocumentEmbedding.from_pretrained(model), HMDETokenizer.from_pretrained(model)
+    np.testing.assert_allclose(found["documents"], here.encode_documents(documents, tokens), atol=1e-5)
+    np.testing.assert_allclose(found["queries"], here.encode_queries(documents, tokens), atol=1e-5)
+    assert not any("lora_" in name for name in load_file(model / "model.safetensors"))
+
+
+@pytest.mark.parametrize("adapter", [True, False], ids=["lora", "without"])
+@pytest.mark.parametrize(
+    ("recipe", "make_encoder"),
+    [
+        ("granite-311m", granite),
+    ],
+)
+def test_a_recipe_goes_from_start_to_a_model_that_users_open(
+    corpus_folder: Path,
+    tmp_path: Path,
+    documents: list[str],
+    recipe: str,
+    make_encoder: Callable[[Path], Path],
+    adapter: bool,
+) -> None:
+    start = make_encoder(tmp_path / "encoder")
+    changes = [] if adapter else ["--lora=null"]
+    pretrain.main(arguments(recipe, corpus_folder, start, tmp_path / "model", *changes))
+    check_finished(tmp_path / "model", documents, tmp_path)
+    before = HMDEForDocumentEmbedding.from_sentence_encoder(
+        str(start), **yaml.safe_load((PRETRAIN / f"{recipe}.yaml").read_text())["architecture"]
+    ).state_dict()
+    moved = {
+        name
+        for name, weight in load_file(tmp_path / "model" / "model.safetensors").items()
+        if (weight - before[name]).any()
+    }
+    assert any("document_encoder" in name for name in moved)
+    assert any("sentence_encoder.layers.0" in name for name in moved)
+    assert any("embed" in name or "norm" in name for name in moved if "sentence_encoder" in name) != adapter
+    checkpoint = load_file(tmp_path / "model-training" / "checkpoints" / "step-00000002" / "model.safetensors")
+    assert any("lora_" in name for name in checkpoint) == adapter

@@ -7,6 +7,8 @@ import threading
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported: no test may reach for the network
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import settings
@@ -25,5 +27,15 @@ settings.load_profile("deterministic")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.name == "search.index.Index":
+            item.add_marker("lancedb")
     # LanceDB does not survive a fork, so tests that use it in their own process come after those that fork.
     items.sort(key=lambda item: item.get_closest_marker("lancedb") is not None)
+
+
+@pytest.fixture(autouse=True)
+def _names_in_the_example_of_an_index(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any]) -> None:
+    if request.node.name == "search.index.Index":
+        doctest_namespace["folder"] = request.getfixturevalue("tmp_path") / "index"
+        doctest_namespace["model"] = str(request.getfixturevalue("model_folder"))

@@ -44,8 +44,8 @@ from modeling_hmde import late_score
 from modeling_hmde.attribution_hmde import DocumentSentences
 from search.documents import Document
 from search.encoder import Encoder, cut
-from search.index import ROWS_PER_BATCH, Index, open_index
 from search.ranking import Ranking, rank
+from search.snapshot import ROWS_PER_BATCH, Snapshot, open_snapshot
 from search.update import update_index
 
 HIDDEN, WORDS, QUESTION_WORDS, VOCABULARY, SUBJECTS, BLOCK, HITS = 384, 12, 5, 50_000, 4096, 1024, 10
@@ -163,7 +163,7 @@ def query(folder: Path, ranking: Ranking, languages: list[str] | None, queries: 
         for question in random_texts(queries + 1, QUESTION_WORDS, seed=1):
             with timed() as taken:
                 if not times:
-                    index = open_index(folder)
+                    index = open_snapshot(folder)
                 index.documents(list(rank(index, question, encoder(), ranking, HITS, languages)))
             times.append(taken)
     first, *others = (1000 * taken.seconds for taken in times)
@@ -176,17 +176,17 @@ def query(folder: Path, ranking: Ranking, languages: list[str] | None, queries: 
 
 
 def recall(folder: Path, ranking: Ranking, languages: list[str] | None, queries: int) -> str:
-    index = open_index(folder)
+    index = open_snapshot(folder)
     vectors = encoder().encode_queries(random_texts(queries, QUESTION_WORDS, seed=1))
     expected = nearest(index, ranking, vectors, languages)
     # No words, for which BM25 would change the score of `late`.
-    found = [rank(index, "", encoder(), ranking, HITS, languages, vector) for vector in vectors]
+    found = [rank(index, "", encoder(), ranking, HITS, languages, vector=vector) for vector in vectors]
     share = sum(len({*ids} & {*scores}) for ids, scores in zip(expected, found)) / expected.size
     asked = " ".join(["recall", ranking, *(languages or ())])
     return f"{asked:9} {share:8.3f} of the {HITS} nearest, {queries} questions"
 
 
-def nearest(index: Index, ranking: Ranking, vectors: np.ndarray, languages: list[str] | None) -> np.ndarray:
+def nearest(index: Snapshot, ranking: Ranking, vectors: np.ndarray, languages: list[str] | None) -> np.ndarray:
     """(questions, HITS), the ids of the best documents for each vector, which is compared with all of them."""
     cosines = np.empty((len(vectors), 0), np.float32)
     ids = np.empty((len(vectors), 0), object)

@@ -21,9 +21,7 @@ from benchmarks.measure import Time, timed
 from common.command_line import options_from, run
 from common.numbers import PositiveInt
 from evaluation.tables import environment
-from search.encoder import Encoder
-from search.index import open_index
-from search.ranking import search_index
+from search.index import Index
 
 QUESTION = "Why does the tail of a comet always point away from the Sun?"
 
@@ -42,18 +40,17 @@ def main(argv: list[str] | None = None) -> None:
     benchmark = options_from(QuestionBenchmark, argv)
     print(environment())
     report("import torch", [of_command(["-c", "import torch"]) for _ in range(benchmark.rounds)])
-    imports = "import common.quick_imports, common.threads, search.ranking"
+    imports = "import common.quick_imports, common.threads, search.index"
     report("all imports", [of_command(["-c", imports]) for _ in range(benchmark.rounds)])
     command = ["-m", "search", "query", benchmark.index, QUESTION]
     report("the command", [of_command(command) for _ in range(benchmark.rounds)])
 
-    index = open_index(benchmark.index)
-    encoder = Encoder.load(index.model)
-    search_index(index, QUESTION, encoder)  # the first call takes longer
+    index = Index(benchmark.index)
+    index.search(QUESTION)  # the first call takes longer
     times = []
     for _ in range(benchmark.rounds):
         with timed() as taken:
-            search_index(index, QUESTION, encoder)
+            index.search(QUESTION)
         times.append(taken)
     report("in a process", times)
 

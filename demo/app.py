@@ -17,11 +17,8 @@ import common.threads
 import gradio as gr
 
 from search.documents import Document, Documents, files_of
-from search.encoder import Encoder
 from search.highlight import STYLE, marked
-from search.index import open_index
-from search.ranking import search_index
-from search.update import update_index
+from search.index import Index
 
 MODEL = os.environ.get("HMDE_MODEL", "runs/hmde-small")
 DOCUMENTS = Path(os.environ.get("HMDE_DOCUMENTS", Path(__file__).parent / "docs"))
@@ -39,11 +36,10 @@ EXAMPLES = [
 FONTS = [gr.themes.Font(name) for name in ("system-ui", "Noto Sans", "Helvetica", "sans-serif")]
 THEME = gr.themes.Default(primary_hue="amber", neutral_hue="stone", font=FONTS)
 
-encoder = Encoder.load(MODEL)
 documents = [document for file, _ in files_of(DOCUMENTS) for document in Documents(file, language=file.stem)]
 folder = tempfile.TemporaryDirectory(prefix="hmde-demo-")
-update_index(f"{folder.name}/index", documents, encoder, show_progress_bar=True)
-index = open_index(f"{folder.name}/index")
+index = Index(f"{folder.name}/index", MODEL)
+index.update(documents, show_progress_bar=True)
 LANGUAGES = index.languages
 
 
@@ -51,7 +47,7 @@ def search(question: str | None, languages: list[str]) -> str:
     """The best documents in some languages, as HTML."""
     if not question or not question.strip() or not languages:
         return ""
-    hits = search_index(index, question[:MAX_QUESTION], encoder, NUM_HITS, languages=languages)
+    hits = index.search(question[:MAX_QUESTION], NUM_HITS, languages=languages)
     return "".join(marked(hit.document, hit.score, hit.explanation) for hit in hits)
 
 
@@ -60,8 +56,9 @@ def explain(question: str | None, text: str | None, language: str | None) -> str
     if not question or not question.strip() or not text or not text.strip():
         return ""
     document = Document("", "Your text", language or None, text[:MAX_TEXT])
-    (explanation,) = encoder.model.explain(
-        question[:MAX_QUESTION], [document.text], encoder.tokenizer, language=document.language, scoring="maximum"
+    model, tokenizer = index.encoder.model, index.encoder.tokenizer
+    (explanation,) = model.explain(
+        question[:MAX_QUESTION], [document.text], tokenizer, language=document.language, scoring="maximum"
     )
     return marked(document, explanation.score, explanation)
 

@@ -31,11 +31,11 @@ from common.command_line import options_from, run
 from common.device import Dtype
 from common.numbers import NonNegativeInt, PositiveInt
 from search.documents import Columns, Documents, check_apart
-from search.encoder import Encoder
-from search.index import is_index, open_index
+from search.index import Index
 from search.precomputed import PrecomputedEmbeddings
-from search.ranking import Hit, Ranking, search_index
-from search.update import Changes, update_index
+from search.ranking import Hit, Ranking
+from search.snapshot import is_index, open_snapshot
+from search.update import Changes
 
 common.quick_imports.finish()
 
@@ -82,14 +82,17 @@ class QueryOptions:
     and `dense` elsewhere."""
     languages: str | None = None
     """Only documents in these languages, as ISO 639-1 codes with commas between: de,fr."""
+    where: str | None = None
+    """Only documents that meet this condition in SQL on metadata, id, title and language: "year > 2020"."""
     hits: PositiveInt = 5
     """Documents to show."""
     sentences: NonNegativeInt = 2
     """Sentences to show of each document, best first."""
     model: str | None = None
     """Where the model that made the index is now, if it was moved."""
-    dtype: Dtype = "auto"
-    """Of weights and activations; `auto` is bfloat16 if the hardware supports it natively, and float32 elsewhere."""
+    dtype: Dtype = "float32"
+    """Of weights and activations. In float32, weights are used as they lie on the disk; to convert them takes longer
+    than to encode one question."""
     json: bool = False
     """Write the hits as JSON."""
 
@@ -141,13 +144,11 @@ def index_documents(options: IndexOptions) -> None:
     check_apart(Path(options.index), documents.source)
     if options.model is None and not is_index(options.index):
         raise ValueError(f"{options.index} holds no index yet; say which model makes it: --model FOLDER")
-    model = options.model or open_index(options.index).model
-    changes = update_index(
-        options.index,
+    index = Index(options.index, options.model, dtype=options.dtype)
+    changes = index.update(
         documents,
-        Encoder.load(model, options.dtype),
         sentences=options.sentences,
-        embeddings=PrecomputedEmbeddings(options.embeddings, model) if options.embeddings else None,
+        embeddings=PrecomputedEmbeddings(options.embeddings, index.encoder.name) if options.embeddings else None,
         show_progress_bar=True,
     )
     if options.json:
@@ -157,11 +158,11 @@ def index_documents(options: IndexOptions) -> None:
 
 
 def show_hits(options: QueryOptions) -> None:
-    index = open_index(options.index)
-    encoder = Encoder.load(options.model or index.model, options.dtype)
-    index.check(encoder)
+    index = opened(options)
     languages = options.languages.split(",") if options.languages else None
-    hits = search_index(index, options.question, encoder, options.hits, options.ranking, languages)
+    hits = index.search(
+        options.question, options.hits, ranking=options.ranking, languages=languages, where=options.where
+    )
     if options.json:
         # json leaves control characters above 0x7e as they are, and terminals obey some of them.
         text = json.dumps([hit.to_dict(options.sentences) for hit in hits], ensure_ascii=False, indent=2)
@@ -175,15 +176,22 @@ def show_hits(options: QueryOptions) -> None:
 def serve_index(options: ServeOptions) -> None:
     from search.server.app import serve  # needs the extra `server`
 
-    index = open_index(options.index)
-    encoder = Encoder.load(options.model or index.model, options.dtype)
-    serve(index.folder, encoder, options.host, options.port, os.environ.get("HMDE_TOKEN"))
+    serve(opened(options), options.host, options.port, os.environ.get("HMDE_TOKEN"))
 
 
 def copy_index(options: PostgresOptions) -> None:
     from search.postgres import copy_to_postgres  # needs the extra `postgres`
 
-    print(f"{copy_to_postgres(open_index(options.index), options.url)} documents in hmde.documents")
+    print(f"{copy_to_postgres(open_snapshot(options.index), options.url)} documents in hmde.documents")
+
+
+def opened(options: QueryOptions | ServeOptions) -> Index:
+    """
+    Raises:
+        IndexNotFound: there is no index.
+    """
+    open_snapshot(options.index)  # so that none is made where the model is named
+    return Index(options.index, options.model, dtype=options.dtype)
 
 
 def _describe(changes: Changes, num_unreadable: int) -> str:
@@ -201,6 +209,8 @@ def _as_text(place: int, hit: Hit, num_sentences: int) -> Group:
     document, score, explanation = hit
     title, id = printable(document.title), printable(document.id)
     heading = Text.assemble(f"{place}  ", (title, "bold"), "  ", (id, "dim"), f"  {score:.3f}")
+    for name, value in document.metadata.items():
+        heading.append(f"  {name} {printable(str(value))}", "dim")
     sentences = Table.grid(padding=(0, 2))
     for begin, end, sentence_score in explanation.sentences[:num_sentences]:
         text = printable(document.text[begin:end])

@@ -8,7 +8,7 @@ A source is a folder, read with its subfolders and the folders it links to, or o
     *.parquet                      a document a row, with a column "text"
 
 search/files.py reads all but the last two; a file that it cannot read is left out with a warning. Lines and rows may
-also have a "title", a "language" (ISO 639-1) and an id: "id", "doc_id" or "concept_id". Blank lines
+also have a "title", a "language" (ISO 639-1), an id, which is "id", "doc_id" or "concept_id", and metadata. Blank lines
 are skipped. Rows whose text is null are skipped with a warning.
 """
 
@@ -17,7 +17,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,8 @@ logger = logging.getLogger(__name__)
 TABLES = (".jsonl", ".parquet")
 DETECT = "detect"  # in place of a language: find it out
 ID_COLUMNS = ("id", "doc_id", "concept_id")
+# Columns of an index, which metadata may not take.
+RESERVED = ("id", "title", "language", "text", "content_hash", "words", "vector", "spans", "sentence_vectors")
 
 
 @dataclass(frozen=True)
@@ -42,18 +46,30 @@ class Document:
         title: for a file without one, its name without the ending; for a page, `title, page 3`.
         language: ISO 639-1 code, for the rules of the sentence splitter; None if it is not known.
         text: what is encoded, shown and searched.
+        metadata: what else is known of it, to filter by and to show: strings, numbers and booleans.
+
+    Raises:
+        ValueError: metadata have a name that cannot be a column, or a value of another type.
     """
 
     id: str
     title: str
     language: str | None
     text: str
+    metadata: dict[str, str | int | float | bool] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        for part in fields(self):
-            value = getattr(self, part.name)
+        for name in ("id", "title", "language", "text"):
+            value = getattr(self, name)
             if value is not None and not value.isascii():
-                object.__setattr__(self, part.name, _without_surrogates(value))
+                object.__setattr__(self, name, _without_surrogates(value))
+        for name, value in self.metadata.items():
+            if not name.isidentifier() or name.startswith("_") or name.lower() in RESERVED:
+                raise ValueError(f"{self.id}: metadata may not be named {name!r}; rename it to a word such as `year`")
+            if not isinstance(value, (str, int, float, bool)):
+                raise ValueError(f"{self.id}: {name} is {value!r}; it must be a string, a number, true or false")
+            if isinstance(value, str) and not value.isascii():
+                self.metadata[name] = _without_surrogates(value)
 
     @property
     def content_hash(self) -> str:
@@ -72,6 +88,8 @@ class Columns:
     id: str | None = None
     """Strings or integers that name a document in the whole collection. If not given, its id is the path of its file
     and its `id`, `doc_id` or `concept_id`, or else the number of the row."""
+    metadata: list[str] = field(default_factory=list)
+    """Columns of strings, numbers and booleans to keep with each document: [year,author]. Rows may lack them."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +150,7 @@ class Documents:
     def _rows(self, file: Path, name: str, language: str | None) -> Iterator[Document]:
         """The documents of a table."""
         wanted = [self.columns.text, "title", self.columns.language or "language"]
-        wanted += [self.columns.id] if self.columns.id else ID_COLUMNS
+        wanted += [*self.columns.metadata, *([self.columns.id] if self.columns.id else ID_COLUMNS)]
         for number, row in rows(file, wanted):
             document = parse_row(row, name, number, self.columns, language, where(file, number))
             if document is not None:
@@ -166,7 +184,9 @@ def parse_row(row: Any, file: str, number: int, columns: Columns, language: str 
     if text is None:
         logger.warning("%s: the text is null; it is skipped", origin)
         return None
-    return Document(str(id) if columns.id else f"{file}#{id}", title or str(id), own_language or language, text)
+    metadata = {name: _plain(row[name]) for name in columns.metadata if row.get(name) is not None}
+    name = str(id) if columns.id else f"{file}#{id}"
+    return Document(name, title or str(id), own_language or language, text, metadata)
 
 
 def distinct(documents: Iterable[Document]) -> Iterator[Document]:
@@ -229,6 +249,11 @@ def _walk(folder: Path, parents: frozenset[tuple[int, int]]) -> Iterator[Path]:
 def _readable(name: str) -> str:
     """A file's name as text: bytes that are not UTF-8 are written as `\\xff`."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _plain(value: Any) -> Any:
+    """A date as ISO 8601 writes it, which sorts as dates do; a decimal as a float; any other value as it is."""
+    return value.isoformat() if isinstance(value, date) else float(value) if isinstance(value, Decimal) else value
 
 
 def _without_surrogates(text: str) -> str:

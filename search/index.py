@@ -1,208 +1,152 @@
-"""An index on disk: a LanceDB table with one row for each document.
-
-Its columns are id, title, language, text, content_hash, words (the BM25 terms of the text, with spaces between), vector
-(hidden,), float32, and, if the index keeps sentences, spans (sentences, 2) and sentence_vectors (sentences, size),
-float16, cut to the smallest size that the model was trained for. Vectors are L2-normalised. The metadata of the table
-name the model that made it, and hold its probe.
-
-Each write makes a new version of the table, as a whole or not at all. A process that is killed leaves the version
-before, and a reader goes on seeing the version that it opened.
-"""
+"""An index and the model that made it: what `from search import Index` gives, and all commands use."""
 
 from __future__ import annotations
 
-import errno
-import json
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
-import lancedb
+import common.threads
+
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute
-import torch
-from lancedb.table import Table
 
-from modeling_hmde.attribution_hmde import DocumentSentences
+from common.device import Dtype
+from modeling_hmde.attribution_hmde import Scoring
 from search.documents import Document
-from search.encoder import Encoder, cut
+from search.encoder import Encoder
+from search.precomputed import PrecomputedEmbeddings
+from search.ranking import Hit, Ranking, search_index
+from search.snapshot import Snapshot, is_index, open_snapshot, place_of
+from search.update import Changes, remove_documents, update_index
 
-TABLE = "documents"
-DOCUMENT_COLUMNS = ["id", "title", "language", "text"]
-
-# Rows of narrow columns that are read at once; each batch has a fixed cost.
-ROWS_PER_BATCH = 65_536
-
-# The approximate search over many documents (see `APPROXIMATE_FROM` in search/update.py): a query is compared with the
-# vectors, quantised to one byte a number, of the documents in the nearest partitions. REFINE_FACTOR times as many
-# documents as asked for are then compared exactly. If only some languages are asked for, all partitions are searched,
-# because their documents may lie in any of them.
-PARTITIONS, NEAREST_PARTITIONS = 256, 64
-REFINE_FACTOR = 2
+SECONDS_BETWEEN_LOOKS = 1.0  # at the folder, whether another process has changed the index
 
 
-class IndexNotFound(ValueError):
-    """A folder holds no index."""
-
-
-@dataclass
 class Index:
-    """An index as it was when it was opened. Later updates do not reach it; open it again to see them.
+    """Documents that are searched in any language, kept in a folder.
+
+    Several threads may search one index. Several processes may change one folder; each waits for the other.
 
     Args:
-        folder: of the index.
-        table: one version of it.
-        model: name or folder of the model that made the index.
-        probe: (hidden + 3,), see `Encoder.probe`.
-    """
-
-    folder: Path
-    table: Table
-    model: str
-    probe: np.ndarray
-
-    @property
-    def keeps_sentences(self) -> bool:
-        return "sentence_vectors" in self.table.schema.names
-
-    @property
-    def sentence_size(self) -> int:
-        """Numbers of a sentence vector, in an index that keeps sentences."""
-        return self.table.schema.field("sentence_vectors").type.value_type.list_size
-
-    @cached_property
-    def languages(self) -> list[str]:
-        """The languages of the documents, sorted. Documents without a language do not count."""
-        with store_errors(self.folder):
-            batches = self.table.search().select(["language"]).to_batches(ROWS_PER_BATCH)
-            found = {language for batch in batches for language in pa.compute.unique(batch["language"]).to_pylist()}
-        return sorted(found - {None})
-
-    def __len__(self) -> int:
-        return self.table.count_rows()
-
-    def check(self, encoder: Encoder) -> None:
-        """
-        Raises:
-            ValueError: the index was made by a model that computes other vectors.
-        """
-        if not encoder.matches(self.probe):
-            raise ValueError(
-                f"the index was made by another model ({self.model}) than {encoder.name}, so their vectors cannot be "
-                "compared; query it with that model, or make a new index in another folder"
-            )
-
-    def nearest(self, query: np.ndarray, depth: int, languages: Sequence[str] | None = None) -> dict[str, float]:
-        """The cosines of the documents whose vectors are nearest to a query vector (hidden,), by id."""
-        return self._nearest("vector", "dot", query, depth, languages)
-
-    def nearest_sentences(
-        self, query: np.ndarray, depth: int, languages: Sequence[str] | None = None
-    ) -> dict[str, float]:
-        """The cosines of the best sentences of the documents whose best sentences are nearest to a query vector
-        (hidden,), by document id. For an index that keeps sentences."""
-        return self._nearest("sentence_vectors", "cosine", cut(query, self.sentence_size), depth, languages)
-
-    def _nearest(
-        self, column: str, distance: str, query: np.ndarray, depth: int, languages: Sequence[str] | None
-    ) -> dict[str, float]:
-        with store_errors(self.folder):
-            search: Any = self.table.search(query, vector_column_name=column)
-            search = search.distance_type(distance).refine_factor(REFINE_FACTOR)
-            search = search.nprobes(NEAREST_PARTITIONS if languages is None else PARTITIONS)
-            distances = _scores(search, "_distance", depth, languages)
-        return {id: 1 - distance for id, distance in distances.items()}
-
-    def bm25(self, terms: Sequence[str], depth: int, languages: Sequence[str] | None = None) -> dict[str, float]:
-        """The BM25 scores of the best documents that hold at least one of these terms, by id."""
-        if not terms:
-            return {}
-        with store_errors(self.folder):
-            search = self.table.search(" ".join(terms), query_type="fts", fts_columns="words")
-            return _scores(search, "_score", depth, languages)
-
-    def documents(self, ids: Sequence[str]) -> list[Document]:
-        """The documents with these ids, in their order."""
-        return [Document(**row) for row in self.rows(ids, DOCUMENT_COLUMNS).to_pylist()]
-
-    def vectors(self, ids: Sequence[str]) -> torch.Tensor:
-        """(documents, hidden), the vectors of the documents with these ids."""
-        return _matrix(self.rows(ids, ["id", "vector"])["vector"].combine_chunks())
-
-    def sentences(self, ids: Sequence[str]) -> list[DocumentSentences]:
-        """The sentences of the documents with these ids, in an index that keeps them."""
-        rows = self.rows(ids, ["id", "spans", "sentence_vectors"])
-        return [
-            DocumentSentences(list(map(tuple, spans.as_py())), _matrix(vectors.values), None)
-            for spans, vectors in zip(rows["spans"], rows["sentence_vectors"])
-        ]
-
-    def rows(self, ids: Sequence[str], columns: list[str]) -> pa.Table:
-        """Columns of the documents with these ids, in their order. `id` must be one of the columns."""
-        with store_errors(self.folder):
-            found = self.table.search().where(one_of("id", ids)).select(columns).to_arrow()
-        return found.take(pa.compute.index_in(pa.array(ids, pa.string()), found["id"].combine_chunks()))
-
-
-def is_index(folder: str | Path) -> bool:
-    return (Path(folder) / f"{TABLE}.lance").is_dir()
-
-
-def open_index(folder: str | Path) -> Index:
-    """Opens the newest version of an index for reading, also while another process updates it. Takes milliseconds, so a
-    program that runs for long can open it again for each query.
+        folder: of the index. It is made by the first documents. The URL of a copy in an object store can only be read.
+        model: folder or Hub name of a saved HMDE, or one that is loaded already. An index that exists knows its own, so
+            name it only if it was moved.
+        dtype: of weights and activations, if the model is to be loaded.
 
     Raises:
-        IndexNotFound: the folder holds no index.
-        ValueError: its files are damaged.
+        IndexNotFound: there is no index yet, and no model is named.
+        ValueError: there is no such model, it is not the one that made the index, or the index is damaged.
+
+    >>> from search import Document, Index
+    >>> index = Index(folder, model)
+    >>> index.add([
+    ...     Document("cat", "Cats", "en", "The cat sat on the mat. It was warm.", {"year": 2019}),
+    ...     Document("hund", "Hunde", "de", "Der Hund schlief in der Sonne.", {"year": 2024}),
+    ... ])
+    Changes(added=2, changed=0, removed=0, unchanged=0)
+    >>> [hit] = index.search("Where did the dog sleep?", where="year > 2020")
+    >>> hit.document.title, hit.document.metadata
+    ('Hunde', {'year': 2024})
+    >>> index.remove(["cat"]), len(index)
+    (1, 1)
     """
-    folder = Path(folder)
-    if not is_index(folder):
-        raise IndexNotFound(f"{folder} holds no index; make one with: python -m search index DOCUMENTS {folder}")
-    with store_errors(folder):
-        table = lancedb.connect(folder).open_table(TABLE)
-        metadata = table.schema.metadata
-    return Index(folder, table, metadata[b"model"].decode(), np.array(json.loads(metadata[b"probe"])))
 
+    def __init__(self, folder: str | Path, model: str | Encoder | None = None, *, dtype: Dtype = "auto") -> None:
+        self.folder = place_of(folder)
+        self._snapshot = open_snapshot(self.folder) if model is None or is_index(self.folder) else None
+        self._looked = time.monotonic()
+        if not isinstance(model, Encoder):
+            model = Encoder.load(model or self.snapshot.model, dtype)
+        self.encoder = model
+        if self._snapshot is not None:
+            self._snapshot.check(self.encoder)
 
-@contextmanager
-def store_errors(folder: Path) -> Iterator[None]:
-    """Turns the errors of LanceDB into messages that name the folder and the remedy."""
-    try:
-        yield
-    except (RuntimeError, OSError) as error:
-        if "No space left" in str(error):
-            message = f"the disk of {folder} is full; make room and index again: what was committed is kept"
-            raise OSError(errno.ENOSPC, message) from error
-        if "ermission denied" in str(error) or "Read-only" in str(error):
-            raise ValueError(f"{folder} may not be written by this user: {error}") from error
-        raise ValueError(
-            f"{folder} is damaged or not complete ({error}); the documents are where they were, so remove the folder "
-            "and index them again"
-        ) from error
+    @property
+    def snapshot(self) -> Snapshot:
+        """The newest version of the index, looked for at most every SECONDS_BETWEEN_LOOKS.
 
+        Raises:
+            IndexNotFound: no document has been added yet.
+        """
+        snapshot = self._snapshot
+        if snapshot is None or time.monotonic() - self._looked > SECONDS_BETWEEN_LOOKS:
+            newest, self._looked = open_snapshot(self.folder), time.monotonic()
+            if snapshot is None or newest.table.version != snapshot.table.version:
+                self._snapshot = snapshot = newest  # else the old one stays, which knows its languages
+        return snapshot
 
-def one_of(column: str, values: Iterable[str]) -> str:
-    """The SQL condition that a column holds one of some strings.
+    @property
+    def languages(self) -> list[str]:
+        """The languages of the documents, sorted."""
+        return self.snapshot.languages
 
-    >>> one_of("id", ["a", "b's"])
-    "id IN ('a', 'b''s')"
-    """
-    quoted = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
-    return f"{column} IN ({quoted})" if quoted else "false"
+    def __len__(self) -> int:
+        return len(self.snapshot)
 
+    def add(self, documents: Iterable[Document], *, sentences: bool | None = None) -> Changes:
+        """Adds documents; one with the id of another takes its place. Arguments and errors as in `update`."""
+        changes = update_index(self.folder, list(documents), self.encoder, keep_others=True, sentences=sentences)
+        self._snapshot = None
+        return changes
 
-def _scores(search: Any, column: str, depth: int, languages: Sequence[str] | None) -> dict[str, float]:
-    """The column of scores that a LanceDB search returns, by document id."""
-    if languages is not None:
-        search = search.where(one_of("language", languages))
-    return {row["id"]: row[column] for row in search.select(["id", column]).limit(depth).to_list()}
+    def update(
+        self,
+        documents: Iterable[Document],
+        *,
+        sentences: bool | None = None,
+        embeddings: PrecomputedEmbeddings | None = None,
+        show_progress_bar: bool = False,
+    ) -> Changes:
+        """Makes these the documents of the index: encodes what is new or changed, removes what is gone. If the process
+        is killed, the same call goes on where it was.
 
+        Args:
+            documents: all that the index is to hold, such as a list or `Documents`. They are read twice.
+            sentences: keep a vector for each sentence, which `late` and explanations need. If None, a new index keeps
+                them, and an index that exists goes on as it began.
+            embeddings: of the same model, for an index without sentences; documents found there are not encoded.
+            show_progress_bar: over documents.
 
-def _matrix(vectors: pa.FixedSizeListArray) -> torch.Tensor:
-    """(vectors, hidden), without a Python object for each number."""
-    return torch.tensor(vectors.flatten().to_numpy(zero_copy_only=False)).view(len(vectors), -1).float()
+        Raises:
+            TypeError, ValueError, OSError: as `search.update.update_index`.
+        """
+        changes = update_index(
+            self.folder,
+            documents,
+            self.encoder,
+            sentences=sentences,
+            embeddings=embeddings,
+            show_progress_bar=show_progress_bar,
+        )
+        self._snapshot = None  # the next search opens what was written
+        return changes
+
+    def remove(self, ids: Sequence[str]) -> int:
+        """Removes the documents with these ids, and says how many there were."""
+        count = remove_documents(self.folder, ids)
+        self._snapshot = None
+        return count
+
+    def search(
+        self,
+        query: str,
+        hits: int = 5,
+        *,
+        ranking: Ranking | None = None,
+        languages: Sequence[str] | None = None,
+        where: str | None = None,
+        scoring: Scoring | None = None,
+        vector: np.ndarray | None = None,
+    ) -> list[Hit]:
+        """The best documents for a query, best first, each with how well its sentences match.
+
+        Args:
+            query: a text in any language.
+            hits: documents at most.
+            ranking, scoring: see `search.ranking.search_index`.
+            languages, where, vector: see `search.ranking.rank`.
+
+        Raises:
+            IndexNotFound, UnknownLanguage, InvalidCondition, ValueError: as `search.ranking.rank`.
+        """
+        return search_index(self.snapshot, query, self.encoder, hits, ranking, languages, where, scoring, vector)

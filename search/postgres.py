@@ -9,7 +9,7 @@ import numpy as np
 import psycopg
 from pgvector.psycopg import register_vector
 
-from search.index import DOCUMENT_COLUMNS, Index
+from search.snapshot import DOCUMENT_COLUMNS, Snapshot
 
 # Rows of an index that are in memory at once.
 ROWS_PER_BATCH = 256
@@ -38,7 +38,7 @@ LIMIT %(hits)s
 """
 
 
-def copy_to_postgres(index: Index, url: str) -> int:
+def copy_to_postgres(index: Snapshot, url: str) -> int:
     """Replaces the rows of the tables hmde.documents and hmde.sentences of a database by those of an index.
 
     All happens in one transaction: other users see the rows as they were until it ends, and another copy waits.
@@ -79,17 +79,17 @@ def _copy(connection: psycopg.Connection, table: str, rows: Iterator[tuple]) -> 
     return count
 
 
-def _documents(index: Index) -> Iterator[tuple]:
+def _documents(index: Snapshot) -> Iterator[tuple]:
     for row in _rows(index, [*DOCUMENT_COLUMNS, "vector"]):
         yield (*(row[column] for column in DOCUMENT_COLUMNS), np.array(row["vector"], np.float32))
 
 
-def _sentences(index: Index) -> Iterator[tuple]:
+def _sentences(index: Snapshot) -> Iterator[tuple]:
     for row in _rows(index, ["id", "spans", "sentence_vectors"]):
         for number, (span, vector) in enumerate(zip(row["spans"], row["sentence_vectors"])):
             yield row["id"], number, *span, np.array(vector, np.float32)
 
 
-def _rows(index: Index, columns: list[str]) -> Iterator[dict[str, Any]]:
+def _rows(index: Snapshot, columns: list[str]) -> Iterator[dict[str, Any]]:
     for batch in index.table.search().select(columns).to_batches(ROWS_PER_BATCH):
         yield from batch.to_pylist()

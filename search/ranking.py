@@ -21,7 +21,7 @@ from modeling_hmde.attribution_hmde import DocumentSentences, Scoring, score_sen
 from search.bm25 import query_terms
 from search.documents import Document
 from search.encoder import Encoder, cut
-from search.index import Index
+from search.snapshot import Snapshot, one_of
 
 Ranking = Literal["dense", "bm25", "hybrid", "late"]
 
@@ -61,19 +61,20 @@ class Hit(NamedTuple):
 
 
 def search_index(
-    index: Index,
+    index: Snapshot,
     query: str,
     encoder: Encoder,
     num_hits: int = 5,
     ranking: Ranking | None = None,
     languages: Sequence[str] | None = None,
+    where: str | None = None,
     scoring: Scoring | None = None,
     vector: np.ndarray | None = None,
 ) -> list[Hit]:
     """The best documents for a query, best first, each explained by its sentences.
 
     Args:
-        index, query, encoder, languages, vector: as in `rank`.
+        index, query, encoder, languages, where, vector: as in `rank`.
         num_hits: documents at most.
         ranking: as in `rank`; `default_ranking` if None.
         scoring: of the sentences, see `HMDEForDocumentEmbedding.explain`. If None, `maximum` where the index keeps
@@ -82,7 +83,7 @@ def search_index(
     ranking = ranking or default_ranking(index)
     if vector is None:
         (vector,) = encoder.encode_queries([query])
-    scores = rank(index, query, encoder, ranking, num_hits, languages, vector)
+    scores = rank(index, query, encoder, ranking, num_hits, languages, where, vector)
     documents = index.documents(list(scores))
     if scoring is None:
         adds_up = ranking == "dense" and encoder.model.config.document_pooling != "dbos"
@@ -92,18 +93,19 @@ def search_index(
     return [Hit(*hit) for hit in zip(documents, scores.values(), explanations)]
 
 
-def default_ranking(index: Index) -> Ranking:
+def default_ranking(index: Snapshot) -> Ranking:
     """The best ranking that encodes no document for a query."""
     return "late" if index.keeps_sentences else "dense"
 
 
 def rank(
-    index: Index,
+    index: Snapshot,
     query: str,
     encoder: Encoder,
     ranking: Ranking = "dense",
     depth: int = 1000,
     languages: Sequence[str] | None = None,
+    where: str | None = None,
     vector: np.ndarray | None = None,
 ) -> dict[str, float]:
     """The scores of the best documents by id, best first; documents with equal scores are ordered by id.
@@ -111,29 +113,36 @@ def rank(
     Args:
         index: the documents.
         query: one text.
-        encoder: the model that made the index, see `Index.check`.
+        encoder: the model that made the index, see `Snapshot.check`.
         ranking: see the description of this file.
         depth: documents at most. `hybrid` and `late` consider at least CANDIDATES.
         languages: only documents in these (ISO 639-1); in all if None.
+        where: only documents that meet this condition in SQL, on metadata, id, title and language.
         vector: (hidden,), the query's, if it is known already: many queries are encoded faster together.
 
     Raises:
         UnknownLanguage: the index has no document in a language.
+        InvalidCondition: `where` is no condition on documents of the index.
         ValueError: its files are damaged.
     """
+    if where is not None:
+        index.check_condition(where)
     if languages is not None and (unknown := sorted({*languages} - {*index.languages})):
         known = ", ".join(index.languages) or "none at all"
         raise UnknownLanguage(f"the index has no documents in {', '.join(unknown)}; their languages are: {known}")
+    conditions = [one_of("language", languages)] if languages is not None else []
+    # The line break ends a comment.
+    condition = " AND ".join([*conditions, *([f"({where}\n)"] if where is not None else [])]) or None
     if ranking == "bm25":
-        return _best(_bm25(index, query, depth, languages), depth)
+        return _best(index.bm25(_terms(index, query, languages), depth, condition), depth)
     if vector is None:
         (vector,) = encoder.encode_queries([query])
     if ranking == "dense":
-        return _best(index.nearest(vector, depth, languages), depth)
+        return _best(index.nearest(vector, depth, condition), depth)
 
     width = max(depth, CANDIDATES)
-    cosines = index.nearest(vector, width, languages)
-    bm25 = scaled_bm25(_bm25(index, query, width, languages), cosines)
+    cosines = index.nearest(vector, width, condition)
+    bm25 = scaled_bm25(index.bm25(_terms(index, query, languages), width, condition), cosines)
     cosines |= _cosines(index, vector, [id for id in bm25 if id not in cosines])
     hybrid = {id: cosine + bm25.get(id, 0) for id, cosine in cosines.items()}
     if ranking == "hybrid":
@@ -141,7 +150,7 @@ def rank(
 
     candidates = list(_best(hybrid, width))
     if index.keeps_sentences:
-        nearest = index.nearest_sentences(vector, width, languages)
+        nearest = index.nearest_sentences(vector, width, condition)
         cosines |= _cosines(index, vector, [id for id in nearest if id not in cosines])
         candidates = list(dict.fromkeys([*candidates, *nearest]))
     best = _best_sentences(index, vector, candidates, encoder)
@@ -169,22 +178,21 @@ def scaled_bm25(bm25: dict[str, float], cosines: dict[str, float]) -> dict[str, 
     return {id: scale * score for id, score in bm25.items()}
 
 
-def _bm25(index: Index, query: str, depth: int, languages: Sequence[str] | None) -> dict[str, float]:
-    terms = query_terms(query, languages or [None, *index.languages])
-    return index.bm25(terms, depth, languages)
+def _terms(index: Snapshot, query: str, languages: Sequence[str] | None) -> list[str]:
+    return query_terms(query, languages or [None, *index.languages])
 
 
-def _cosines(index: Index, query: np.ndarray, ids: Sequence[str]) -> dict[str, float]:
+def _cosines(index: Snapshot, query: np.ndarray, ids: Sequence[str]) -> dict[str, float]:
     return dict(zip(ids, (index.vectors(ids) @ torch.from_numpy(query)).tolist())) if ids else {}
 
 
-def _best_sentences(index: Index, query: np.ndarray, ids: Sequence[str], encoder: Encoder) -> dict[str, float]:
+def _best_sentences(index: Snapshot, query: np.ndarray, ids: Sequence[str], encoder: Encoder) -> dict[str, float]:
     """The cosine of each document's best sentence, by id."""
     sentences = _sentences(index, ids, encoder, "maximum")
     return {id: float((found.vectors @ _as_long_as(query, found)).max()) for id, found in zip(ids, sentences)}
 
 
-def _sentences(index: Index, ids: Sequence[str], encoder: Encoder, scoring: Scoring) -> list[DocumentSentences]:
+def _sentences(index: Snapshot, ids: Sequence[str], encoder: Encoder, scoring: Scoring) -> list[DocumentSentences]:
     if scoring == "maximum" and index.keeps_sentences:
         return index.sentences(ids)
     return encoder.encode_sentences(index.documents(ids), scoring)

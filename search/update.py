@@ -20,18 +20,19 @@ from common.progress import Advance, progress_bar
 from search.bm25 import terms
 from search.documents import Document, distinct
 from search.encoder import Encoder, cut
-from search.index import (
+from search.precomputed import PrecomputedEmbeddings
+from search.snapshot import (
     DOCUMENT_COLUMNS,
     PARTITIONS,
     ROWS_PER_BATCH,
     TABLE,
-    Index,
+    Snapshot,
     is_index,
     one_of,
-    open_index,
+    open_snapshot,
+    place_of,
     store_errors,
 )
-from search.precomputed import PrecomputedEmbeddings
 
 # Documents that are encoded before they are committed; a process that is killed loses no more than these.
 DOCUMENTS_PER_COMMIT = 1024
@@ -44,6 +45,9 @@ APPROXIMATE_SENTENCES_FROM = 2_000
 
 # How long an old version stays on disk, for those who still read it, after a newer one has taken its place.
 READING_TIME = timedelta(minutes=10)
+
+
+METADATA_TYPES = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
 
 
 class Changes(NamedTuple):
@@ -60,6 +64,7 @@ def update_index(
     documents: Iterable[Document],
     encoder: Encoder,
     *,
+    keep_others: bool = False,
     sentences: bool | None = None,
     embeddings: PrecomputedEmbeddings | None = None,
     show_progress_bar: bool = False,
@@ -73,6 +78,7 @@ def update_index(
         folder: of the index; made if it does not exist.
         documents: all that the index is to hold. They are read twice, first to find what is wrong with them.
         encoder: the model; for an index that exists, the one that made it.
+        keep_others: do not remove the documents of the index that are not among these.
         sentences: keep the sentence vectors too, which `late` and explanations need. If None, a new index keeps them,
             and an index that exists goes on as it began.
         embeddings: of the same model, for an index without sentences; documents that are found there are not encoded.
@@ -81,17 +87,18 @@ def update_index(
     Raises:
         TypeError: `documents` can be read only once.
         ValueError: the index was made by another model or without sentences, keeps sentences, which `embeddings` lack,
-            or is damaged; an id is used twice; or the folder holds something else.
+            or is damaged; an id is used twice; metadata of one name have several types; or the folder holds something
+            else.
         OSError: the disk is full.
     """
-    folder = Path(folder)
+    folder = _local(folder)
     if isinstance(documents, Iterator):
         raise TypeError("documents are read twice; give a list or a Documents, not an iterator")
-    count = sum(1 for _ in distinct(documents))
+    count, metadata = _survey(documents)
     with locked(folder):
         if not is_index(folder):
             _create(folder, encoder, sentences is not False)
-        index = open_index(folder)
+        index = open_snapshot(folder)
         index.check(encoder)
         if sentences and not index.keeps_sentences:
             raise ValueError(f"{folder} keeps no sentence vectors; make a new index with them in another folder")
@@ -100,10 +107,79 @@ def update_index(
                 f"{folder} keeps sentences, whose vectors are not among precomputed embeddings; make an index without "
                 "sentences in another folder, or leave the embeddings out"
             )
+        _keep_metadata(index, metadata)
+        stored = _stored_states(index)
         with progress_bar("index" if show_progress_bar else "", count, unit="document") as progress:
-            changes = _write_changes(index, distinct(documents), encoder, embeddings, progress.update)
+            changes = _write_changes(index, stored, distinct(documents), encoder, embeddings, progress.update)
+        removed = [] if keep_others else list(stored)  # what is left of them
+        _remove_all(index, removed)
         _tidy(index)
-    return changes
+    return changes._replace(removed=len(removed))
+
+
+def remove_documents(folder: str | Path, ids: Sequence[str]) -> int:
+    """Removes documents from an index; ids that it does not hold are ignored.
+
+    Returns:
+        how many documents were removed.
+
+    Raises:
+        IndexNotFound, ValueError: as `open_snapshot`.
+    """
+    with locked(_local(folder)):
+        index = open_snapshot(folder)
+        count = len(index)
+        _remove_all(index, ids)
+        return count - len(index)
+
+
+def _local(folder: str | Path) -> Path:
+    """
+    Raises:
+        ValueError: the index lies in an object store.
+    """
+    place = place_of(folder)
+    if not isinstance(place, Path):
+        raise ValueError(f"{place} can only be read; change the index in a local folder, and copy that there")
+    return place
+
+
+def _survey(documents: Iterable[Document]) -> tuple[int, dict[str, type]]:
+    """How many documents there are, and of which type their metadata are, by name.
+
+    Raises:
+        ValueError: an id is used twice, or metadata of one name are of several types.
+    """
+    count, types = 0, dict[str, type]()
+    for document in distinct(documents):
+        count += 1
+        for name, value in document.metadata.items():
+            before = types.setdefault(name, type(value))
+            if {before, type(value)} == {int, float}:
+                types[name] = float
+            elif before is not type(value):
+                raise ValueError(
+                    f"{document.id}: {name} is {value!r}, and of another document it is of type {before.__name__}; "
+                    "make them alike"
+                )
+    return count, types
+
+
+def _keep_metadata(index: Snapshot, types: dict[str, type]) -> None:
+    """Makes the columns for metadata that the index lacks.
+
+    Raises:
+        ValueError: the index keeps metadata of this name, but of another type.
+    """
+    columns = {name: METADATA_TYPES[kind] for name, kind in types.items()}
+    for name, column in columns.items():
+        stored = index.table.schema.field(name).type if name in index.metadata_columns else column
+        if stored != column and not (pa.types.is_floating(stored) and pa.types.is_integer(column)):
+            raise ValueError(f"{name} is of type {column}, but the index keeps it as {stored}; make them alike")
+    new = [pa.field(name, column) for name, column in columns.items() if name not in index.metadata_columns]
+    if new:
+        with store_errors(index.folder):
+            index.table.add_columns(pa.schema(new))
 
 
 def _create(folder: Path, encoder: Encoder, sentences: bool) -> None:
@@ -124,19 +200,21 @@ def _create(folder: Path, encoder: Encoder, sentences: bool) -> None:
 
 
 def _write_changes(
-    index: Index,
+    index: Snapshot,
+    stored: dict[str, tuple[str, int]],
     documents: Iterable[Document],
     encoder: Encoder,
     embeddings: PrecomputedEmbeddings | None,
     advance: Advance,
 ) -> Changes:
-    stored = _stored_states(index)
+    """Adds and replaces; takes the documents that it meets out of `stored`."""
     counts: Counter[str] = Counter()
+    metadata = index.metadata_columns
     writers = {"added": _add, "changed": _replace}
     waiting: dict[str, list[Document]] = {change: [] for change in writers}
     for document in documents:
         before = stored.pop(document.id, None)
-        change = "added" if before is None else "unchanged" if before == _state(document) else "changed"
+        change = "added" if before is None else "unchanged" if before == _state(document, metadata) else "changed"
         counts[change] += 1
         advance(1)
         if change != "unchanged":
@@ -147,29 +225,28 @@ def _write_changes(
     for change, rest in waiting.items():
         if rest:
             writers[change](index, rest, encoder, embeddings)
-    removed = list(stored)
-    for first in range(0, len(removed), DOCUMENTS_PER_COMMIT):
-        _remove(index, removed[first : first + DOCUMENTS_PER_COMMIT])
-    return Changes(counts["added"], counts["changed"], len(removed), counts["unchanged"])
+    return Changes(counts["added"], counts["changed"], 0, counts["unchanged"])
 
 
-def _stored_states(index: Index) -> dict[str, tuple[str, int]]:
+def _stored_states(index: Snapshot) -> dict[str, tuple[str, int]]:
     """`_state` of each document of an index, by id."""
+    columns = ["id", "content_hash", "title", *index.metadata_columns]
     states = {}
     with store_errors(index.folder):
-        for batch in index.table.search().select(["id", "content_hash", "title"]).to_batches(ROWS_PER_BATCH):
-            for id, content_hash, title in zip(*(column.to_pylist() for column in batch.columns)):
-                states[id] = content_hash, hash(title)
+        for batch in index.table.search().select(columns).to_batches(ROWS_PER_BATCH):
+            for id, content_hash, title, *metadata in zip(*(batch[name].to_pylist() for name in columns)):
+                states[id] = content_hash, hash((title, *metadata))
     return states
 
 
-def _state(document: Document) -> tuple[str, int]:
-    """Differs from the stored state of the same id if the document has changed. The hash of the title saves memory."""
-    return document.content_hash, hash(document.title)
+def _state(document: Document, metadata: Sequence[str]) -> tuple[str, int]:
+    """Differs from the stored state of the same id if the document has changed. The hash of title and metadata saves
+    memory."""
+    return document.content_hash, hash((document.title, *map(document.metadata.get, metadata)))
 
 
 def _add(
-    index: Index, documents: Sequence[Document], encoder: Encoder, embeddings: PrecomputedEmbeddings | None
+    index: Snapshot, documents: Sequence[Document], encoder: Encoder, embeddings: PrecomputedEmbeddings | None
 ) -> None:
     rows = _encoded(index, documents, encoder, embeddings)
     with store_errors(index.folder):
@@ -177,30 +254,47 @@ def _add(
 
 
 def _replace(
-    index: Index, documents: Sequence[Document], encoder: Encoder, embeddings: PrecomputedEmbeddings | None
+    index: Snapshot, documents: Sequence[Document], encoder: Encoder, embeddings: PrecomputedEmbeddings | None
 ) -> None:
-    """Writes documents over those with the same ids. If only the title of a document has changed, its vectors stay."""
+    """Writes documents over those with the same ids. If the text of a document has not changed, its vectors stay."""
     stored = index.rows([document.id for document in documents], index.table.schema.names)
     hashes = stored["content_hash"].to_pylist()
     same_text = [document.content_hash == content_hash for document, content_hash in zip(documents, hashes)]
-    titles = pa.array([document.title for document in compress(documents, same_text)], pa.string())
-    retitled = stored.filter(pa.array(same_text)).set_column(stored.schema.get_field_index("title"), "title", titles)
+    kept = stored.filter(pa.array(same_text))
+    described = _described(index, list(compress(documents, same_text)))
+    for name in ("title", *index.metadata_columns):
+        place, field = kept.schema.get_field_index(name), kept.schema.field(name)
+        kept = kept.set_column(place, field, pa.array(described[name], field.type))
     new_texts = [document for document, same in zip(documents, same_text) if not same]
-    rows = pa.concat_tables([retitled, _encoded(index, new_texts, encoder, embeddings)])
+    rows = pa.concat_tables([kept, _encoded(index, new_texts, encoder, embeddings)])
     with store_errors(index.folder):
         index.table.merge_insert("id").when_matched_update_all().execute(rows)
 
 
-def _remove(index: Index, ids: Sequence[str]) -> None:
+def _remove_all(index: Snapshot, ids: Sequence[str]) -> None:
+    for first in range(0, len(ids), DOCUMENTS_PER_COMMIT):
+        _remove(index, ids[first : first + DOCUMENTS_PER_COMMIT])
+
+
+def _remove(index: Snapshot, ids: Sequence[str]) -> None:
     with store_errors(index.folder):
         index.table.delete(one_of("id", ids))
 
 
+def _described(index: Snapshot, documents: Sequence[Document]) -> dict[str, Any]:
+    """The columns of documents that need no model."""
+    columns: dict[str, Any] = {name: [getattr(document, name) for document in documents] for name in DOCUMENT_COLUMNS}
+    for name in index.metadata_columns:
+        values = [document.metadata.get(name) for document in documents]
+        columns[name] = pa.array(values, index.table.schema.field(name).type)
+    return columns
+
+
 def _encoded(
-    index: Index, documents: Sequence[Document], encoder: Encoder, embeddings: PrecomputedEmbeddings | None
+    index: Snapshot, documents: Sequence[Document], encoder: Encoder, embeddings: PrecomputedEmbeddings | None
 ) -> pa.Table:
     """The rows of documents."""
-    columns: dict[str, Any] = {name: [getattr(document, name) for document in documents] for name in DOCUMENT_COLUMNS}
+    columns = _described(index, documents)
     columns["content_hash"] = [document.content_hash for document in documents]
     columns["words"] = [" ".join(terms(document.text, document.language)) for document in documents]
     if index.keeps_sentences:
@@ -217,7 +311,7 @@ def _encoded(
     return pa.table(columns, schema=index.table.schema)
 
 
-def _tidy(index: Index) -> None:
+def _tidy(index: Snapshot) -> None:
     """Merges the small files that commits wrote, brings LanceDB's indexes up to date, makes the one for approximate
     search if there are many documents, and removes versions that nobody reads any more."""
     with store_errors(index.folder):

@@ -114,14 +114,14 @@ class SearchSystem:
             name: of the progress bar.
         """
         from search.encoder import Encoder  # needs the extra `search`
-        from search.index import open_index
         from search.ranking import CANDIDATES, rank
+        from search.snapshot import open_snapshot
         from search.update import update_index
 
         encoder = Encoder(self.name, self.model, self.tokenizer)
         documents = Collection(retrieval_set, languages_of(pair)[1])
         update_index(folder, documents, encoder, sentences=self.ranking == "late")
-        index = open_index(folder)
+        index = open_snapshot(folder)
         queries = retrieval_set.judged_queries(pair)
         run: Run = {}
         with progress_bar(name, len(queries), unit="query") as progress:

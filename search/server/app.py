@@ -27,8 +27,8 @@ from modeling_hmde import DocumentSentences, late_score, score_sentences
 from search.documents import Document
 from search.encoder import Encoder, cut
 from search.highlight import STYLE, marked
-from search.index import Index, open_index
-from search.ranking import Hit, search_index
+from search.index import Index
+from search.ranking import Hit
 from search.server.batching import Batcher
 from search.server.guards import BodyLimit, Limits, required, say_errors
 from search.server.schemas import EmbeddingsRequest, RerankDocument, RerankRequest, SearchRequest
@@ -36,14 +36,12 @@ from search.server.schemas import EmbeddingsRequest, RerankDocument, RerankReque
 PAGE = Template((Path(__file__).parent / "page.html").read_text(encoding="utf-8"))
 CONNECTIONS = 1024  # at once; a client above them is answered 503
 SECONDS_TO_STOP = 30  # for requests that are being answered when the server is told to stop
-SECONDS_BETWEEN_LOOKS = 1.0  # at the index, whether it has changed
 
 
-def serve(folder: Path, encoder: Encoder, host: str, port: int, token: str | None = None) -> None:
+def serve(index: Index, host: str, port: int, token: str | None = None) -> None:
     """Serves an index until the process gets SIGTERM or SIGINT, then answers what has arrived and returns."""
-    app = make_app(folder, encoder, token)
     uvicorn.run(
-        app,
+        make_app(index, token),
         host=host,
         port=port,
         access_log=False,
@@ -52,38 +50,18 @@ def serve(folder: Path, encoder: Encoder, host: str, port: int, token: str | Non
     )
 
 
-class CurrentIndex:
-    """The newest version of an index, looked for at most every SECONDS_BETWEEN_LOOKS."""
-
-    def __init__(self, folder: Path, encoder: Encoder) -> None:
-        self.folder, self.encoder = folder, encoder
-        self._index, self._looked = open_index(folder), time.monotonic()
-        self._index.check(encoder)
-
-    def get(self) -> Index:
-        if time.monotonic() - self._looked > SECONDS_BETWEEN_LOOKS:
-            newest, self._looked = open_index(self.folder), time.monotonic()
-            if newest.table.version != self._index.table.version:
-                self._index = newest  # else the old one stays, which knows its languages
-        return self._index
-
-
-def make_app(folder: Path, encoder: Encoder, token: str | None = None, limits: Limits = Limits()) -> FastAPI:  # noqa: B008
+def make_app(index: Index, token: str | None = None, limits: Limits = Limits()) -> FastAPI:  # noqa: B008
     """The app of an index.
 
     Args:
-        folder: of the index.
-        encoder: the model that made it.
+        index: it may be changed, here or by other processes.
         token: what clients must send; None if all may ask.
         limits: of requests.
-
-    Raises:
-        ValueError: there is no index, or another model made it.
     """
     app = FastAPI(title="Search across languages", description=__doc__)
     app.add_middleware(BodyLimit, limits=limits)
     say_errors(app)
-    current = CurrentIndex(folder, encoder)
+    encoder = index.encoder
     model_thread = ThreadPoolExecutor(1, "model")
     name = Path(encoder.name).name
     allowed = [Depends(required(token))]
@@ -112,18 +90,16 @@ def make_app(folder: Path, encoder: Encoder, token: str | None = None, limits: L
     async def find(asked: SearchRequest) -> list[Hit]:
         limits.check([asked.query])
         (vector,) = await encode_queries([asked.query])
-        index = await asyncio.to_thread(current.get)
+        keeps_sentences = await asyncio.to_thread(lambda: index.snapshot.keeps_sentences)
         # Where no sentences are kept, the found documents are encoded, and the model is used by one thread alone.
-        thread = None if index.keeps_sentences else model_thread
         return await asyncio.get_running_loop().run_in_executor(
-            thread,
-            lambda: search_index(
-                index,
+            None if keeps_sentences else model_thread,
+            lambda: index.search(
                 asked.query,
-                encoder,
                 asked.hits,
-                asked.ranking,
-                asked.languages,
+                ranking=asked.ranking,
+                languages=asked.languages,
+                where=asked.where,
                 scoring="maximum",
                 vector=vector,
             ),
@@ -178,8 +154,7 @@ def make_app(folder: Path, encoder: Encoder, token: str | None = None, limits: L
     @app.get("/health")
     async def health() -> dict[str, Any]:
         """Whether the index can be read."""
-        index = await asyncio.to_thread(current.get)
-        return {"status": "ok", "model": name, "documents": len(index)}
+        return {"status": "ok", "model": name, "documents": await asyncio.to_thread(len, index)}
 
     @app.get("/metrics", dependencies=allowed)
     async def metrics() -> Response:
@@ -188,7 +163,7 @@ def make_app(folder: Path, encoder: Encoder, token: str | None = None, limits: L
 
     @app.get("/", dependencies=allowed, response_class=HTMLResponse, include_in_schema=False)
     async def page(question: str = "", language: str = "") -> str:
-        known = (await asyncio.to_thread(current.get)).languages
+        known = await asyncio.to_thread(lambda: index.languages)
         languages = [language] if language in known else None
         hits = await find(SearchRequest(query=question, languages=languages)) if question.strip() else []
         return PAGE.substitute(

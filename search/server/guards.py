@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from search.ranking import UnknownLanguage
 from search.server.batching import Overloaded
+from search.snapshot import InvalidCondition
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,8 @@ def say_errors(app: FastAPI) -> None:
         return error_response(422, f"{where}: {first['msg']}" if where else str(first["msg"]))
 
     @app.exception_handler(UnknownLanguage)
-    async def unknown_language(_: object, error: UnknownLanguage) -> JSONResponse:
+    @app.exception_handler(InvalidCondition)
+    async def impossible(_: object, error: ValueError) -> JSONResponse:
         return error_response(400, str(error))
 
     @app.exception_handler(Overloaded)

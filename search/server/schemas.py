@@ -16,6 +16,7 @@ class SearchRequest(BaseModel):
     query: Text
     ranking: Annotated[Ranking | None, Field(description="`late` if the index keeps sentences, else `dense`.")] = None
     languages: Annotated[list[str] | None, Field(description="Only documents in these, as ISO 639-1 codes.")] = None
+    where: Annotated[str | None, Field(description="Only documents that meet this condition in SQL.")] = None
     hits: Annotated[int, Field(ge=1, le=100, description="Documents, at most.")] = 5
     sentences: Annotated[int | None, Field(ge=0, description="Best sentences of each; all if not given.")] = None
 

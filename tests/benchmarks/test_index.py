@@ -8,8 +8,8 @@ import pytest
 
 import search.update
 from benchmarks import index as benchmark
-from search.index import open_index
 from search.ranking import rank
+from search.snapshot import open_snapshot
 
 pytestmark = pytest.mark.lancedb
 
@@ -20,7 +20,7 @@ def test_the_benchmark_makes_an_index_of_random_vectors_and_queries_it(
     monkeypatch.setattr(search.update, "APPROXIMATE_FROM", search.update.APPROXIMATE_FROM)  # which `make` sets
     assert benchmark.make(tmp_path, documents=100, sentences=2).startswith("making")
     assert benchmark.update(tmp_path, documents=100, sentences=2).startswith(f"adding {benchmark.BLOCK} ")
-    assert len(open_index(tmp_path)) == 100 + benchmark.BLOCK
+    assert len(open_snapshot(tmp_path)) == 100 + benchmark.BLOCK
     for ranking in benchmark.RANKINGS:
         assert benchmark.query(tmp_path, ranking, None, queries=2).startswith(ranking)
     assert benchmark.query(tmp_path, "dense", ["de"], queries=2).startswith("dense de ")
@@ -33,5 +33,5 @@ def test_the_benchmark_counts_how_many_of_the_nearest_documents_are_found(
     benchmark.make(tmp_path, documents=3000, sentences=0)
     for languages in (None, ["de"]):
         assert "1.000 of the 10 nearest" in benchmark.recall(tmp_path, "dense", languages, queries=4)
-    monkeypatch.setattr(benchmark, "rank", lambda *asked: dict(list(rank(*asked).items())[:7]))
+    monkeypatch.setattr(benchmark, "rank", lambda *asked, **named: dict(list(rank(*asked, **named).items())[:7]))
     assert "0.700 of the 10 nearest" in benchmark.recall(tmp_path, "dense", None, queries=4)

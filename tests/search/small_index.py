@@ -10,8 +10,8 @@ import numpy as np
 from modeling_hmde.attribution_hmde import DocumentSentences
 from search.documents import Document
 from search.encoder import Encoder
-from search.index import open_index
 from search.ranking import rank
+from search.snapshot import open_snapshot
 
 TEXTS = {
     "cat": "The cat sat on the mat. It was warm there!",
@@ -45,7 +45,7 @@ class CountingEncoder(Encoder):
 
 
 def rows_of(folder: Path) -> list[dict]:
-    return open_index(folder).table.search().to_list()
+    return open_snapshot(folder).table.search().to_list()
 
 
 def check_index(folder: Path, texts: dict[str, str], encoder: Encoder) -> None:
@@ -57,4 +57,4 @@ def check_index(folder: Path, texts: dict[str, str], encoder: Encoder) -> None:
     vectors = np.array([row["vector"] for row in rows]).reshape(len(rows), encoder.model.config.hidden_size)
     np.testing.assert_allclose(vectors, encoder.encode(documents), atol=1e-5)
     for document in documents:
-        assert document.id in rank(open_index(folder), document.text, encoder, "bm25")
+        assert document.id in rank(open_snapshot(folder), document.text, encoder, "bm25")

@@ -46,14 +46,20 @@ def test_nothing_in_a_document_commands_the_terminal(
     tmp_path: Path, model_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evil = "cat \x1b[2J\x1b]52;c;aGk=\x07 \x9b2J\x08\r\x7f sat"
-    (tmp_path / "a.jsonl").write_text(json.dumps({"id": f"id {evil}", "title": f"title {evil}", "text": evil}))
+    (tmp_path / "a.jsonl").write_text(
+        json.dumps({"id": f"id {evil}", "title": f"title {evil}", "text": evil, "note": evil})
+    )
     index = str(tmp_path / "index")
-    main(["index", str(tmp_path / "a.jsonl"), index, "--model", str(model_folder), "--dtype", "float32"])
-    main(["query", index, "cat", "--dtype", "float32"])
-    main(["query", index, "cat", "--json", "true", "--dtype", "float32"])
+    options = ["--columns.metadata", "[note]", "--dtype", "float32"]
+    main(["index", str(tmp_path / "a.jsonl"), index, "--model", str(model_folder), *options])
+    main(["query", index, "cat"])
+    main(["query", index, "cat", "--json", "true", "--where", "note LIKE 'cat%'"])
     printed = capsys.readouterr().out
     assert not {character for character in printed if not character.isprintable()} - {"\n"}
-    assert json.loads(printed[printed.index("[\n") :])[0]["text"] == evil
+    (hit,) = json.loads(printed[printed.index("[\n") :])
+    assert (hit["text"], hit["metadata"]) == (evil, {"note": evil})
+    main(["query", index, "cat", "--json", "true", "--where", "note = 'dog'"])
+    assert json.loads(capsys.readouterr().out) == []
     (tmp_path / "b\x1b[2J.jsonl").write_text("{")
     monkeypatch.setattr("sys.argv", ["search", "index", str(tmp_path / "b\x1b[2J.jsonl"), index, "--dtype", "float32"])
     with pytest.raises(SystemExit):

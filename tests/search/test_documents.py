@@ -12,8 +12,8 @@ import pytest
 
 from search.documents import Columns, Document, Documents
 from search.encoder import Encoder
-from search.index import open_index
 from search.ranking import search_index
+from search.snapshot import open_snapshot
 from search.update import update_index
 from tests.search.small_index import CountingEncoder
 
@@ -86,7 +86,7 @@ def test_a_lone_surrogate_anywhere_does_not_stop_an_index(tmp_path: Path, encode
     row = {"id": "\ud800", "title": "\udfff", "language": "\ud9ff", "text": "The cat \ud800 sat. \ud83d\ude00"}
     (source / "a.jsonl").write_text(json.dumps(row))
     update_index(tmp_path / "index", Documents(source), encoder, sentences=True)
-    hits = search_index(open_index(tmp_path / "index"), "The cat", encoder, ranking="late")
+    hits = search_index(open_snapshot(tmp_path / "index"), "The cat", encoder, ranking="late")
     assert {hit.document for hit in hits} == {
         Document("a.jsonl#\ufffd", "\ufffd", "\ufffd", "The cat \ufffd sat. \U0001f600"),
         Document("caf\\xe9.txt", "caf\\xe9", None, "The cat."),

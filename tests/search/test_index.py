@@ -1,85 +1,165 @@
-"""The stored table: its versions, damage to its files, and the model that made it."""
+"""`from search import Index`: documents are added, changed, removed and found, and their metadata filter."""
 
 from __future__ import annotations
 
-import copy
-import os
-import shutil
-from collections.abc import Callable
+import json
+import subprocess
+import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from search import Document, Documents, Index
+from search.documents import Columns
 from search.encoder import Encoder
-from search.index import IndexNotFound, is_index, open_index
-from search.ranking import rank, search_index
-from search.update import update_index
-from tests.search.small_index import CHANGED, TEXTS, check_index, documents_of
+from search.snapshot import IndexNotFound, InvalidCondition
+from tests.paths import REPOSITORY
+from tests.search.small_index import TEXTS, CountingEncoder, check_index, documents_of
 
 pytestmark = pytest.mark.lancedb
 
-
-def test_a_reader_keeps_the_version_that_it_opened(tmp_path: Path, encoder: Encoder) -> None:
-    update_index(tmp_path, documents_of(TEXTS), encoder)
-    before = open_index(tmp_path)
-    update_index(tmp_path, documents_of(CHANGED), encoder)
-    update_index(tmp_path, documents_of({"new": CHANGED["new"]}), encoder)
-    assert [hit.document.text for hit in search_index(before, "Hund", encoder, ranking="bm25")] == [TEXTS["dog"]]
-    assert set(rank(before, "Le chat", encoder)) == set(TEXTS)
-    assert set(rank(open_index(tmp_path), "Le chat", encoder)) == {"new"}
+YEARS = {"cat": 1999, "dog": 2010, "chat": 2020, "кот": 2021}
 
 
-def test_a_folder_without_an_index_is_named(tmp_path: Path) -> None:
-    with pytest.raises(IndexNotFound, match=f"{tmp_path} holds no index; make one with: python -m search index"):
-        open_index(tmp_path)
+@pytest.fixture
+def index(tmp_path: Path, encoder: Encoder) -> Index:
+    index = Index(tmp_path / "years", encoder)
+    index.update([Document(name, name, "en", text, {"year": YEARS[name], "by": name}) for name, text in TEXTS.items()])
+    return index
 
 
-@pytest.mark.parametrize("harm", ["cut", "remove"])
-def test_damaged_files_are_named_with_the_way_to_repair_or_harm_nothing(
-    tmp_path: Path, index_folder: Path, encoder: Encoder, harm: str
+def ids(index: Index, where: str | None = None, **options: object) -> set[str]:
+    return {hit.document.id for hit in index.search("The cat", 10, where=where, **options)}
+
+
+def test_documents_are_added_replaced_and_removed_and_the_others_stay(tmp_path: Path, encoder: Encoder) -> None:
+    index = Index(tmp_path / "index", encoder)
+    with pytest.raises(IndexNotFound):
+        index.search("The cat")
+    assert index.add(documents_of({"cat": TEXTS["cat"], "dog": TEXTS["dog"]})) == (2, 0, 0, 0)
+    assert index.add(iter(documents_of({"dog": "Der Hund schlief.", "new": TEXTS["chat"]}))) == (1, 1, 0, 0)
+    check_index(index.folder, {"cat": TEXTS["cat"], "dog": "Der Hund schlief.", "new": TEXTS["chat"]}, encoder)
+    assert index.remove(["cat", "unknown"]) == 1
+    assert (len(index), ids(index)) == (2, {"dog", "new"})
+    assert index.update(documents_of(TEXTS)) == (3, 1, 1, 0)
+    check_index(index.folder, TEXTS, encoder)
+
+
+def test_what_another_process_changes_is_seen(index: Index, encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("search.index.SECONDS_BETWEEN_LOOKS", 0.0)
+    Index(index.folder, encoder).remove(["cat"])
+    assert ids(index) == {"dog", "chat", "кот"}
+
+
+@pytest.mark.parametrize("ranking", ["dense", "bm25", "hybrid", "late"])
+def test_a_condition_on_metadata_leaves_the_others_out(index: Index, ranking: str) -> None:
+    found = {"bm25": {"cat"}}
+    assert ids(index, "year < 2015", ranking=ranking) == found.get(ranking, {"cat", "dog"})
+    assert ids(index, "year < 2015 OR by = 'chat' -- or so", ranking=ranking, languages=["en"]) == found.get(
+        ranking, {"cat", "dog", "chat"}
+    )
+    assert ids(index, "year > 3000", ranking=ranking) == set()
+    assert ids(index, "id IN ('dog') AND language = 'en'", ranking=ranking) == found.get(ranking, {"dog"}) - {"cat"}
+
+
+@pytest.mark.parametrize(
+    ("where", "reason"),
+    [
+        ("yeah > 1", "No field named yeah"),
+        ("year >", "Expected: an expression"),
+        ("year", "does not return a boolean"),
+        ("year > 'a'", "could not convert"),
+        ("", "Expected: an expression"),
+        ("year IN (SELECT 1)", "not supported"),
+    ],
+)
+def test_a_condition_that_is_none_is_refused_with_the_columns_that_there_are(
+    index: Index, where: str, reason: str
 ) -> None:
-    copy = tmp_path / "copy"
-    refused: list[str] = []
-    for file in sorted(path for path in index_folder.rglob("*") if path.is_file()):
-        shutil.copytree(index_folder, copy, dirs_exist_ok=False)
-        damaged = copy / file.relative_to(index_folder)
-        if harm == "cut":
-            os.truncate(damaged, file.stat().st_size // 2)
-        else:
-            damaged.unlink()
-        for ranking in ("dense", "bm25", "late"):
-            try:
-                hits = search_index(open_index(copy), "Le chat", encoder, 4, ranking)
-                assert all(hit.document.text == TEXTS[hit.document.id] for hit in hits)
-            except ValueError as error:
-                refused.append(str(error))
-        shutil.rmtree(copy)
-    assert refused
-    for message in refused:
-        assert message.startswith(f"{copy} is damaged or not complete")
-        assert message.endswith("remove the folder and index them again")
+    with pytest.raises(InvalidCondition, match=reason) as error:
+        index.search("The cat", where=where)
+    assert str(error.value).endswith("on these columns: id, title, language, year, by")
 
 
-def test_an_index_made_by_another_model_is_refused(
-    tmp_path: Path, labse: Path, encoder: Encoder, make_model: Callable[..., HMDEForDocumentEmbedding]
+def test_other_metadata_are_written_without_encoding_again(index: Index, counting: CountingEncoder) -> None:
+    again = Index(index.folder, counting)
+    documents = [Document(name, name, "en", text, {"year": 3000, "new": name == "cat"}) for name, text in TEXTS.items()]
+    assert again.update(documents) == (0, 4, 0, 0)
+    assert counting.encoded == []
+    assert again.update(documents) == (0, 0, 0, 4)
+    (hit,) = again.search("The cat", where="new", ranking="dense")
+    assert hit.document.metadata == {"year": 3000, "new": True}
+    assert hit.to_dict()["metadata"] == {"year": 3000, "new": True}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ({"vector": 1}, "metadata may not be named 'vector'"),
+        ({"two words": 1}, "metadata may not be named 'two words'"),
+        ({"_score": 1}, "metadata may not be named '_score'"),
+        ({"tags": ["a"]}, r"tags is \['a'\]; it must be a string, a number, true or false"),
+        ({"year": None}, "year is None; it must be a string"),
+    ],
+)
+def test_metadata_that_cannot_be_kept_are_refused(metadata: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=f"one: {message}"):
+        Document("one", "", None, "text", metadata)
+
+
+def test_metadata_of_another_type_are_refused_before_anything_is_encoded(
+    index: Index, counting: CountingEncoder
 ) -> None:
-    update_index(tmp_path, documents_of(TEXTS), encoder)
-    other_weights = Encoder("other", make_model(labse, document_norm="pre"), encoder.tokenizer)
-    shorter = HMDETokenizer.from_sentence_encoder(str(labse), max_sentences=4)
-    prompted = HMDETokenizer.from_sentence_encoder(str(labse), sentence_prompt="the")
-    others = [other_weights, *(encoder._replace(name="other", tokenizer=other) for other in (shorter, prompted))]
-    for other in others:
-        with pytest.raises(ValueError, match=r"another model .* than other"):
-            update_index(tmp_path, documents_of(TEXTS | {"new": "The dog."}), other)
-        with pytest.raises(ValueError, match="new index in another folder"):
-            open_index(tmp_path).check(other)
-    check_index(tmp_path, TEXTS, encoder)
+    again = Index(index.folder, counting)
+    for value, message in (("old", "year is of type string, but the index keeps it as int64"), (1.5, "double")):
+        with pytest.raises(ValueError, match=message):
+            again.add([Document("new", "", None, "A text.", {"year": value})])
+    mixed = [Document("a", "", None, "A text.", {"new": 1}), Document("b", "", None, "A text.", {"new": "1"})]
+    with pytest.raises(ValueError, match="b: new is '1', and of another document it is of type int; make them alike"):
+        again.add(mixed)
+    assert counting.encoded == []
+    assert len(again) == 4
 
 
-def test_a_model_with_weights_that_are_not_finite_makes_no_index(tmp_path: Path, encoder: Encoder) -> None:
-    damaged = copy.deepcopy(encoder.model)
-    damaged.hmde.document_encoder.layers[0].attention.value.weight.data[0, 0] = float("nan")
-    with pytest.raises(ValueError, match="not finite"):
-        update_index(tmp_path / "index", documents_of(TEXTS), Encoder("damaged", damaged, encoder.tokenizer))
-    assert not is_index(tmp_path / "index")
+def test_columns_of_tables_are_metadata(tmp_path: Path, encoder: Encoder) -> None:
+    rows = [
+        {"id": 1, "text": "The cat sat.", "year": 2020, "price": 1, "by": "A"},
+        {"id": 2, "text": "The dog sat.", "price": 2.5, "by": None},
+    ]
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    published = pa.array([18262], pa.date32())  # 2020-01-01
+    pq.write_table(
+        pa.table({"text": ["Le chat."], "published": published, "year": [2021]}), tmp_path / "docs" / "b.parquet"
+    )
+    columns = Columns(metadata=["year", "price", "by", "published"])
+    index = Index(tmp_path / "index", encoder)
+    index.update(Documents(tmp_path / "docs", columns=columns))
+    metadata = {hit.document.id: hit.document.metadata for hit in index.search("The cat")}
+    assert metadata == {
+        "a.jsonl#1": {"year": 2020, "price": 1.0, "by": "A"},
+        "a.jsonl#2": {"price": 2.5},
+        "b.parquet#1": {"year": 2021, "published": "2020-01-01"},
+    }
+    assert ids(index, "published < '2021' OR price > 2") == {"a.jsonl#2", "b.parquet#1"}
+
+
+def test_an_index_behind_a_url_is_read_and_not_changed(index: Index, encoder: Encoder) -> None:
+    url = f"file://{index.folder}"
+    behind = Index(url, encoder)
+    assert ids(behind, "year < 2015") == {"cat", "dog"}
+    for change in (lambda: behind.add(documents_of(TEXTS)), lambda: behind.remove(["cat"])):
+        with pytest.raises(ValueError, match=f"{url} can only be read; change the index in a local folder"):
+            change()
+    with pytest.raises(IndexNotFound, match="nothing holds no index"):
+        Index(f"file://{index.folder.parent}/nothing")
+
+
+def test_an_index_is_opened_by_its_folder_alone_from_a_fresh_process(index: Index) -> None:
+    program = (
+        f"from search import Index; print(Index({str(index.folder)!r}, dtype='float32').search('The cat')[0].score)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert float(done.stdout) == pytest.approx(index.search("The cat")[0].score, abs=1e-6)

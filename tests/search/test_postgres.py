@@ -17,8 +17,8 @@ import pytest
 from search.__main__ import main
 from search.documents import Document
 from search.encoder import Encoder
-from search.index import open_index
 from search.ranking import rank
+from search.snapshot import open_snapshot
 from search.update import update_index
 from tests.paths import REPOSITORY
 
@@ -92,7 +92,7 @@ def test_postgresql_has_the_collection_and_ranks_it_as_the_index_does(
         for question in ("Where is the cat?", "Hund"):
             (query,) = encoder.encode_queries([question])
             for languages, hits in ((None, 3), (["de", "ru"], 5)):
-                expected = rank(open_index(folder), question, encoder, "dense", hits, languages)
+                expected = rank(open_snapshot(folder), question, encoder, "dense", hits, languages)
                 found = connection.execute(NEAREST, {"query": query, "languages": languages, "hits": hits}).fetchall()
                 assert [id for id, _ in found] == list(expected)
                 assert dict(found) == pytest.approx(expected, abs=1e-5)

@@ -16,14 +16,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import search.index
 import search.ranking
+import search.snapshot
 import search.update
 from modeling_hmde.attribution_hmde import DocumentSentences
 from search.documents import Document
 from search.encoder import Encoder, cut
-from search.index import open_index
 from search.ranking import Ranking, UnknownLanguage, rank, scaled_bm25, search_index
+from search.snapshot import open_snapshot
 from search.update import update_index
 from tests.search.small_index import TEXTS, CountingEncoder, documents_of
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.lancedb
 
 def test_documents_are_ranked_by_cosine_and_explained_by_their_sentences(tmp_path: Path, encoder: Encoder) -> None:
     update_index(tmp_path, documents_of(TEXTS), encoder, sentences=False)
-    hits = search_index(open_index(tmp_path), "The cat", encoder, num_hits=3, ranking="dense")
+    hits = search_index(open_snapshot(tmp_path), "The cat", encoder, num_hits=3, ranking="dense")
     (query,) = encoder.model.encode_queries(["The cat"], encoder.tokenizer)
     cosines = {
         name: float(encoder.encode([Document(name, name, None, text)])[0] @ query) for name, text in TEXTS.items()
@@ -60,9 +60,9 @@ def test_many_documents_are_compared_partition_by_partition_with_exact_cosines(
 ) -> None:
     count, languages = 1000, ["de", "en", "fr"]
     monkeypatch.setattr(search.update, "APPROXIMATE_FROM", count)
-    for module in (search.index, search.update):
+    for module in (search.snapshot, search.update):
         monkeypatch.setattr(module, "PARTITIONS", 16)
-    monkeypatch.setattr(search.index, "NEAREST_PARTITIONS", 4)
+    monkeypatch.setattr(search.snapshot, "NEAREST_PARTITIONS", 4)
     many = NamedVectors(*encoder)
     vectors = np.random.default_rng(0).standard_normal((count, encoder.model.config.hidden_size)).astype(np.float32)
     many.vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -72,14 +72,14 @@ def test_many_documents_are_compared_partition_by_partition_with_exact_cosines(
     ]
 
     def indexes() -> set[str]:
-        return {column for kept in open_index(tmp_path).table.list_indices() for column in kept.columns}
+        return {column for kept in open_snapshot(tmp_path).table.list_indices() for column in kept.columns}
 
     update_index(tmp_path, documents[:-1], many, sentences=False)
     assert indexes() == {"id", "words"}
     update_index(tmp_path, documents, many)
     assert indexes() == {"id", "words", "vector"}
 
-    index, hits = open_index(tmp_path), 0
+    index, hits = open_snapshot(tmp_path), 0
     for number in range(0, count, 50):
         exact = {document.id: float(cosine) for document, cosine in zip(documents, many.vectors @ many.vectors[number])}
         nearest = sorted(exact, key=exact.__getitem__, reverse=True)[:10]
@@ -91,8 +91,8 @@ def test_many_documents_are_compared_partition_by_partition_with_exact_cosines(
     assert 0.5 < hits / (10 * count / 50) < 1  # of vectors without any order, a quarter of which are looked at
 
     update_index(tmp_path, documents[100:], many)
-    assert "007" not in rank(open_index(tmp_path), "7", many, "dense")
-    assert next(iter(rank(open_index(tmp_path), "107", many, "dense"))) == "107"
+    assert "007" not in rank(open_snapshot(tmp_path), "7", many, "dense")
+    assert next(iter(rank(open_snapshot(tmp_path), "107", many, "dense"))) == "107"
 
 
 class NamedSentences(NamedVectors):
@@ -112,16 +112,16 @@ def test_documents_are_found_by_their_best_sentences_though_their_vectors_lie_el
     count, hidden = 600, encoder.model.config.hidden_size
     for name in ("APPROXIMATE_FROM", "APPROXIMATE_SENTENCES_FROM"):
         monkeypatch.setattr(search.update, name, count)
-    for module in (search.index, search.update):
+    for module in (search.snapshot, search.update):
         monkeypatch.setattr(module, "PARTITIONS", 16)
-    monkeypatch.setattr(search.index, "NEAREST_PARTITIONS", 12)
+    monkeypatch.setattr(search.snapshot, "NEAREST_PARTITIONS", 12)
     monkeypatch.setattr(search.ranking, "CANDIDATES", 20)
     many = NamedSentences(*encoder)
     random = np.random.default_rng(0)
     many.vectors = cut(random.standard_normal((count, hidden), np.float32), hidden)
     many.sentences = cut(random.standard_normal((count, 10, hidden), np.float32), hidden)
     update_index(tmp_path, [Document(f"{number:03}", "", "en", f"{number}") for number in range(count)], many)
-    index = open_index(tmp_path)
+    index = open_snapshot(tmp_path)
     assert {column for kept in index.table.list_indices() for column in kept.columns} >= {"vector", "sentence_vectors"}
     found, best = 0, 0
     for number in range(0, count, 30):
@@ -141,7 +141,7 @@ def test_sentence_vectors_are_cut_and_take_two_bytes_a_number(tmp_path: Path, en
         update_index(tmp_path, documents_of(TEXTS), encoder)
     finally:
         encoder.model.config.truncate_dims = []
-    index = open_index(tmp_path)
+    index = open_snapshot(tmp_path)
     assert index.sentence_size == 8
     assert index.table.schema.field("sentence_vectors").type.value_type == pa.list_(pa.float16(), 8)
     (document,) = index.sentences(["cat"])
@@ -159,7 +159,7 @@ def test_late_ranks_the_best_by_hybrid_again_with_their_best_sentence(
     tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch, sentences: bool
 ) -> None:
     update_index(tmp_path, documents_of(TEXTS), encoder, sentences=sentences)
-    index = open_index(tmp_path)
+    index = open_snapshot(tmp_path)
     tolerance = 1e-3 if sentences else 1e-5  # kept vectors have two bytes a number
     explanations = encoder.model.explain("The cat", list(TEXTS.values()), encoder.tokenizer, scoring="maximum")
     expected = dict(zip(TEXTS, explanations))
@@ -183,7 +183,7 @@ def test_late_ranks_the_best_by_hybrid_again_with_their_best_sentence(
 
 @pytest.mark.parametrize("ranking", get_args(Ranking))
 def test_a_query_is_encoded_once_or_not_at_all(index_folder: Path, counting: CountingEncoder, ranking: Ranking) -> None:
-    index = open_index(index_folder)
+    index = open_snapshot(index_folder)
     expected = rank(index, "Le chat", counting, ranking)
     assert counting.encoded == ["Le chat"] * (ranking != "bm25")
     *_, vector = counting.encode_queries(["The cat sat on the mat.", "Le chat"])
@@ -216,7 +216,7 @@ def test_bm25_is_lucenes(
     folder = tmp_path_factory.mktemp("index")
     update_index(folder, [Document(f"{place:02}", "", None, text) for place, text in enumerate(texts)], encoder)
     words = {f"{place:02}": text.split() for place, text in enumerate(texts) if text.split()}
-    found = rank(open_index(folder), question, encoder, "bm25")
+    found = rank(open_snapshot(folder), question, encoder, "bm25")
     assert found == pytest.approx(bm25(question.split(), words), abs=1e-4)
     shutil.rmtree(folder)
 
@@ -229,7 +229,7 @@ def test_a_query_finds_the_stems_of_every_language(tmp_path: Path, encoder: Enco
         Document("plain", "", None, "Katzen"),
     ]
     update_index(tmp_path, documents, encoder)
-    index = open_index(tmp_path)
+    index = open_snapshot(tmp_path)
     assert set(rank(index, "a house", encoder, "bm25")) == {"houses"}
     assert set(rank(index, "Katzen", encoder, "bm25")) == {"katze", "plain"}
     assert set(rank(index, "睡觉", encoder, "bm25")) == {"zh"}
@@ -263,7 +263,7 @@ def test_hybrid_finds_by_bm25_what_is_not_near_and_ranks_it_by_its_cosine_too(
     monkeypatch.setattr(search.ranking, "CANDIDATES", 2)
     texts = TEXTS | {"rare": "Zzyzx. " + TEXTS["dog"]}
     update_index(tmp_path, documents_of(texts), encoder)
-    index = open_index(tmp_path)
+    index = open_snapshot(tmp_path)
     question = "Zzyzx chat"
     cosines = rank(index, question, encoder, "dense")
     scores = rank(index, question, encoder, "bm25")

@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-import search.index
 import search.ranking
+import search.snapshot
 import search.update
 from search import encode_collection
 from search.documents import Document, Documents
 from search.encoder import Encoder
-from search.index import open_index
 from search.precomputed import PrecomputedEmbeddings
 from search.ranking import search_index
+from search.snapshot import open_snapshot
 from search.update import Changes, update_index
 from tests.paths import REPOSITORY
 from tests.search.small_index import CHANGED, TEXTS, CountingEncoder, check_index, documents_of, rows_of
@@ -66,7 +66,7 @@ FILL_A_DISK = """
 import json, subprocess, sys
 from search.documents import Document
 from search.encoder import Encoder
-from search.index import open_index
+from search.snapshot import open_snapshot
 from search.update import update_index
 
 encoder = Encoder.load(sys.argv[1], "float32")
@@ -74,7 +74,7 @@ documents = [Document(str(number), "", None, f"The cat sat on mat {number}. " * 
 try:
     update_index("disk/index", documents, encoder, sentences=False)
 except OSError as full:
-    kept = len(open_index("disk/index"))
+    kept = len(open_snapshot("disk/index"))
     subprocess.run(["mount", "-o", "remount,size=9m", "disk"], check=True)
     print(json.dumps([str(full), kept, *update_index("disk/index", documents, encoder)]))
 """
@@ -153,7 +153,7 @@ def test_a_new_title_is_kept_without_encoding_and_a_new_language_with(
     changed[1] = Document("dog", "dog", "de", TEXTS["dog"])
     assert update_index(tmp_path, changed, counting) == Changes(0, 2, 0, 2)
     assert counting.encoded == ["dog"]
-    assert set(open_index(tmp_path).documents(list(TEXTS))) == set(changed)
+    assert set(open_snapshot(tmp_path).documents(list(TEXTS))) == set(changed)
     check_index(tmp_path, TEXTS, counting)
 
 
@@ -222,7 +222,7 @@ def test_readers_beside_a_writer_find_whole_versions_only(
     writer = in_another_process(update_one_by_one, index_folder, model_folder, *[CHANGED, TEXTS] * 4)
     reads = 0
     while writer.is_alive() or not reads:
-        for hit in search_index(open_index(index_folder), "Le chat", encoder, 9, "late"):
+        for hit in search_index(open_snapshot(index_folder), "Le chat", encoder, 9, "late"):
             assert hit.document.text in (TEXTS.get(hit.document.id), CHANGED.get(hit.document.id))
         reads += 1
     assert writer.exitcode == 0

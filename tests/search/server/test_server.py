@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import shutil
 import signal
@@ -21,12 +22,13 @@ import numpy as np
 import openai
 import pytest
 
+import search.index
 from search.encoder import Encoder
-from search.index import open_index
+from search.index import Index
 from search.ranking import search_index
-from search.server import app as server_app
 from search.server.app import make_app
 from search.server.guards import Limits
+from search.snapshot import open_snapshot
 from search.update import update_index
 from tests.paths import REPOSITORY
 from tests.search.server.running_server import running
@@ -42,13 +44,13 @@ def server(encoder: Encoder, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     folder = tmp_path_factory.mktemp("served") / "index"
     update_index(folder, documents_of(TEXTS), encoder, sentences=True)
     limits = Limits(characters=1000, texts=8, body_bytes=100_000, body_seconds=0.5)
-    with running(make_app(folder, encoder, limits=limits)) as address, httpx.Client(base_url=address) as client:
+    with running(make_app(Index(folder, encoder), limits=limits)) as address, httpx.Client(base_url=address) as client:
         yield SimpleNamespace(address=address, client=client, folder=folder)
 
 
 def test_a_search_finds_what_the_ranking_finds_with_spans_to_mark(server: SimpleNamespace, encoder: Encoder) -> None:
     answer = server.client.post("/search", json={"query": "The cat", "hits": 3, "sentences": 1})
-    index = open_index(server.folder)
+    index = open_snapshot(server.folder)
     expected = search_index(index, "The cat", encoder, 3, "late", scoring="maximum")
     hits = answer.json()["hits"]
     assert [(hit["id"], hit["text"]) for hit in hits] == [(hit.document.id, hit.document.text) for hit in expected]
@@ -101,9 +103,9 @@ def test_documents_to_rank_may_be_objects_and_come_back_as_jina_gives_them(serve
 def test_an_update_of_the_index_is_seen_and_health_counts_documents(
     encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_app, "SECONDS_BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr(search.index, "SECONDS_BETWEEN_LOOKS", 0.0)
     update_index(tmp_path / "index", documents_of({"cat": TEXTS["cat"]}), encoder)
-    with running(make_app(tmp_path / "index", encoder)) as address:
+    with running(make_app(Index(tmp_path / "index", encoder))) as address:
         assert httpx.get(f"{address}/health").json()["documents"] == 1
         update_index(tmp_path / "index", documents_of(TEXTS), encoder)
         assert httpx.get(f"{address}/health").json()["documents"] == len(TEXTS)
@@ -125,7 +127,7 @@ def test_requests_that_arrive_together_are_encoded_together_and_each_gets_its_ow
 
     monkeypatch.setattr(CountingEncoder, "encode_queries", slow)
     questions = [f"The cat {number}" for number in range(20)]
-    with running(make_app(index_folder, counting)) as address, ThreadPoolExecutor(20) as threads:
+    with running(make_app(Index(index_folder, counting))) as address, ThreadPoolExecutor(20) as threads:
 
         def ask(question: str) -> list[float]:
             asked = {"input": question, "input_type": "query"}
@@ -145,11 +147,16 @@ def test_requests_that_arrive_together_are_encoded_together_and_each_gets_its_ow
         ("/search", {"query": ""}, 422, "query: String should have at least 1 character"),
         ("/search", {"query": "x" * 1001}, 400, "text 0 has 1001 characters; send at most 1000"),
         ("/search", {"query": "cat", "languages": ["xx"]}, 400, "the index has no documents in xx"),
+        ("/search", {"query": "cat", "where": "year >"}, 400, "'year >' is no condition on documents"),
+        ("/search", {"query": ["cat"]}, 422, "query: Input should be a valid string"),
         ("/search", {"query": "cat", "ranking": "best"}, 422, "ranking: Input should be"),
         ("/search", {"query": "cat", "hits": 0}, 422, "hits: Input should be greater than or equal to 1"),
         ("/v1/embeddings", {"input": []}, 422, "input"),
         ("/v1/embeddings", {"input": [[1, 2]]}, 422, "input"),
         ("/v1/embeddings", {"input": ["cat"] * 9}, 400, "there are 9 texts; send at most 8 together"),
+        ("/v1/embeddings", {"input": ["cat"] * 10_000}, 400, "there are 10000 texts; send at most 8 together"),
+        ("/v1/embeddings", {"input": ["cat", ""]}, 200, ""),
+        ("/v1/embeddings", {"input": 7}, 422, "input"),
         ("/rerank", {"query": "cat", "documents": []}, 422, "documents"),
         ("/rerank", {"query": "cat", "documents": ["x" * 200_000]}, 413, "larger than 100000 bytes"),
         ("/nowhere", {}, 404, "Not Found"),
@@ -160,7 +167,7 @@ def test_a_bad_request_is_answered_by_what_is_wrong_with_it(
 ) -> None:
     answer = server.client.post(path, json=asked)
     assert answer.status_code == status
-    assert message in answer.json()["error"]["message"]
+    assert message in (answer.json()["error"]["message"] if status >= 400 else "")
 
 
 def test_a_body_that_is_no_json_or_comes_too_slowly_is_refused(server: SimpleNamespace) -> None:
@@ -175,9 +182,73 @@ def test_a_body_that_is_no_json_or_comes_too_slowly_is_refused(server: SimpleNam
     assert server.client.post("/search", content=slowly()).status_code == 408
 
 
+def test_clients_that_go_before_their_answer_harm_nobody(server: SimpleNamespace, encoder: Encoder) -> None:
+    address = (httpx.URL(server.address).host, httpx.URL(server.address).port)
+    body = json.dumps({"input": DOCUMENTS}).encode()
+    head = b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    for sent in (b"", head[:20], head % len(body) + body[:10], head % len(body) + body):
+        for _ in range(5):
+            with socket.create_connection(address) as client:
+                client.sendall(sent)
+    answer = server.client.post("/v1/embeddings", json={"input": DOCUMENTS})
+    found = [each["embedding"] for each in answer.json()["data"]]
+    np.testing.assert_allclose(found, encoder.encode(documents_of(TEXTS)), atol=1e-6)
+
+
+def test_searches_are_answered_while_the_index_is_updated(
+    encoder: Encoder, index_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search.index, "SECONDS_BETWEEN_LOOKS", 0.0)
+    done = threading.Event()
+    with running(make_app(Index(index_folder, encoder))) as address, ThreadPoolExecutor(4) as threads:
+
+        def ask() -> set[tuple[int, int]]:
+            answers = set()
+            with httpx.Client(base_url=address, timeout=30) as client:
+                while not done.is_set():
+                    answer = client.post("/search", json={"query": "The cat", "hits": 100})
+                    answers.add((answer.status_code, len(answer.json()["hits"])))
+            return answers
+
+        asked = [threads.submit(ask) for _ in range(4)]
+        for count in range(1, 6):
+            texts = {f"new {number}": f"Text {number}." for number in range(count)}
+            update_index(index_folder, documents_of(TEXTS | texts), encoder)
+        done.set()
+        answers = set().union(*(each.result() for each in asked))
+    assert answers <= {(200, len(TEXTS) + count) for count in range(6)}
+    assert len(answers) > 1
+
+
+def test_the_clients_of_langchain_and_llamaindex_get_the_models_embeddings(
+    server: SimpleNamespace, encoder: Encoder
+) -> None:
+    langchain = pytest.importorskip("langchain_openai", reason="pip install langchain-openai")
+    llama_index = pytest.importorskip(
+        "llama_index.embeddings.openai_like", reason="pip install llama-index-embeddings-openai-like"
+    )
+    at = {"api_key": "any", "max_retries": 0}
+    base = f"{server.address}/v1"
+    expected, (query,) = encoder.encode(documents_of(TEXTS)), encoder.encode_queries(["The cat"])
+    client = langchain.OpenAIEmbeddings(base_url=base, model="hmde", check_embedding_ctx_length=False, **at)
+    np.testing.assert_allclose(client.embed_documents(DOCUMENTS), expected, atol=1e-6)
+    client = langchain.OpenAIEmbeddings(
+        base_url=base,
+        model="hmde",
+        check_embedding_ctx_length=False,
+        **at,
+        model_kwargs={"extra_body": {"input_type": "query"}},
+    )
+    np.testing.assert_allclose(client.embed_query("The cat"), query, atol=1e-6)
+    client = llama_index.OpenAILikeEmbedding(
+        api_base=base, model_name="hmde", **at, embed_batch_size=8, query_kwargs={"extra_body": {"input_type": "query"}}
+    )
+    np.testing.assert_allclose(client.get_text_embedding_batch(DOCUMENTS), expected, atol=1e-6)
+
+
 def test_more_than_may_wait_are_told_to_come_again(encoder: Encoder, index_folder: Path) -> None:
     limits = Limits(texts=4, waiting=4)
-    with running(make_app(index_folder, encoder, limits=limits)) as address:
+    with running(make_app(Index(index_folder, encoder), limits=limits)) as address:
 
         async def ask_all() -> list[httpx.Response]:
             async with httpx.AsyncClient(base_url=address, timeout=60) as client:
@@ -191,7 +262,7 @@ def test_more_than_may_wait_are_told_to_come_again(encoder: Encoder, index_folde
 
 
 def test_with_a_token_all_but_health_asks_for_it(encoder: Encoder, index_folder: Path) -> None:
-    with running(make_app(index_folder, encoder, token="sesame")) as address:
+    with running(make_app(Index(index_folder, encoder), token="sesame")) as address:
         for path in ("/", "/metrics"):
             refused = httpx.get(f"{address}{path}")
             assert refused.status_code == 401
@@ -214,7 +285,7 @@ def test_prometheus_reads_counts_and_times(server: SimpleNamespace) -> None:
 
 def test_the_page_marks_sentences_and_nothing_in_a_text_becomes_markup(encoder: Encoder, tmp_path: Path) -> None:
     update_index(tmp_path / "index", documents_of({"<b>": "The <i>cat</i> sat. $question It slept."}), encoder)
-    with running(make_app(tmp_path / "index", encoder)) as address:
+    with running(make_app(Index(tmp_path / "index", encoder))) as address:
         page = httpx.get(address, params={"question": '"><script>cat'}).text
         assert page.count("<mark") == 2
         assert "The &lt;i&gt;cat&lt;/i&gt; sat." in page

@@ -1,0 +1,253 @@
+"""An index on disk: a LanceDB table with one row for each document.
+
+Its columns are id, title, language, text, one for each name in the documents' metadata, content_hash, words (the BM25
+terms of the text, with spaces between), vector (hidden,), float32, and, if the index keeps sentences, spans
+(sentences, 2) and sentence_vectors (sentences, size), float16, cut to the smallest size that the model was trained for.
+Vectors are L2-normalised. The metadata of the table name the model that made it, and hold its probe.
+
+Each write makes a new version of the table, as a whole or not at all. A process that is killed leaves the version
+before, and a reader goes on seeing the version that it opened.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import lancedb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import torch
+from lancedb.table import Table
+
+from modeling_hmde.attribution_hmde import DocumentSentences
+from search.documents import RESERVED, Document
+from search.encoder import Encoder, cut
+
+TABLE = "documents"
+DOCUMENT_COLUMNS = ["id", "title", "language", "text"]
+FILTER_COLUMNS = ["id", "title", "language"]  # a condition may name these and the metadata
+
+# Rows of narrow columns that are read at once; each batch has a fixed cost.
+ROWS_PER_BATCH = 65_536
+
+# The approximate search over many documents (see `APPROXIMATE_FROM` in search/update.py): a query is compared with the
+# vectors, quantised to one byte a number, of the documents in the nearest partitions. REFINE_FACTOR times as many
+# documents as asked for are then compared exactly. If only some documents are asked for, all partitions are searched,
+# because these may lie in any of them.
+PARTITIONS, NEAREST_PARTITIONS = 256, 64
+REFINE_FACTOR = 2
+
+
+class IndexNotFound(ValueError):
+    """A folder holds no index."""
+
+
+class InvalidCondition(ValueError):
+    """A condition on documents is no SQL, or names a column that the index does not have."""
+
+
+@dataclass
+class Snapshot:
+    """An index as it was when it was opened. Later updates do not reach it; open it again to see them.
+
+    Args:
+        folder: of the index, or its URL.
+        table: one version of it.
+        model: name or folder of the model that made the index.
+        probe: (hidden + 3,), see `Encoder.probe`.
+    """
+
+    folder: str | Path
+    table: Table
+    model: str
+    probe: np.ndarray
+
+    @property
+    def keeps_sentences(self) -> bool:
+        return "sentence_vectors" in self.table.schema.names
+
+    @property
+    def sentence_size(self) -> int:
+        """Numbers of a sentence vector, in an index that keeps sentences."""
+        return self.table.schema.field("sentence_vectors").type.value_type.list_size
+
+    @property
+    def metadata_columns(self) -> list[str]:
+        """The names of the documents' metadata."""
+        return [name for name in self.table.schema.names if name not in RESERVED]
+
+    @cached_property
+    def languages(self) -> list[str]:
+        """The languages of the documents, sorted. Documents without a language do not count."""
+        with store_errors(self.folder):
+            batches = self.table.search().select(["language"]).to_batches(ROWS_PER_BATCH)
+            found = {language for batch in batches for language in pa.compute.unique(batch["language"]).to_pylist()}
+        return sorted(found - {None})
+
+    def __len__(self) -> int:
+        return self.table.count_rows()
+
+    def check(self, encoder: Encoder) -> None:
+        """
+        Raises:
+            ValueError: the index was made by a model that computes other vectors.
+        """
+        if not encoder.matches(self.probe):
+            raise ValueError(
+                f"the index was made by another model ({self.model}) than {encoder.name}, so their vectors cannot be "
+                "compared; query it with that model, or make a new index in another folder"
+            )
+
+    def check_condition(self, where: str) -> None:
+        """
+        Raises:
+            InvalidCondition: `where` is no condition on the columns of the index.
+        """
+        columns = ", ".join([*FILTER_COLUMNS, *self.metadata_columns])
+        try:
+            self.table.search().where(where).select(["id"]).limit(1).to_arrow()
+        except ValueError as error:
+            reason = str(error).removeprefix("Invalid input, ").split(", /")[0]
+            raise InvalidCondition(
+                f"{where!r} is no condition on documents ({reason}); write one in SQL, such as \"language = 'de'\", on "
+                f"these columns: {columns}"
+            ) from None
+
+    def nearest(self, query: np.ndarray, depth: int, where: str | None = None) -> dict[str, float]:
+        """The cosines of the documents whose vectors are nearest to a query vector (hidden,), by id.
+
+        Args:
+            where: an SQL condition on documents; of all if None.
+        """
+        return self._nearest("vector", "dot", query, depth, where)
+
+    def nearest_sentences(self, query: np.ndarray, depth: int, where: str | None = None) -> dict[str, float]:
+        """The cosines of the best sentences of the documents whose best sentences are nearest to a query vector
+        (hidden,), by document id. For an index that keeps sentences."""
+        return self._nearest("sentence_vectors", "cosine", cut(query, self.sentence_size), depth, where)
+
+    def _nearest(
+        self, column: str, distance: str, query: np.ndarray, depth: int, where: str | None
+    ) -> dict[str, float]:
+        with store_errors(self.folder):
+            search: Any = self.table.search(query, vector_column_name=column)
+            search = search.distance_type(distance).refine_factor(REFINE_FACTOR)
+            search = search.nprobes(NEAREST_PARTITIONS if where is None else PARTITIONS)
+            distances = _scores(search, "_distance", depth, where)
+        return {id: 1 - distance for id, distance in distances.items()}
+
+    def bm25(self, terms: Sequence[str], depth: int, where: str | None = None) -> dict[str, float]:
+        """The BM25 scores of the best documents that hold at least one of these terms, by id."""
+        if not terms:
+            return {}
+        with store_errors(self.folder):
+            search = self.table.search(" ".join(terms), query_type="fts", fts_columns="words")
+            return _scores(search, "_score", depth, where)
+
+    def documents(self, ids: Sequence[str]) -> list[Document]:
+        """The documents with these ids, in their order."""
+        names = self.metadata_columns
+        documents = []
+        for row in self.rows(ids, [*DOCUMENT_COLUMNS, *names]).to_pylist():
+            metadata = {name: value for name in names if (value := row.pop(name)) is not None}
+            documents.append(Document(**row, metadata=metadata))
+        return documents
+
+    def vectors(self, ids: Sequence[str]) -> torch.Tensor:
+        """(documents, hidden), the vectors of the documents with these ids."""
+        return _matrix(self.rows(ids, ["id", "vector"])["vector"].combine_chunks())
+
+    def sentences(self, ids: Sequence[str]) -> list[DocumentSentences]:
+        """The sentences of the documents with these ids, in an index that keeps them."""
+        rows = self.rows(ids, ["id", "spans", "sentence_vectors"])
+        return [
+            DocumentSentences(list(map(tuple, spans.as_py())), _matrix(vectors.values), None)
+            for spans, vectors in zip(rows["spans"], rows["sentence_vectors"])
+        ]
+
+    def rows(self, ids: Sequence[str], columns: list[str]) -> pa.Table:
+        """Columns of the documents with these ids, in their order. `id` must be one of the columns."""
+        with store_errors(self.folder):
+            found = self.table.search().where(one_of("id", ids)).select(columns).to_arrow()
+        return found.take(pa.compute.index_in(pa.array(ids, pa.string()), found["id"].combine_chunks()))
+
+
+def place_of(folder: str | Path) -> str | Path:
+    """A folder of the file system, or as text the URL of one in an object store.
+
+    >>> place_of("s3://bucket/index"), place_of("runs/index").name
+    ('s3://bucket/index', 'index')
+    """
+    return str(folder) if "://" in str(folder) else Path(folder)
+
+
+def is_index(folder: str | Path) -> bool:
+    place = place_of(folder)
+    if isinstance(place, Path):
+        return (place / f"{TABLE}.lance").is_dir()
+    with store_errors(place):
+        return TABLE in lancedb.connect(place).list_tables().tables
+
+
+def open_snapshot(folder: str | Path) -> Snapshot:
+    """Opens the newest version of an index for reading, also while another process updates it. Takes milliseconds, so a
+    program that runs for long can open it again for each query.
+
+    Raises:
+        IndexNotFound: the folder holds no index.
+        ValueError: its files are damaged.
+    """
+    folder = place_of(folder)
+    if not is_index(folder):
+        raise IndexNotFound(f"{folder} holds no index; make one with: python -m search index DOCUMENTS {folder}")
+    with store_errors(folder):
+        table = lancedb.connect(folder).open_table(TABLE)
+        metadata = table.schema.metadata
+    return Snapshot(folder, table, metadata[b"model"].decode(), np.array(json.loads(metadata[b"probe"])))
+
+
+@contextmanager
+def store_errors(folder: str | Path) -> Iterator[None]:
+    """Turns the errors of LanceDB into messages that name the folder and the remedy."""
+    try:
+        yield
+    except (RuntimeError, OSError) as error:
+        if "No space left" in str(error):
+            message = f"the disk of {folder} is full; make room and index again: what was committed is kept"
+            raise OSError(errno.ENOSPC, message) from error
+        if "ermission denied" in str(error) or "Read-only" in str(error):
+            raise ValueError(f"{folder} may not be written by this user: {error}") from error
+        raise ValueError(
+            f"{folder} is damaged or not complete ({error}); the documents are where they were, so remove the folder "
+            "and index them again"
+        ) from error
+
+
+def one_of(column: str, values: Iterable[str]) -> str:
+    """The SQL condition that a column holds one of some strings.
+
+    >>> one_of("id", ["a", "b's"])
+    "id IN ('a', 'b''s')"
+    """
+    quoted = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
+    return f"{column} IN ({quoted})" if quoted else "false"
+
+
+def _scores(search: Any, column: str, depth: int, where: str | None) -> dict[str, float]:
+    """The column of scores that a LanceDB search returns, by document id."""
+    if where is not None:
+        search = search.where(where)
+    return {row["id"]: row[column] for row in search.select(["id", column]).limit(depth).to_list()}
+
+
+def _matrix(vectors: pa.FixedSizeListArray) -> torch.Tensor:
+    """(vectors, hidden), without a Python object for each number."""
+    return torch.tensor(vectors.flatten().to_numpy(zero_copy_only=False)).view(len(vectors), -1).float()

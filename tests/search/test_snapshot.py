@@ -1,0 +1,85 @@
+"""The stored table: its versions, damage to its files, and the model that made it."""
+
+from __future__ import annotations
+
+import copy
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from search.encoder import Encoder
+from search.ranking import rank, search_index
+from search.snapshot import IndexNotFound, is_index, open_snapshot
+from search.update import update_index
+from tests.search.small_index import CHANGED, TEXTS, check_index, documents_of
+
+pytestmark = pytest.mark.lancedb
+
+
+def test_a_reader_keeps_the_version_that_it_opened(tmp_path: Path, encoder: Encoder) -> None:
+    update_index(tmp_path, documents_of(TEXTS), encoder)
+    before = open_snapshot(tmp_path)
+    update_index(tmp_path, documents_of(CHANGED), encoder)
+    update_index(tmp_path, documents_of({"new": CHANGED["new"]}), encoder)
+    assert [hit.document.text for hit in search_index(before, "Hund", encoder, ranking="bm25")] == [TEXTS["dog"]]
+    assert set(rank(before, "Le chat", encoder)) == set(TEXTS)
+    assert set(rank(open_snapshot(tmp_path), "Le chat", encoder)) == {"new"}
+
+
+def test_a_folder_without_an_index_is_named(tmp_path: Path) -> None:
+    with pytest.raises(IndexNotFound, match=f"{tmp_path} holds no index; make one with: python -m search index"):
+        open_snapshot(tmp_path)
+
+
+@pytest.mark.parametrize("harm", ["cut", "remove"])
+def test_damaged_files_are_named_with_the_way_to_repair_or_harm_nothing(
+    tmp_path: Path, index_folder: Path, encoder: Encoder, harm: str
+) -> None:
+    copy = tmp_path / "copy"
+    refused: list[str] = []
+    for file in sorted(path for path in index_folder.rglob("*") if path.is_file()):
+        shutil.copytree(index_folder, copy, dirs_exist_ok=False)
+        damaged = copy / file.relative_to(index_folder)
+        if harm == "cut":
+            os.truncate(damaged, file.stat().st_size // 2)
+        else:
+            damaged.unlink()
+        for ranking in ("dense", "bm25", "late"):
+            try:
+                hits = search_index(open_snapshot(copy), "Le chat", encoder, 4, ranking)
+                assert all(hit.document.text == TEXTS[hit.document.id] for hit in hits)
+            except ValueError as error:
+                refused.append(str(error))
+        shutil.rmtree(copy)
+    assert refused
+    for message in refused:
+        assert message.startswith(f"{copy} is damaged or not complete")
+        assert message.endswith("remove the folder and index them again")
+
+
+def test_an_index_made_by_another_model_is_refused(
+    tmp_path: Path, labse: Path, encoder: Encoder, make_model: Callable[..., HMDEForDocumentEmbedding]
+) -> None:
+    update_index(tmp_path, documents_of(TEXTS), encoder)
+    other_weights = Encoder("other", make_model(labse, document_norm="pre"), encoder.tokenizer)
+    shorter = HMDETokenizer.from_sentence_encoder(str(labse), max_sentences=4)
+    prompted = HMDETokenizer.from_sentence_encoder(str(labse), sentence_prompt="the")
+    others = [other_weights, *(encoder._replace(name="other", tokenizer=other) for other in (shorter, prompted))]
+    for other in others:
+        with pytest.raises(ValueError, match=r"another model .* than other"):
+            update_index(tmp_path, documents_of(TEXTS | {"new": "The dog."}), other)
+        with pytest.raises(ValueError, match="new index in another folder"):
+            open_snapshot(tmp_path).check(other)
+    check_index(tmp_path, TEXTS, encoder)
+
+
+def test_a_model_with_weights_that_are_not_finite_makes_no_index(tmp_path: Path, encoder: Encoder) -> None:
+    damaged = copy.deepcopy(encoder.model)
+    damaged.hmde.document_encoder.layers[0].attention.value.weight.data[0, 0] = float("nan")
+    with pytest.raises(ValueError, match="not finite"):
+        update_index(tmp_path / "index", documents_of(TEXTS), Encoder("damaged", damaged, encoder.tokenizer))
+    assert not is_index(tmp_path / "index")

@@ -69,9 +69,12 @@ gpu: .venv/test
 attack: .venv/test
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.attack $(ATTACK)
 
-## Each library that a saved model drops into, in a new virtual environment with nothing else: slow, installs much.
+## Each library that a saved model drops into, in a new virtual environment with nothing else: slow, installs much. Then
+## the clients of the server, a browser on its page, and Ray and Spark, which needs Java.
 integrations: .venv/test
 	$(BIN)/pytest -m fresh_environment -v tests/project/test_examples.py
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[integrations]'
+	OMP_NUM_THREADS=1 $(BIN)/pytest -v tests/project/test_examples.py tests/search/server
 
 ## transformers' own tests of models and tokenizers, run on HMDE: passed, not applicable with the reason, failed.
 peers: .venv/test

@@ -114,6 +114,13 @@ def test_a_command_names_files_modules_and_targets_that_are_there(page: str) -> 
 
 
 @pytest.mark.parametrize("page", PAGES)
+def test_a_page_with_commands_says_which_environment_they_need(page: str) -> None:
+    blocks = [block[2] for block in FENCE.finditer(PAGES[page]) if block[1] == "bash"]
+    if any(re.search(r"^(python|pip|accelerate|hf) ", block, re.MULTILINE) for block in blocks):
+        assert "source .venv/bin/activate" in PAGES[page]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_a_block_says_what_it_is_and_python_is_spelt_so(page: str) -> None:
     """A block marked otherwise ("py", "Python") would run nowhere, unnoticed."""
     assert {block[1] for block in FENCE.finditer(PAGES[page])} <= {"python", "bash", "bibtex", "sql", "text"}

@@ -20,6 +20,9 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
@@ -32,7 +35,9 @@ NEEDS = {
     "sentence_transformers_search": "sentence_transformers",
     "onnx_search": "onnxruntime",
     "langchain_search": "langchain_huggingface",
+    "langchain_retriever": "langchain_core",
     "llama_index_search": "llama_index.embeddings.huggingface",
+    "llama_index_retriever": "llama_index.core",
     "chroma_search": "chromadb",
     "haystack_search": "haystack_integrations.components.embedders.sentence_transformers",
     "txtai_search": "txtai",
@@ -40,12 +45,17 @@ NEEDS = {
     "bertopic_topics": "bertopic",
     "mteb_search": "mteb",
 }
+ENCODERS = {"ray_encode": "ray.data", "spark_encode": "pyspark"}  # of collections
+IN_A_CLONE = ("langchain_retriever", "llama_index_retriever")  # these need more than a saved folder
 QUESTION = "Der Hund sah die Katze?"
 
 
 def packages_of(example: str) -> str:
     """What an example tells its reader to install."""
-    return re.findall(r"^ +pip install (.+)$", (EXAMPLES / f"{example}.py").read_text(), re.MULTILINE)[0]
+    (packages,) = re.findall(
+        r"^ +pip install (.+?)(?: +\(.+\))?$", (EXAMPLES / f"{example}.py").read_text(), re.MULTILINE
+    )
+    return packages.replace("'.[", f"'{REPOSITORY}[").replace("'", "")
 
 
 # What is installed for each program.
@@ -96,7 +106,7 @@ def desk(
     assert cosines.min() > 0
     best = cosines.argsort()[::-1][:3]
     expected = [QUESTION, *(f"  {cosines[place]:.3f}  document {place}" for place in best)]
-    return SimpleNamespace(folder=folder, expected=expected)
+    return SimpleNamespace(folder=folder, expected=expected, model=model, tokenizer=tokenizer, documents=documents)
 
 
 def run(python: str | Path, *arguments: str | Path, folder: Path) -> str:
@@ -119,6 +129,24 @@ def test_an_example_ranks_as_the_model_does(example: str, desk: SimpleNamespace)
     assert printed.splitlines()[-4:] == desk.expected
 
 
+@pytest.mark.parametrize("example", ENCODERS)
+def test_a_collection_is_encoded_by_two_workers(example: str, desk: SimpleNamespace) -> None:
+    if not is_installed(ENCODERS[example]) or (example == "spark_encode" and shutil.which("java") is None):
+        pytest.skip(f"{ENCODERS[example]} is not installed; `make integrations` installs it")
+    collection, output = desk.folder / "collection", desk.folder / example
+    collection.mkdir(exist_ok=True)
+    texts = [f"{text} {number}." for number in range(4) for text in desk.documents]
+    table = pa.table(
+        {"id": [*map(str, range(len(texts)))], "text": texts, "language": [None, "de"] * (len(texts) // 2)}
+    )
+    for part in range(2):
+        pq.write_table(table.slice(part * (len(texts) // 2), len(texts) // 2), collection / f"{part}.parquet")
+    run(sys.executable, EXAMPLES / f"{example}.py", "model", collection, output, "2", folder=desk.folder)
+    rows = {row["id"]: row["embedding"] for row in pq.read_table(output, schema=None).to_pylist()}
+    expected = desk.model.encode_documents(texts, desk.tokenizer, language=table["language"].to_pylist())
+    np.testing.assert_allclose([rows[id] for id in table["id"].to_pylist()], expected, atol=1e-5)
+
+
 @pytest.mark.fresh_environment
 @pytest.mark.timeout(3600)  # a gigabyte is installed
 @pytest.mark.parametrize("program", FRESH_ENVIRONMENTS, ids=lambda program: program.stem)
@@ -132,7 +160,8 @@ def test_a_saved_folder_serves_where_nothing_else_is_installed(program: Path, de
             [python, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--no-compile", *packages], check=True
         )
         find = "from importlib.util import find_spec; print(*map(bool, map(find_spec, ['modeling_hmde', 'torch'])))"
-        expected = {"terminal": "True True", "onnx_search": "False False"}.get(program.stem, "False True")
+        in_a_clone = dict.fromkeys(("terminal", *IN_A_CLONE), "True True")
+        expected = (in_a_clone | {"onnx_search": "False False"}).get(program.stem, "False True")
         assert run(python, "-c", find, folder=desk.folder).split() == expected.split()
         printed = run(python, program, "model", "docs/en.jsonl", QUESTION, folder=desk.folder)
         assert printed.splitlines()[-4:] == desk.expected

@@ -1,0 +1,38 @@
+"""The load on the server is what it is asked to be, and the files benchmark counts what is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import files as files_benchmark
+from benchmarks import server as server_benchmark
+from search import Document, Index
+from search.server.app import make_app
+from tests.search.server.running_server import running
+
+pytestmark = pytest.mark.lancedb
+
+
+@pytest.fixture
+def index(model_folder: Path, tmp_path: Path) -> Index:
+    index = Index(tmp_path / "index", str(model_folder), dtype="float32")
+    pages = {"a.pdf#page=1": "The cat sat on the mat.", "a.pdf#page=2": "It was warm.", "b.html": "Der Hund schlief."}
+    index.add([Document(name, name, None, text) for name, text in pages.items()])
+    return index
+
+
+def test_clients_share_the_requests_and_each_answer_is_timed(index: Index) -> None:
+    with running(make_app(index)) as address:
+        load = server_benchmark.load(address, clients=3, requests=10)
+    assert len(load.seconds) == 10
+    assert load.rate > 0
+    assert sum(load.seconds) / 3 <= 10 / load.rate
+
+
+def test_each_page_is_asked_for_and_counted_with_its_format(index: Index, capsys: pytest.CaptureFixture[str]) -> None:
+    files_benchmark.main(["--index", str(index.folder), "--ranking", "bm25"])
+    lines = [line for line in capsys.readouterr().out.splitlines() if line]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    assert rows[2:] == [[".html", "1", "1", "1", "1", "1"], [".pdf", "1", "2", "2", "2", "2"]]

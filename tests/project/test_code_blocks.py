@@ -91,7 +91,7 @@ def test_the_python_blocks_of_a_page_run_from_a_fresh_process(
     write_xquad_r(folder / "data" / "xquad-r")
     if "onnx" in PROGRAMS[page]:
         export_onnx.main(["--model", str(folder / "runs" / "hmde-small")])
-    program = tmp_path / Path(page).with_suffix(".py").name
+    program = tmp_path / f"blocks_of_{Path(page).stem}.py"  # search.py would stand before the package
     program.write_text(PROGRAMS[page], encoding="utf-8")
     offline = str(int("push_to_hub" not in PROGRAMS[page]))
     environment = hub.environment(HF_HUB_OFFLINE=offline, HF_MODULES_CACHE=str(tmp_path / "modules"))

@@ -33,7 +33,7 @@ from evaluation.recipes import RetrievalTask, SystemOptions
 from evaluation.systems import System, load_system
 from evaluation.systems.hmde import HMDESystem
 from evaluation.tables import Table, averages
-from evaluation.tasks.classifiers import fit_logistic_regression
+from evaluation.tasks.classification import fit_logistic_regression
 from evaluation.tasks.retrieval import evaluate_retrieval, groups_of
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from training.data.sentence_vectors import encode_sentences, fingerprint_of_vectors
@@ -162,7 +162,7 @@ def scores_of(system: System, benchmark: ChoicesBenchmark, sets: dict[str, Retri
     if benchmark.topics:
         examples = [read_labelled_texts(Path(benchmark.topics) / f"en.{part}.tsv") for part in ("train", "dev")]
         train, dev = ((system.encode_documents(texts, "en"), labels) for labels, texts in examples)
-        scores["topics of English dev, accuracy"] = float(fit_logistic_regression(*train, *dev)[0].score(*dev))
+        scores["topics of English dev, accuracy"] = float(fit_logistic_regression(*train, *dev).score(*dev))
     return scores
 
 

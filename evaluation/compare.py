@@ -30,7 +30,6 @@ from common.fingerprints import (
 )
 from evaluation import datasets
 from evaluation.model_index import card_file, write_model_index
-from evaluation.published import read_published
 from evaluation.recipes import EvaluationRecipe, SystemOptions, TaskOptions
 from evaluation.registry import TASKS
 from evaluation.report import Result, Results, write_comparison
@@ -60,8 +59,8 @@ class TaskWithData:
     fingerprint: str
 
 
-def compare(recipe: EvaluationRecipe) -> None:
-    """Compute what is missing, and write the report.
+def compare(recipe: EvaluationRecipe) -> Results:
+    """Compute what is missing, write the report, and return all results.
 
     Raises:
         ValueError: something is wrong with recipe, models or data. This is found before anything is computed.
@@ -74,7 +73,6 @@ def compare(recipe: EvaluationRecipe) -> None:
         raise ValueError(f"the tasks of {', '.join(TASKS)} are {names}; name at least one, and no two alike")
     check_systems(recipe.systems)
     cards = {name: card_file(recipe.systems[name].model) for name in recipe.model_cards}
-    published = read_published(Path(recipe.published)) if recipe.published else []
     tasks = [read_task(Path(recipe.output), *task) for task in named]
 
     dtype = dtype_of(recipe.dtype)
@@ -115,9 +113,10 @@ def compare(recipe: EvaluationRecipe) -> None:
     results = {task: task_results for task, task_results in results.items() if task_results}
 
     whole = asdict(recipe) | {"systems": {name: system.given for name, system in recipe.systems.items()}}
-    write_comparison(whole, results, published)
+    write_comparison(whole, results)
     for name, file in cards.items():
         write_model_index(file, name, recipe.systems[name].model, results)
+    return results
 
 
 def evaluate_system(load: Callable[[], Any], task: TaskWithData, run: SystemRun) -> Result:
@@ -148,7 +147,7 @@ def converted(folder: Path, options: Any) -> Any:
     with locked(folder):
         if not (folder / done).exists():
             with folder_written_whole(folder) as new:
-                datasets.convert(options, new)
+                datasets.module_of(options).convert(options, new)
                 (new / done).touch()
     return replace(options, data=str(folder), format="hmde")
 

@@ -1,4 +1,4 @@
-"""All measures: for rankings (MAP, nDCG, MRR ...), one label a text (accuracy, macro-F1), several (R-precision)."""
+"""All measures: for rankings (MAP, nDCG, MRR ...) and for labels (accuracy, macro-F1)."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def retrieval_values(
     values: dict[str, dict[str, float]] = {name: {} for name in RETRIEVAL_MEASURES}
     for value in ir_measures.iter_calc(RETRIEVAL_MEASURES.values(), qrels, run):
         values[names[str(value.measure)]][value.query_id] = value.value
-    for query_id, of_query in (ranks or {}).items():
-        precisions = [found / rank for found, rank in enumerate(of_query, start=1)]
+    for query_id, query_ranks in (ranks or {}).items():
+        precisions = [found / rank for found, rank in enumerate(query_ranks, start=1)]
         values["MAP"][query_id] = float(np.mean(precisions))
-        values["MRR"][query_id] = 1 / of_query[0]
+        values["MRR"][query_id] = 1 / query_ranks[0]
     return values
 
 
@@ -44,14 +44,3 @@ def accuracy_and_f1(labels: Sequence[str], predicted: Sequence[str]) -> dict[str
         "accuracy": float(accuracy_score(labels, predicted)),
         "macro_f1": float(f1_score(labels, predicted, average="macro")),
     }
-
-
-def r_precisions(targets: np.ndarray, decisions: np.ndarray) -> list[float]:
-    """Of each document with R labels, the share of them that is among its R most probable ones.
-
-    Args:
-        targets: (documents, labels), 1 where a document has the label.
-        decisions: (documents, labels), higher where more probable.
-    """
-    ranked = np.argsort(-decisions, axis=1, kind="stable")
-    return [float(relevant[order[: relevant.sum()]].mean()) for relevant, order in zip(targets, ranked)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any, Literal
 
 from common.numbers import NonNegativeInt, PositiveInt
@@ -17,7 +16,6 @@ from evaluation.registry import SYSTEMS
 QuerySource = Literal["queries", "documents", "late_sentences"]
 
 MEASURES = ("accuracy", "macro_f1")
-MULTILABEL_MEASURES = ("r_precision", "micro_f1")
 
 
 @dataclass
@@ -108,10 +106,6 @@ class RetrievalTask(TaskOptions):
         measure: the one in the tables; the results have all.
         depth: documents that a query ranks at most. 0: all of them, so that MAP and MRR are of the whole collection;
             the run files have the first 1000, and BM25, hybrid and late rank no more.
-        margin_neighbours: rank by the ratio margin over so many neighbours (Artetxe and Schwenk 2019, with 4); 0 ranks
-            by cosine.
-        rerank: folder of <pair>.run files whose first documents are ranked anew. Without it: full ranking.
-        rerank_depth: how many documents of a run are ranked anew.
     """
 
     data: str
@@ -122,21 +116,7 @@ class RetrievalTask(TaskOptions):
     training_languages: list[str] = field(default_factory=list)
     measure: Literal["MAP", "nDCG@10", "MRR", "Recall@100", "P@1"] = "MAP"
     depth: NonNegativeInt = 0
-    margin_neighbours: NonNegativeInt = 0
-    rerank: str | None = None
-    rerank_depth: PositiveInt = 100
-    formats = ("clef", "mldr", "ir_datasets", "ntrex")
-
-    @property
-    def protocol(self) -> str:
-        if self.rerank is None:
-            by = f"margin over {self.margin_neighbours} neighbours" if self.margin_neighbours else "cosine"
-            return f"full ranking by {by}" + (f", the first {self.depth}" if self.depth else "")
-        return f"re-ranking of the first {self.rerank_depth} of {Path(self.rerank).name}"
-
-    @property
-    def folders(self) -> list[str]:
-        return [self.data, self.rerank] if self.rerank else [self.data]
+    formats = ("clef", "ir_datasets")
 
 
 @dataclass
@@ -157,8 +137,7 @@ class ClassificationTask(TaskOptions):
         finetuned: classifiers that were trained as a whole, by name: the folders or Hub names of one or more runs,
             whose scores are averaged.
         finetuned_on: languages that these were trained on; the first train language if not given.
-        measure: the one in the tables. With accuracy or macro_f1, a text has one label; with r_precision or micro_f1 it
-            may have several, and only frozen vectors are tested. The results have both of the two.
+        measure: the one in the tables; the results have both.
     """
 
     data: str
@@ -169,8 +148,8 @@ class ClassificationTask(TaskOptions):
     bootstrap_resamples: NonNegativeInt = 0
     finetuned: dict[str, list[str]] = field(default_factory=dict)
     finetuned_on: list[str] = field(default_factory=list)
-    measure: Literal["accuracy", "macro_f1", "r_precision", "micro_f1"] = "accuracy"
-    formats = ("mldoc", "masakhanews", "sib200", "multieurlex")
+    measure: Literal["accuracy", "macro_f1"] = "accuracy"
+    formats = ("mldoc",)
     results_of_systems = "-frozen"
     results_of_models = "-finetuned"
 
@@ -178,18 +157,6 @@ class ClassificationTask(TaskOptions):
         self.finetuned_on = self.finetuned_on or self.train_languages[:1]
         if not self.test_languages:
             raise ValueError("test_languages is empty; name at least one")
-        if self.multilabel and self.finetuned:
-            raise ValueError(f"measure is {self.measure}, of several labels a text, and finetuned models predict one")
-
-    @property
-    def multilabel(self) -> bool:
-        """Whether a text may have several labels."""
-        return self.measure in MULTILABEL_MEASURES
-
-    @property
-    def measures(self) -> tuple[str, str]:
-        """The measures of the task. The first has a value for each document."""
-        return MULTILABEL_MEASURES if self.multilabel else MEASURES
 
     def takes(self, system: SystemOptions) -> bool:
         return bool(self.train_languages) and not self.text_pairs and not system.ranks
@@ -203,7 +170,6 @@ class EvaluationRecipe:
         output: folder to write. What an earlier run left there and is still valid is not computed again.
         systems: by name, each with its `kind` and the options of that kind; see evaluation/registry.py.
         retrieval, classification: tasks by name.
-        published: file of published numbers to show beside ours; evaluation/published.py describes it.
         reference: the system against which the others are tested for significance. By default the last one.
         model_cards: systems whose model cards get their results (`model-index`). Each must be a folder.
         dtype: of weights and activations: float32, bfloat16, or auto, which is bfloat16 where the CPU or the GPU
@@ -214,7 +180,6 @@ class EvaluationRecipe:
     systems: Mapping[str, SystemOptions]
     retrieval: dict[str, RetrievalTask] = field(default_factory=dict)
     classification: dict[str, ClassificationTask] = field(default_factory=dict)
-    published: str | None = None
     reference: str | None = None
     model_cards: list[str] = field(default_factory=list)
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"

@@ -1,11 +1,10 @@
-"""The report of a comparison: tables, plots, report.md and results.json. Knows no models and no data."""
+"""The report of a comparison: tables, report.md and results.json. Knows no models and no data."""
 
 from __future__ import annotations
 
 import json
 import shlex
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,6 @@ import yaml
 
 from common.files import write_json, write_text
 from common.progress import progress_bar
-from evaluation.plots import SEED, colours, plot_averages, plot_rows
-from evaluation.published import Published, beside_ours, rows_not_run
 from evaluation.significance import bootstrap_interval, paired_p_values
 from evaluation.tables import Table, environment
 
@@ -28,8 +25,8 @@ Result = dict[str, Any]
 Results = dict[str, dict[str, Result]]  # by task and system
 
 
-def write_comparison(recipe: dict[str, Any], results: Results, published: list[Published]) -> None:
-    """Write report.md, results.json and the plots, and show the tables."""
+def write_comparison(recipe: dict[str, Any], results: Results) -> None:
+    """Write report.md and results.json, and show the tables."""
     output = Path(recipe["output"])
     reference = recipe["reference"] or list(recipe["systems"])[-1]
     with progress_bar("differences and intervals", sum(map(len, results.values())), "result", delay=1) as progress:
@@ -37,23 +34,16 @@ def write_comparison(recipe: dict[str, Any], results: Results, published: list[P
             for result in task_results.values():
                 values = values_of(result)
                 result["intervals"] = {
-                    row: bootstrap_interval(of_row) for row, of_row in values.items() if row in result["rows"]
+                    row: bootstrap_interval(row_values) for row, row_values in values.items() if row in result["rows"]
                 }
                 result["p_values"] = {}
                 if reference in task_results:
                     result["p_values"] = paired_p_values(values, values_of(task_results[reference]))
                 progress.update()
     tables = [table_of_scores(task, task_results, reference) for task, task_results in results.items()]
-    beside = [beside_ours(table, results[table.task]) for table in published if table.task in results]
-    beside = [table for table in beside if table.scores]
-    not_run = [
-        f"* table {table.table} ({table.source}), {table.rows[name].label}: {reason}\n"
-        for table, name, reason in rows_not_run(published, results)
-    ]
     widths = [table_of_intervals(task, task_results) for task, task_results in results.items()]
     made = {
         "command": shlex.join(["python", "-m", "evaluation", *sys.argv[1:]]),
-        "seed": SEED,
         "environment": environment(),
         "recipe": recipe,
     }
@@ -64,22 +54,19 @@ def write_comparison(recipe: dict[str, Any], results: Results, published: list[P
         }
         for task, task_results in results.items()
     }
-    write_json(output / "results.json", made | {"published": [asdict(table) for table in published], "tasks": kept})
+    write_json(output / "results.json", made | {"tasks": kept})
     plain = json.loads(json.dumps(made))  # range types become the numbers that they are
     how = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
     sections = {
         "Scores": [table.to_markdown() for table in tables],
-        "Beside published numbers": [table.to_markdown() for table in beside],
-        "Published rows that were not run": ["".join(not_run)] if not_run else [],
         "How sure": [table.to_markdown() for table in widths if any(table.scores.values())],
-        "Plots": [f"![{path.stem}](plots/{path.name})\n" for path in plot(results, output / "plots")],
         "How it was made": [f"```yaml\n{how}```\n"],
     }
     lines = ["# Evaluation\n"]
     for title, parts in sections.items():
         lines += [f"## {title}\n", *parts] if parts else []
     write_text(output / "report.md", "\n".join(lines))
-    print("\n".join(table.to_markdown() for table in [*tables, *beside]))
+    print("\n".join(table.to_markdown() for table in tables))
 
 
 def values_of(result: Result) -> dict[str, dict[str, float]]:
@@ -95,10 +82,10 @@ def table_of_scores(task: str, results: dict[str, Result], reference: str) -> Ta
     scores = {}
     for system, result in results.items():
         rows = result["rows"] | result["averages"]
-        scores[system] = {row: of_row[result["measure"]] for row, of_row in rows.items()} | {
-            f"{row}, share of own language in the first ten": of_row["own_language@10"]
-            for row, of_row in rows.items()
-            if "own_language@10" in of_row
+        scores[system] = {row: row_scores[result["measure"]] for row, row_scores in rows.items()} | {
+            f"{row}, share of own language in the first ten": row_scores["own_language@10"]
+            for row, row_scores in rows.items()
+            if "own_language@10" in row_scores
         }
     marks = {
         system: {row: "*" for row, p_value in result["p_values"].items() if p_value < SIGNIFICANCE_LEVEL}
@@ -122,29 +109,3 @@ def table_of_intervals(task: str, results: dict[str, Result]) -> Table:
 def measure_of(results: dict[str, Result]) -> str:
     """The measure in the tables of a task, which is that of each of its results."""
     return next(iter(results.values()))["measure"]
-
-
-def plot(results: Results, folder: Path) -> list[Path]:
-    """All plots that the results allow. Those of vectors were made with the results."""
-    colour_of = colours(system for task_results in results.values() for system in task_results)  # the same in all plots
-    paths = []
-    averages = {
-        f"{task}, {measure_of(task_results)}": {
-            system: result["averages"]["average"][result["measure"]]
-            for system, result in task_results.items()
-            if "average" in result["averages"]
-        }
-        for task, task_results in results.items()
-    }
-    if any(averages.values()):
-        shown = {task: task_results for task, task_results in averages.items() if task_results}
-        paths.append(plot_averages(shown, colour_of, folder / "averages.png"))
-    for task, task_results in results.items():
-        rows = {
-            system: {row: scores[result["measure"]] for row, scores in result["rows"].items()}
-            for system, result in task_results.items()
-        }
-        paths.append(plot_rows(f"{measure_of(task_results)} on {task}", rows, colour_of, folder / f"{task}.png"))
-    all_results = [result for task_results in results.values() for result in task_results.values()]
-    vector_plots = [folder / result["plot"] for result in all_results if "plot" in result]
-    return paths + [path for path in vector_plots if path.exists()]

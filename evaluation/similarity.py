@@ -1,4 +1,4 @@
-"""Rankings of whole collections, from unit vectors: by cosine, or by its margin over that of the neighbours."""
+"""Rankings of whole collections by cosine, from L2-normalised vectors."""
 
 from __future__ import annotations
 
@@ -30,28 +30,6 @@ def inner_products(vectors: np.ndarray, queries: np.ndarray) -> Iterator[np.ndar
             block = vectors[begin : begin + VECTORS_AT_ONCE]
             products[:, begin : begin + len(block)] = some @ block.T
         yield products
-
-
-def margins(vectors: np.ndarray, queries: np.ndarray, neighbours: int) -> Iterator[np.ndarray]:
-    """As `inner_products`, the ratio margins of Artetxe and Schwenk (2019, "Margin-based Parallel Corpus Mining"): a
-    cosine over the mean of two means, of the query's cosines with its nearest documents, and of the document's with its
-    nearest queries. A document that is near to every query no longer stands before all others.
-
-    Args:
-        vectors, queries: as in `inner_products`, of unit length.
-        neighbours: how many are nearest (k; 4 there).
-    """
-    of_documents = np.concatenate(
-        [mean_of_nearest(products, neighbours) for products in inner_products(queries, vectors)]
-    )
-    for products in inner_products(vectors, queries):
-        yield products / ((mean_of_nearest(products, neighbours)[:, None] + of_documents) / 2)
-
-
-def mean_of_nearest(products: np.ndarray, neighbours: int) -> np.ndarray:
-    """(queries, documents) -> (queries,), the mean of the highest `neighbours` of each row."""
-    count = min(neighbours, products.shape[1])
-    return np.partition(products, -count, axis=1)[:, -count:].mean(axis=1)
 
 
 def highest(scores: np.ndarray, depth: int) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from common.numbers import NonNegativeInt, PositiveInt
 from evaluation.recipes import ClassificationTask, EvaluationRecipe, RetrievalTask, SystemOptions
 from evaluation.registry import SYSTEMS, TASKS, SystemKind
 from replications.longformer.options import LongformerOptions
@@ -15,13 +16,42 @@ SYSTEMS["longformer"] = SystemKind(
     needs=("model",),
     takes=("pooling", "query_prompt", "document_prompt", "global_attention"),
 )
+TASKS["reranking"] = "replications.reranking"
 TASKS["translation_search"] = "replications.translation_search"
 TASKS["mlp_classification"] = "replications.mldoc"
 TASKS["questions"] = "replications.question_answering.evaluation"
 
 
+@dataclass
 class TranslationTask(RetrievalTask):
-    """See replications/translation_search.py."""
+    """See replications/translation_search.py.
+
+    Args:
+        margin_neighbours: rank by the ratio margin over so many neighbours (Artetxe and Schwenk 2019, with 4); 0 ranks
+            by cosine.
+    """
+
+    margin_neighbours: NonNegativeInt = 0
+
+    def takes(self, system: SystemOptions) -> bool:
+        return not system.ranks
+
+
+@dataclass(kw_only=True)
+class RerankingTask(RetrievalTask):
+    """See replications/reranking.py.
+
+    Args:
+        rerank: folder of <pair>.run files whose first documents are ranked anew.
+        rerank_depth: how many documents of a run are ranked anew.
+    """
+
+    rerank: str
+    rerank_depth: PositiveInt = 100
+
+    @property
+    def folders(self) -> list[str]:
+        return [self.data, self.rerank]
 
     def takes(self, system: SystemOptions) -> bool:
         return not system.ranks
@@ -33,13 +63,17 @@ class ReplicationsRecipe(EvaluationRecipe):
 
     Args:
         systems: by name, each with its `kind` and the options of that kind.
+        reranking: tasks by name, as those of `retrieval`: the first documents of a given run are ranked anew.
         translation_search: tasks by name, as those of `retrieval`: sentences seek their translations.
         mlp_classification: tasks by name, as those of `classification`, with the small network above frozen vectors by
             which LASER, the lightweight encoder and T-MDE report MLDoc.
         questions: tasks by name.
+        published: file of published numbers to show beside ours; replications/published.py describes it.
     """
 
     systems: Mapping[str, LongformerOptions]
+    reranking: dict[str, RerankingTask] = field(default_factory=dict)
     translation_search: dict[str, TranslationTask] = field(default_factory=dict)
     mlp_classification: dict[str, ClassificationTask] = field(default_factory=dict)
     questions: dict[str, QuestionTask] = field(default_factory=dict)
+    published: str | None = None

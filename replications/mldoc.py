@@ -22,8 +22,7 @@ from evaluation.datasets.labelled_sets import LabelledSet
 from evaluation.recipes import ClassificationTask
 from evaluation.systems import System
 from evaluation.tasks import SystemRun, classification
-from evaluation.tasks.classification import evaluate_models, measure, read
-from evaluation.tasks.classifiers import Measured
+from evaluation.tasks.classification import Measured, evaluate_models, measure, read
 
 __all__ = ["convert", "evaluate_models", "evaluate_system", "read"]
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from common import command_line
-from evaluation.published import names_by_result, read_published, rows_not_run
+from replications.published import names_by_result, read_published, rows_not_run
 from tests.paths import REPOSITORY
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*found in sys.modules")  # a program that is a module is run once more

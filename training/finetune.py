@@ -40,7 +40,7 @@ from common.files import folder_written_whole, write_json
 from common.fingerprints import fingerprint
 from common.numbers import PositiveFloat, PositiveInt
 from common.saved_models import model_type_of, opening
-from evaluation.datasets import convert
+from evaluation.datasets import module_of
 from evaluation.datasets.labelled_sets import LabelledTexts, check_labels, read_labelled_texts
 from evaluation.metrics import accuracy_and_f1
 from evaluation.recipes import MEASURES, ClassificationTask
@@ -222,7 +222,7 @@ def converted(recipe: FinetuneRecipe) -> Path:
     with PartialState().local_main_process_first():
         if not folder.exists():
             with folder_written_whole(folder) as partial:
-                convert(task, partial)
+                module_of(task).convert(task, partial)
     return folder
 
 

@@ -8,7 +8,6 @@ ir_datasets.
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 
 from evaluation.recipes import ClassificationTask, RetrievalTask
@@ -27,12 +26,3 @@ def module_of(task: RetrievalTask | ClassificationTask) -> ModuleType:
             f"format is {task.format!r}; it must be one of hmde, {', '.join(task.formats)}, or a module's full name"
         )
     return import_module(task.format)
-
-
-def convert(task: RetrievalTask | ClassificationTask, output: Path) -> None:
-    """Write a task's data, of whatever format, to a folder in this project's own.
-
-    Raises:
-        ValueError: the format is unknown, or a file is missing or malformed.
-    """
-    module_of(task).convert(task, output)

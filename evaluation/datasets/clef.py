@@ -14,7 +14,7 @@ from pathlib import Path
 
 from common.files import write_text
 from common.records import unpacked
-from evaluation.datasets.files import lines, only_file, qrels_file, write_documents, write_queries
+from evaluation.datasets.files import lines, qrels_file, write_documents, write_queries
 from evaluation.datasets.languages import query_and_document_languages
 from evaluation.recipes import RetrievalTask
 
@@ -37,6 +37,18 @@ def convert(task: RetrievalTask, output: Path) -> None:
     for language in query_languages:
         write_queries(output, language, clef_topics(only_file(folder / "topics", language), language))
     write_text(qrels_file(task, output), "".join(qrels))
+
+
+def only_file(folder: Path, language: str) -> Path:
+    """The file of a language, whatever its name ends in.
+
+    Raises:
+        ValueError: there is none, or more than one.
+    """
+    files = sorted(folder.glob(f"{language}.*"))
+    if len(files) != 1:
+        raise ValueError(f"{folder} has {len(files)} files named {language}.*; it must have one")
+    return files[0]
 
 
 def clef_documents(file: Path) -> Iterator[tuple[str, str]]:

@@ -17,13 +17,11 @@ accepted. Only a line feed ends a line: other characters that Unicode counts as 
 from __future__ import annotations
 
 import json
-import math
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from common.records import json_value, malformed, sized_lines
 from evaluation.datasets.files import lines
@@ -174,11 +172,11 @@ def read_retrieval_set(
     unknown = {}
     if query_source in ("documents", "late_sentences"):
         judged = read_qrels(qrels_file).values() if split else ()
-        of_split = {doc_id for grades in judged for doc_id, grade in grades.items() if grade > 0}
+        relevant = {doc_id for grades in judged for doc_id, grade in grades.items() if grade > 0}
         for language in query_languages:
             source = documents.get(language) or DocumentFile(folder / "docs" / f"{language}.jsonl")
             texts = dict(source.items()) if query_source == "documents" else late_sentences(source, language)
-            queries[language] = {doc_id: text for doc_id, text in texts.items() if not split or doc_id in of_split}
+            queries[language] = {doc_id: text for doc_id, text in texts.items() if not split or doc_id in relevant}
         qrels = {query_id: {query_id: 1} for texts in queries.values() for query_id in texts}
     else:
         qrels = read_qrels(qrels_file)
@@ -239,34 +237,17 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
     Raises:
         ValueError: the file is missing or empty, or a line is no judgement, or repeats one.
     """
-    return _numbers(path, int, "query_id TAB 0 TAB doc_id TAB grade, the grade an integer", fields=4, place=3)
-
-
-def read_run(path: Path) -> Run:
-    """Score by query_id and doc_id, of a ranking as trec_eval reads it: `query_id Q0 doc_id rank score tag` a line.
-
-    Raises:
-        ValueError: the file is missing or empty, or a line is no ranked document, or repeats one.
-    """
-    return _numbers(path, float, "query_id Q0 doc_id rank score tag, the score a number", fields=6, place=4)
-
-
-def _numbers(path: Path, number: Callable[[str], Any], form: str, fields: int, place: int) -> dict[str, dict[str, Any]]:
-    """The numbers in one place of all lines, by query_id and doc_id, which are the first and the third field."""
-    numbers: dict[str, dict[str, Any]] = {}
+    qrels: dict[str, dict[str, int]] = {}
     for line_number, line in lines(path):
         written = line.split()
-        try:
-            value = number(written[place])
-            right = len(written) == fields and math.isfinite(value)
-        except (ValueError, IndexError, OverflowError):
-            right = False
-        if not right:
+        if len(written) != 4 or not re.fullmatch(r"[+-]?\d+", written[3]):
+            form = "query_id TAB 0 TAB doc_id TAB grade, the grade an integer"
             raise malformed(path, line_number, f"is of another form; write {form}")
-        if written[2] in numbers.setdefault(written[0], {}):
-            raise malformed(path, line_number, f"has {written[2]} for {written[0]} a second time; keep one line")
-        numbers[written[0]][written[2]] = value
-    return numbers
+        query_id, _, doc_id, grade = written
+        if doc_id in qrels.setdefault(query_id, {}):
+            raise malformed(path, line_number, f"has {doc_id} for {query_id} a second time; keep one line")
+        qrels[query_id][doc_id] = int(grade)
+    return qrels
 
 
 def _document(path: Path, line_number: int, line: str) -> tuple[str, str]:

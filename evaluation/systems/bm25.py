@@ -21,8 +21,6 @@ class BM25:
     as pairs of characters.
     """
 
-    reranks = True
-
     def rank_pairs(
         self,
         retrieval_set: RetrievalSet,

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -57,8 +57,6 @@ class SearchSystem:
     model: HMDEForDocumentEmbedding
     tokenizer: HMDETokenizer
     ranking: Literal["hybrid", "late"]
-
-    reranks: ClassVar[bool] = False
 
     def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
         """(queries, hidden), float32, L2-normalised rows."""

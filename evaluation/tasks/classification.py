@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -32,16 +32,23 @@ from common.progress import Advance, no_bar, progress_bar
 from common.saved_models import model_type_of, opening
 from evaluation.datasets.labelled_sets import LabelledSet, LabelledTexts, check_labels, read_labelled_set
 from evaluation.metrics import accuracy_and_f1
-from evaluation.plots import plot_vectors
 from evaluation.recipes import MEASURES, ClassificationTask
 from evaluation.systems import System
 from evaluation.tables import Scores, averages
 from evaluation.tasks import SystemRun
-from evaluation.tasks.classifiers import Measured, fit_logistic_regression, fit_multilabel
 from evaluation.vectors import cached_vectors
 from modeling_hmde import HMDETokenizer
 from modeling_hmde.modeling_hmde import MAX_TOKENS_PER_BUCKET
-from modeling_hmde.packing_hmde import bucket_by_length
+from modeling_hmde.packing_hmde import padded_batches
+
+if TYPE_CHECKING:  # importing it takes seconds
+    from sklearn.linear_model import LogisticRegression
+
+# Inverse strengths of regularisation to choose from; unit vectors need weak ones.
+C_GRID = (0.1, 1.0, 10.0, 100.0, 1000.0)
+
+# Scores by measure, and the value of each document.
+Measured = tuple[dict[str, float], list[float]]
 
 # What learns from frozen vectors. From the task, and vectors and labels of training and dev documents, it makes what
 # measures a classifier on the vectors and labels of a test, in one or several runs; and its C, if it has one.
@@ -79,13 +86,33 @@ def learn(
     dev_labels: Sequence[str],
     name: str,
 ) -> tuple[Callable[[np.ndarray, Sequence[str]], list[Measured]], float]:
-    """The task's logistic regression."""
-    examples = (train_vectors, train_labels, dev_vectors, dev_labels)
-    if task.multilabel:
-        measure_on, C = fit_multilabel(*examples, name=name)
-        return lambda vectors, labels: [measure_on(vectors, labels)], C
-    classifier, C = fit_logistic_regression(*examples, name=name)
-    return lambda vectors, labels: [measure(labels, list(classifier.predict(vectors)))], C
+    """A logistic regression."""
+    classifier = fit_logistic_regression(train_vectors, train_labels, dev_vectors, dev_labels, name)
+    return lambda vectors, labels: [measure(labels, list(classifier.predict(vectors)))], classifier.C
+
+
+def fit_logistic_regression(
+    train_vectors: np.ndarray,
+    train_labels: Sequence[str],
+    dev_vectors: np.ndarray,
+    dev_labels: Sequence[str],
+    name: str = "",
+) -> LogisticRegression:
+    """The logistic regression of the C with the highest accuracy on dev, the smallest of equals.
+
+    Args:
+        train_vectors, dev_vectors: (documents, hidden), in the training language.
+        train_labels, dev_labels: one a document.
+        name: of the progress bar.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    candidates = []
+    with progress_bar(name, len(C_GRID), unit="fit", delay=1) as progress:
+        for C in C_GRID:
+            candidates.append(LogisticRegression(C=C, max_iter=10_000).fit(train_vectors, train_labels))
+            progress.update()
+    return max(candidates, key=lambda classifier: classifier.score(dev_vectors, dev_labels))
 
 
 def evaluate_system(
@@ -96,7 +123,7 @@ def evaluate_system(
     learn: Learn = learn,
     protocol: str = "logistic regression, C chosen on dev of the train language",
 ) -> dict[str, Any]:
-    """Everything that is reported of a system whose vectors are left as they are. Plots them too.
+    """Everything that is reported of a system whose vectors are left as they are.
 
     Args:
         learn, protocol: the classifier above the vectors, and what it is.
@@ -112,20 +139,13 @@ def evaluate_system(
         bar = f"{run.bar}, draw {draw + 1} of {task.bootstrap_resamples}"
         draws.append(scores_by_row(learn_and_test(task, labelled, vectors, learn, bar, draw)[0]))
     over_draws = f"; averages over {task.bootstrap_resamples} draws of the training documents too" if draws else ""
-    result = {
+    return {
         "protocol": f"frozen vectors, {protocol}{over_draws}",
-        **summary(task, measured, draws),
+        **summary(task.measure, measured, draws),
         "C": chosen,
         "documents": sum(map(len, vectors.values())),
         "document_seconds": seconds,
     }
-    if not task.multilabel:
-        result["plot"] = f"{run.task}-{run.system}.png"
-        with progress_bar(f"{run.bar}: plot", 1, "plot") as progress:
-            shown = [vectors[test.file] for test in labelled.tests]
-            plot_vectors(run.system, labelled.tests, shown, run.output / "plots" / result["plot"])
-            progress.update()
-    return result
 
 
 def learn_and_test(
@@ -177,11 +197,12 @@ def evaluate_models(
     runs = [scores_of_classifier(model, labelled.tests, dtype, bar) for model in models]
     trained_on = task.finetuned_on[0] if len(task.finetuned_on) == 1 else "all"
     measured = {
-        f"{trained_on}-{test.language}": mean_of_runs(list(of_test)) for test, *of_test in zip(labelled.tests, *runs)
+        f"{trained_on}-{test.language}": mean_of_runs(list(measured_runs))
+        for test, *measured_runs in zip(labelled.tests, *runs)
     }
     return {
         "protocol": f"fine-tuned on {', '.join(task.finetuned_on)}, {len(runs)} run{'s' * (len(runs) > 1)}",
-        **summary(task, measured),
+        **summary(task.measure, measured),
         "documents": sum(len(part.texts) for part in labelled.tests),
         "document_seconds": time.perf_counter() - began,
     }
@@ -215,10 +236,13 @@ def scores_of_classifier(
     return [measure(test.labels, labels) for test, labels in zip(tests, predicted)]
 
 
-def summary(task: ClassificationTask, measured: dict[str, Measured], draws: Sequence[Scores] = ()) -> dict[str, Any]:
+def summary(task_measure: str, measured: dict[str, Measured], draws: Sequence[Scores] = ()) -> dict[str, Any]:
     """Scores by row, `<train language>-<test language>`, and averages: of all, of one language and across languages.
     The transfer gap is what is lost across languages. Each average over draws of the training documents is a row of its
-    own. Values by item are of the first of the task's measures: of rows by document, and of averages by draw.
+    own. Values by item are accuracies: of rows by document, and of averages by draw.
+
+    Args:
+        task_measure: the one in the tables.
     """
     scores = scores_by_row(measured)
     same = [row for row in scores if len(set(row.split("-"))) == 1]
@@ -227,25 +251,25 @@ def summary(task: ClassificationTask, measured: dict[str, Measured], draws: Sequ
         "average, same language": same,
         "average, across languages": [row for row in scores if row not in same],
     }
-    means = averages(scores, groups, task.measures)
+    means = averages(scores, groups, MEASURES)
     if len(means) == 3:
         means["transfer gap"] = {
             measure: means["average, same language"][measure] - means["average, across languages"][measure]
-            for measure in task.measures
+            for measure in MEASURES
         }
     items = {row: values for row, (_, values) in measured.items()}
-    of_draws = [averages(draw, groups, task.measures) for draw in draws]
-    for group in of_draws[0] if of_draws else ():
+    draw_means = [averages(draw, groups, MEASURES) for draw in draws]
+    for group in draw_means[0] if draw_means else ():
         row = f"{group}, {len(draws)} draws"
-        means[row] = {measure: float(np.mean([draw[group][measure] for draw in of_draws])) for measure in task.measures}
-        items[row] = [draw[group][task.measures[0]] for draw in of_draws]
+        means[row] = {measure: float(np.mean([draw[group][measure] for draw in draw_means])) for measure in MEASURES}
+        items[row] = [draw[group]["accuracy"] for draw in draw_means]
     return {
         "task_type": "text-classification",
-        "measure": task.measure,
+        "measure": task_measure,
         "rows": scores,
         "averages": means,
         "per_item": {
-            row: {task.measures[0]: {str(number): value for number, value in enumerate(values)}}
+            row: {"accuracy": {str(number): value for number, value in enumerate(values)}}
             for row, values in items.items()
         },
     }
@@ -261,13 +285,10 @@ def predict(
     advance: Advance = no_bar,
 ) -> list[str]:
     """The most probable label of each text, or pair of texts with a tab between, in the order given."""
+    best = torch.empty(len(texts), dtype=torch.long)
     rows = tokenized(tokenizer, texts, language, pairs)
-    lengths = torch.tensor([len(row) for row in rows["input_ids"]])
-    best = torch.empty(len(lengths), dtype=torch.long)
-    for batch in bucket_by_length(lengths, MAX_TOKENS_PER_BUCKET):
-        of_batch = {name: [values[index] for index in batch] for name, values in rows.items()}
-        inputs = tokenizer.pad(of_batch, return_tensors="pt").to(model.device)
-        best[batch] = model(**inputs).logits.argmax(dim=-1).cpu()
+    for batch, inputs in padded_batches(tokenizer, rows, MAX_TOKENS_PER_BUCKET):
+        best[batch] = model(**inputs.to(model.device)).logits.argmax(dim=-1).cpu()
         advance(len(batch))
     names = model.config.id2label or {}
     return [names[label] for label in best.tolist()]

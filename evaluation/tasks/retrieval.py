@@ -1,21 +1,15 @@
-"""Retrieval across languages: a query in one, documents in another, ranked by cosine (paper, section 3.2).
-
-Two protocols, whose numbers do not compare:
-
-    full ranking    every query ranks the whole collection, as the paper's text says, by cosine or by its margin
-    re-ranking      only the first documents of a given run are ranked anew and the rest keep its order, as the paper's
-                    code does with the first 100 of a distilled mBERT
-"""
+"""Retrieval across languages: a query in one, documents in another, of which it ranks the whole collection by cosine
+(paper, section 3.2)."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -23,23 +17,24 @@ from common.files import write_text
 from common.fingerprints import fingerprint
 from common.progress import Advance, no_bar, progress_bar
 from evaluation.datasets.languages import POOL, languages_of
-from evaluation.datasets.retrieval_sets import RetrievalSet, Run, read_retrieval_set, read_run
+from evaluation.datasets.retrieval_sets import RetrievalSet, Run, read_retrieval_set
 from evaluation.metrics import RETRIEVAL_MEASURES, retrieval_values
 from evaluation.recipes import RetrievalTask
-from evaluation.similarity import highest, inner_products, margins, ranks
+from evaluation.similarity import highest, inner_products, ranks
 from evaluation.systems import System
 from evaluation.tables import averages
 from evaluation.tasks import SystemRun
 from evaluation.vectors import Encode, cached_vectors
 
+# Documents of a query in a run, where nothing says how many.
+RUN_DEPTH = 1000
+
+# From vectors of documents and of queries to scores, see `inner_products`.
+Similarity = Callable[[np.ndarray, np.ndarray], Iterator[np.ndarray]]
+
 
 class RankingSystem(Protocol):
-    """A system that ranks whole collections and has no vectors to give, such as BM25.
-
-    reranks: whether the order of a given run's first documents can be taken from it.
-    """
-
-    reranks: ClassVar[bool]
+    """A system that ranks whole collections and has no vectors to give, such as BM25."""
 
     def rank_pairs(
         self,
@@ -54,10 +49,6 @@ class RankingSystem(Protocol):
         collection has a relevant one. The other arguments as in `evaluate_task`."""
 
 
-# Documents of a query in a run, where nothing says how many.
-RUN_DEPTH = 1000
-
-
 class Ranking(NamedTuple):
     """
     run: the first documents of each query.
@@ -66,13 +57,6 @@ class Ranking(NamedTuple):
 
     run: Run
     ranks: dict[str, list[int]] | None = None
-
-
-class RetrievalData(NamedTuple):
-    """A set, and the runs to rank anew, by pair; no runs for full ranking."""
-
-    retrieval_set: RetrievalSet
-    given: dict[str, Run]
 
 
 @dataclass
@@ -103,35 +87,39 @@ def evaluate_retrieval(
     return evaluate_task(system, RetrievalTask("", list(pairs), depth=depth), retrieval_set)[0]["rows"]
 
 
-def read(task: RetrievalTask) -> RetrievalData:
+def read(task: RetrievalTask) -> RetrievalSet:
     """The files of a task, whose format is hmde by now.
 
     Raises:
         ValueError: one is missing or malformed.
     """
-    retrieval_set = read_retrieval_set(task.data, task.pairs, task.split, task.query_source)
-    given = {pair: read_run(Path(task.rerank) / f"{pair}.run") for pair in task.pairs} if task.rerank else {}
-    return RetrievalData(retrieval_set, given)
+    return read_retrieval_set(task.data, task.pairs, task.split, task.query_source)
 
 
 def evaluate_system(
-    system: System | RankingSystem, task: RetrievalTask, data: RetrievalData, run: SystemRun
-) -> dict[str, Any]:
-    """Everything that is reported of a system on a task. Writes its rankings too."""
-    result, runs = evaluate_task(system, task, *data, run.output / "cache", run.document_cache_key, run.bar)
-    for pair, ranked in runs.items():
-        write_text(run.output / "runs" / run.task / run.system / f"{pair}.run", to_trec(ranked, tag=run.system))
-    return result
-
-
-def evaluate_task(
     system: System | RankingSystem,
     task: RetrievalTask,
     retrieval_set: RetrievalSet,
-    given: Mapping[str, Run] = {},
+    run: SystemRun,
+    similarity: Similarity = inner_products,
+    similarity_name: str = "cosine",
+) -> dict[str, Any]:
+    """Everything that is reported of a system on a task. Writes its rankings too."""
+    cache, key = run.output / "cache", run.document_cache_key
+    result, runs = evaluate_task(system, task, retrieval_set, cache, key, run.bar, similarity)
+    write_runs(runs, run)
+    first = f", the first {task.depth}" if task.depth else ""
+    return result | {"protocol": f"full ranking by {similarity_name}{first}"}
+
+
+def evaluate_task(
+    system: System | RankingSystem | Any,
+    task: RetrievalTask,
+    retrieval_set: RetrievalSet,
     cache: Path | None = None,
     cache_key: str = "",
     name: str = "",
+    similarity: Similarity = inner_products,
 ) -> tuple[dict[str, Any], dict[str, Run]]:
     """Everything that is reported of a system, and its runs by pair.
 
@@ -139,57 +127,46 @@ def evaluate_task(
         system: what it does not rank is left out, as pairs of two languages by BM25.
         task: the protocol.
         retrieval_set: with the languages of all pairs.
-        given: runs to rank anew, by pair; none for full ranking.
         cache: folder of vectors and indexes; None keeps nothing.
         cache_key: of all that the vectors of documents depend on.
         name: of task and system, for progress bars.
+        similarity: by which documents are ranked.
     """
-    rankings, seconds = rank_all(system, task, retrieval_set, given, cache, cache_key, name)
-    runs = {pair: ranking.run for pair, ranking in rankings.items()}
+    pairs, seconds = task.pairs, {}
+    if hasattr(system, "rank_pairs"):
+        runs = system.rank_pairs(retrieval_set, pairs, task.depth or RUN_DEPTH, cache, cache_key, name)
+        rankings = {pair: Ranking(run) for pair, run in runs.items()}
+    else:
+        encoded = encode(system, retrieval_set, pairs, cache, cache_key, name)
+        rankings = {pair: rank(encoded, retrieval_set, pair, task.depth, similarity) for pair in pairs}
+        seconds = {"query_seconds": encoded.query_seconds, "document_seconds": encoded.document_seconds}
+    result = summary(task, retrieval_set, rankings) | seconds
+    return result, {pair: ranking.run for pair, ranking in rankings.items()}
+
+
+def summary(task: RetrievalTask, retrieval_set: RetrievalSet, rankings: Mapping[str, Ranking]) -> dict[str, Any]:
+    """The scores of rankings by pair, their averages, and the values of each query."""
     values = {
         pair: retrieval_values(retrieval_set.judgements(pair), ranking.run, ranking.ranks)
         for pair, ranking in rankings.items()
     }
-    scores = {pair: score(values[pair], run, retrieval_set, pair) for pair, run in runs.items()}
+    scores = {pair: score(values[pair], ranking.run, retrieval_set, pair) for pair, ranking in rankings.items()}
     documents = retrieval_set.documents
-    result = {
+    return {
         "task_type": "text-retrieval",
         "measure": task.measure,
-        "protocol": task.protocol,
         "rows": scores,
         "averages": averages(scores, groups_of(task.pairs, task.training_languages), list(RETRIEVAL_MEASURES)),
         "per_item": values,
         "unknown_in_qrels": retrieval_set.unknown,
         "documents": sum(map(len, documents.values())),
         "empty_documents": {language: getattr(texts, "empty", 0) for language, texts in documents.items()},
-        **seconds,
     }
-    return result, runs
 
 
-def rank_all(
-    system: Any,
-    task: RetrievalTask,
-    retrieval_set: RetrievalSet,
-    given: Mapping[str, Run],
-    cache: Path | None,
-    cache_key: str,
-    name: str,
-) -> tuple[dict[str, Ranking], dict[str, float]]:
-    """The rankings of a task's pairs, and the seconds that encoding took. Arguments as in `evaluate_task`."""
-    pairs, depth = task.pairs, task.depth or RUN_DEPTH
-    if not given and not hasattr(system, "rank_pairs"):
-        encoded = encode(system, retrieval_set, pairs, cache, cache_key, name)
-        rankings = {pair: rank(encoded, retrieval_set, pair, task.depth, task.margin_neighbours) for pair in pairs}
-        return rankings, {"query_seconds": encoded.query_seconds, "document_seconds": encoded.document_seconds}
-    if not given:
-        runs = system.rank_pairs(retrieval_set, pairs, depth, cache, cache_key, name)
-    elif not hasattr(system, "rank_pairs"):
-        runs = {pair: rerank(system, retrieval_set, pair, given[pair], task.rerank_depth, name) for pair in pairs}
-    else:
-        runs = system.rank_pairs(retrieval_set, pairs, depth, name=name) if system.reranks else {}
-        runs = {pair: reorder(given[pair], run, task.rerank_depth) for pair, run in runs.items()}
-    return {pair: Ranking(run) for pair, run in runs.items()}, {}
+def write_runs(runs: Mapping[str, Run], run: SystemRun) -> None:
+    for pair, ranked in runs.items():
+        write_text(run.output / "runs" / run.task / run.system / f"{pair}.run", to_trec(ranked, tag=run.system))
 
 
 def encode(
@@ -238,14 +215,13 @@ def encode_queries(system: System, retrieval_set: RetrievalSet, language: str, a
 
 
 def rank(
-    encoded: Encoded, retrieval_set: RetrievalSet, pair: str, depth: int = 0, margin_neighbours: int = 0
+    encoded: Encoded, retrieval_set: RetrievalSet, pair: str, depth: int = 0, similarity: Similarity = inner_products
 ) -> Ranking:
     """The documents of each query to which the collection has a relevant one. In the pool, a query that was taken from
     a document does not find that document.
 
     Args:
         depth: documents that a query ranks at most; 0: all, of which the run has the first RUN_DEPTH.
-        margin_neighbours: see `margins`; 0 ranks by cosine.
     """
     query_language, document_language = languages_of(pair)
     judged = retrieval_set.judgements(pair)
@@ -253,65 +229,17 @@ def rank(
     queries = all_queries[[row for row, name in enumerate(retrieval_set.queries[query_language]) if name in judged]]
     doc_ids = retrieval_set.doc_ids(document_language)
     row_of = {doc_id: row for row, doc_id in enumerate(doc_ids)}
-    scores = margins(documents, queries, margin_neighbours) if margin_neighbours else inner_products(documents, queries)
     run: Run = {}
     whole: dict[str, list[int]] = {}
-    for query_id, of_query in zip(judged, chain.from_iterable(scores)):
+    for query_id, scores in zip(judged, chain.from_iterable(similarity(documents, queries))):
         own = row_of.get(retrieval_set.own_document(pair, query_id) or "")
         if own is not None:
-            of_query[own] = -np.inf
-        first = highest(of_query, depth or RUN_DEPTH)
-        run[query_id] = {doc_ids[row]: float(of_query[row]) for row in first if row != own}
+            scores[own] = -np.inf
+        first = highest(scores, depth or RUN_DEPTH)
+        run[query_id] = {doc_ids[row]: float(scores[row]) for row in first if row != own}
         relevant = [row_of[doc_id] for doc_id, grade in judged[query_id].items() if grade > 0]
-        whole[query_id] = ranks(of_query, relevant, doc_ids)
+        whole[query_id] = ranks(scores, relevant, doc_ids)
     return Ranking(run, None if depth else whole)
-
-
-def rerank(system: System, retrieval_set: RetrievalSet, pair: str, given: Run, depth: int, name: str = "") -> Run:
-    """A given run, the first `depth` documents of each query in the order of their cosines.
-
-    Raises:
-        ValueError: the run has a document that the collection lacks.
-    """
-    query_language, document_language = languages_of(pair)
-    judged = retrieval_set.judgements(pair)
-    collection = retrieval_set.documents[document_language]
-    first = {query_id: in_order(given.get(query_id, {}))[:depth] for query_id in judged}
-    texts = {}
-    for doc_id in dict.fromkeys(doc_id for doc_ids in first.values() for doc_id in doc_ids):
-        if doc_id not in collection:
-            raise ValueError(
-                f"the given run of {pair} ranks {doc_id}, which docs/{document_language}.jsonl lacks; give a run on "
-                "the same collection"
-            )
-        texts[doc_id] = collection[doc_id]
-    encode = partial(system.encode_documents, language=document_language)
-    with progress_bar(name and f"{name}: {pair}", len(texts) + len(retrieval_set.queries[query_language])) as progress:
-        documents = cached_vectors(encode, texts, advance=progress.update)
-        queries = encode_queries(system, retrieval_set, query_language, progress.update)
-    rows = {doc_id: row for row, doc_id in enumerate(texts)}
-    run: Run = {}
-    for query_row, query_id in enumerate(retrieval_set.queries[query_language]):
-        if query_id in judged:
-            cosines = documents[[rows[doc_id] for doc_id in first[query_id]]] @ queries[query_row]
-            run[query_id] = dict(zip(first[query_id], map(float, cosines)))
-    return reorder({query_id: given.get(query_id, {}) for query_id in judged}, run, depth)
-
-
-def reorder(given: Run, scores: Run, depth: int) -> Run:
-    """A given run, the first `depth` documents of each query in the order of other scores, the rest behind them.
-
-    >>> reorder({"q": {"a": 3.0, "b": 2.0, "c": 1.0}}, {"q": {"a": 0.25, "b": 0.5, "c": 0.75}}, depth=2)
-    {'q': {'b': 0.5, 'a': 0.25, 'c': -2.0}}
-    """
-    run: Run = {}
-    for query_id, documents in given.items():
-        ranked = in_order(documents)
-        query_scores = scores.get(query_id, {})
-        first = {doc_id: query_scores.get(doc_id, -1.0) for doc_id in ranked[:depth]}  # no cosine is lower
-        run[query_id] = {doc_id: first[doc_id] for doc_id in in_order(first)}
-        run[query_id] |= {doc_id: -2.0 - index for index, doc_id in enumerate(ranked[depth:])}
-    return run
 
 
 def in_order(documents: dict[str, float]) -> list[str]:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evaluation.datasets.languages import INDIVIDUAL_LANGUAGES, languages_of, long_code
+import langcodes
+
+from evaluation.datasets.languages import languages_of
 from evaluation.recipes import RetrievalTask
 from replications.datasets.translations import read_translations, write_translations
+
+# The language that stands for a group of languages there.
+INDIVIDUAL_LANGUAGES = {
+    "ar": "arb", "az": "azj", "fa": "pes", "lv": "lvs", "mg": "plt", "mn": "khk", "ms": "zsm", "ne": "npi", "no": "nob",
+    "om": "gaz", "or": "ory", "ps": "pbt", "sq": "als", "sw": "swh", "uz": "uzn", "yi": "ydd", "zh": "cmn",
+}  # fmt: skip
 
 
 def convert(task: RetrievalTask, output: Path) -> None:
     for pair in task.pairs:
         query_language, document_language = languages_of(pair)
         other = document_language if query_language == "en" else query_language
-        codes = [long_code(other), INDIVIDUAL_LANGUAGES.get(other, other), "cmn"]  # zh is cmn there
-        files = [Path(task.data) / f"tatoeba.{code}-eng.{code}" for code in codes[: 3 if other == "zh" else 2]]
+        codes = [langcodes.get(other).to_alpha3(), INDIVIDUAL_LANGUAGES.get(other, other)]
+        files = [Path(task.data) / f"tatoeba.{code}-eng.{code}" for code in codes]
         foreign = next((file for file in files if file.is_file()), files[0])
         files_by_language = {other: foreign, "en": foreign.with_suffix(".eng")}
         queries, documents = read_translations(files_by_language[query_language], files_by_language[document_language])

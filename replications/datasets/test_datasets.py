@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evaluation.datasets import convert
+from evaluation.datasets import module_of
 from evaluation.datasets.retrieval_sets import RetrievalSet
 from evaluation.recipes import RetrievalTask
 from replications.datasets import europarl
+from replications.evaluation_recipe import TranslationTask
 from replications.translation_search import read
 
 TATOEBA, EUROPARL = "replications.datasets.tatoeba", "replications.datasets.europarl"
@@ -19,7 +20,11 @@ TATOEBA, EUROPARL = "replications.datasets.tatoeba", "replications.datasets.euro
 
 def sets(folder: Path, pairs: list[str]) -> dict[str, RetrievalSet]:
     """The set of each pair, in a folder of its own."""
-    return {pair: data.retrieval_set for pair, data in read(RetrievalTask(str(folder), pairs)).items()}
+    return read(TranslationTask(str(folder), pairs))
+
+
+def convert(task: RetrievalTask, output: Path) -> None:
+    module_of(task).convert(task, output)
 
 
 def written(path: Path, content: str) -> None:

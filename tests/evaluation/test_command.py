@@ -22,7 +22,6 @@ from huggingface_hub import ModelCard
 from evaluation import compare as module
 from evaluation.__main__ import main
 from evaluation.datasets.retrieval_sets import RetrievalSet
-from evaluation.published import read_published
 from evaluation.recipes import RetrievalTask
 from evaluation.systems.bm25 import BM25
 from evaluation.tasks.retrieval import evaluate_task, in_order, to_trec
@@ -70,18 +69,8 @@ def mldoc(folder: Path) -> Path:
 
 @pytest.fixture
 def recipe(tmp_path: Path, labse: Path) -> dict[str, Any]:
-    published = [
-        {
-            "table": "2", "source": "Somebody", "task": "clef", "measure": "MAP", "protocol": "theirs",
-            "rows": {"first": {"label": "LaBSE", "cells": {"en-de": 0.5, "average": 0.25}},
-                     "absent": {"label": "X", "cells": {"en-de": 0.5}},
-                     "quoted": {"label": "Y", "cells": {"en-de": 0.4}, "not_run": "quoted from others"}},
-        }
-    ]  # fmt: skip
-    file = written(tmp_path / "published.yaml", yaml.safe_dump(published))
     return {
         "output": str(tmp_path / "out"),
-        "published": str(file),
         "systems": {
             "bm25": {"kind": "bm25"},
             "first": {"kind": "first", "model": str(labse), "pooling": "mean"},
@@ -116,33 +105,9 @@ def test_clef_and_mldoc_go_through_the_whole_command(recipe: dict[str, Any]) -> 
     for line in (
         "MAP on clef, full ranking by cosine",
         "| average | 0.750 | 0.750 |",
-        "MAP, Somebody, table 2. Published: theirs",
-        "| en-de | 0.750 | 0.500 | 0.250 |",
-        "| average | 0.750 | 0.250 | 0.500 |",
-        "* table 2 (Somebody), X: this run has no absent on clef",
-        "* table 2 (Somebody), Y: quoted from others",
-        "![averages](plots/averages.png)",
     ):
         assert line in report.splitlines()
-    for path in ("averages", "clef", "mldoc-frozen", "mldoc-first", "mldoc-seg"):
-        assert (Path(recipe["output"]) / "plots" / f"{path}.png").stat().st_size > 1000
-    assert results["seed"] == 0
     assert results["environment"]["packages"]["torch"]
-
-
-def test_which_published_rows_a_recipe_runs_is_printed_without_data_or_models(
-    recipe: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
-    recipe["retrieval"]["clef"]["data"] = recipe["systems"]["first"]["model"] = "nowhere"
-    file = written(Path(recipe["output"]).with_name("recipe.yaml"), yaml.safe_dump(recipe))
-    main(["rows", "--config", str(file)])
-    assert capsys.readouterr().out.splitlines() == [
-        "table 2 (Somebody), clef: 1 of 3 rows are run",
-        "  not run  X: this run has no absent on clef",
-        "  run      LaBSE",
-        "  not run  Y: quoted from others",
-    ]
-    assert not Path(recipe["output"]).exists()
 
 
 def counted(loaded: list[str]) -> Callable[..., Any]:
@@ -281,22 +246,6 @@ def test_a_library_that_few_tasks_need_is_imported_where_it_is_used(file: Path) 
     assert not {name.split(".")[0] for name in names} & heavy
 
 
-def test_reranking_names_its_protocol_and_keeps_the_order_behind_the_first(
-    recipe: dict[str, Any], tmp_path: Path
-) -> None:
-    given = {"141": {"D2": 2.0, "D1": 1.0}, "142": {"D2": 5.0, "D1": 4.0}}
-    written(tmp_path / "mbert" / "en-de.run", to_trec(given, tag="mbert"))
-    recipe["retrieval"]["clef"] |= {"rerank": str(tmp_path / "mbert"), "pairs": ["en-de"]}
-    found = run_main(recipe)["tasks"]["clef"]["first"]
-    assert found["rows"]["en-de"]["MAP"] == 0.75  # as in full ranking
-    assert found["protocol"] == "re-ranking of the first 100 of mbert"
-    found = run_main(recipe, "--retrieval.clef.rerank_depth", "1")["tasks"]["clef"]["first"]
-    assert found["rows"]["en-de"]["MAP"] == 0.5  # D2 stays first
-    written(tmp_path / "mbert" / "en-de.run", to_trec({"141": {"D7": 2.0}}, tag="mbert"))
-    with pytest.raises(ValueError, match=r"the given run of en-de ranks D7, which docs/de.jsonl lacks"):
-        run_main(recipe)
-
-
 def test_the_model_card_gets_its_results_once(recipe: dict[str, Any], tmp_path: Path, labse: Path) -> None:
     folder = tmp_path / "model"
     folder.mkdir()
@@ -324,7 +273,6 @@ def test_the_model_card_gets_its_results_once(recipe: dict[str, Any], tmp_path: 
         ({"retrieval": {}, "classification": {}}, r"retrieval, classification.* are \[\]; name at least one"),
         ({"reference": "none"}, "none is no system of this recipe; it has bm25"),
         ({"model_cards": ["none"]}, "none is no system of this recipe"),
-        ({"published": "nowhere.yaml"}, "nowhere.yaml cannot be read"),
     ],
 )
 def test_bad_recipes_are_refused(recipe: dict[str, Any], change: dict[str, Any], message: str) -> None:
@@ -397,7 +345,7 @@ RECIPES = {path.stem for path in (REPOSITORY / "configuration/evaluate").glob("*
 OF_OTHER_COMMANDS = {name for name in RECIPES if name.startswith("published")}
 
 
-OF_REPLICATIONS = {"development", "open", "paper", "sentences"}  # name kinds that replications/ has
+OF_REPLICATIONS = {"development", "open", "paper", "paper-reranked", "sentences"}  # name kinds that replications/ has
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES - OF_OTHER_COMMANDS))
@@ -408,11 +356,3 @@ def test_the_recipes_of_the_repository_are_sound(name: str, monkeypatch: pytest.
     read = evaluate_replications if name in OF_REPLICATIONS else main
     with pytest.raises(ValueError, match="none: nowhere does not open"):
         read([*arguments, "--reference", "none"])
-
-
-def test_a_malformed_file_of_published_numbers_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"a.yaml is no list of tables .*'rows'"):
-        read_published(written(tmp_path / "a.yaml", "- {table: 1}\n"))
-    entry = "- {table: 1, source: s, task: t, measure: MAP, protocol: p, rows: {x: {cells: {}}}}\n"
-    with pytest.raises(ValueError, match=r"b.yaml is no list of tables .* argument: 'label'"):
-        read_published(written(tmp_path / "b.yaml", entry))

@@ -104,7 +104,7 @@ def test_a_user_of_search_gets_this_ranking(
     system = load_system(SystemOptions(ranking, model=str(model_folder)))
     data = RetrievalSet(DOCUMENTS, QUERIES, QRELS)
     for _ in range(2):  # the second time from the index of the first
-        result, runs = evaluate_task(system, RetrievalTask("", [pair]), data, {}, tmp_path, "key")
+        result, runs = evaluate_task(system, RetrievalTask("", [pair]), data, tmp_path, "key")
         answered = {id: text for id, text in QUERIES["en"].items() if id in data.judgements(pair)}
         expected = {id: expected_ranking(ranking, text, texts, model_folder) for id, text in answered.items()}
         assert {id: in_order(ranked) for id, ranked in runs[pair].items()} == expected

@@ -7,7 +7,7 @@ import pytest
 
 import evaluation.similarity as module
 from evaluation.metrics import retrieval_values
-from evaluation.similarity import highest, inner_products, margins, ranks
+from evaluation.similarity import highest, inner_products, ranks
 
 
 def unit_vectors(count: int, seed: int) -> np.ndarray:
@@ -28,40 +28,6 @@ def test_the_nearest_vectors_are_those_that_comparing_all_finds() -> None:
     for row in cosines:
         assert list(highest(row, 310)) == list(np.argsort(-row, kind="stable")[:310])  # more than a block has
         assert len(highest(row, 2000)) == 1000
-
-
-def reference_margin(queries: np.ndarray, documents: np.ndarray, k: int) -> list[list[float]]:
-    """Artetxe and Schwenk (2019), word by word: cos(x, y) / (sum of cos(x, z) / 2k + sum of cos(y, z) / 2k), z over the
-    k nearest neighbours of either on the other side."""
-
-    def cosine(x: np.ndarray, y: np.ndarray) -> float:
-        return sum(float(a) * float(b) for a, b in zip(x, y))
-
-    def neighbourhood(x: np.ndarray, others: np.ndarray) -> float:
-        return sum(sorted((cosine(x, other) for other in others), reverse=True)[:k]) / (2 * k)
-
-    of_documents = [neighbourhood(document, queries) for document in documents]
-    return [
-        [cosine(query, document) / (of_query + of_document) for document, of_document in zip(documents, of_documents)]
-        for query in queries
-        for of_query in [neighbourhood(query, documents)]
-    ]
-
-
-@pytest.mark.parametrize("k", [1, 4])
-def test_the_margin_is_that_of_its_definition(k: int) -> None:
-    documents, queries = unit_vectors(40, seed=2), unit_vectors(9, seed=3)
-    found = np.concatenate(list(margins(documents, queries, k)))
-    assert found == pytest.approx(np.array(reference_margin(queries, documents, k)), rel=1e-4)
-
-
-def test_by_margin_a_hub_that_is_near_to_every_query_no_longer_stands_first() -> None:
-    queries = np.eye(3, 4, dtype=np.float32) * 0.6 + np.array([0, 0, 0, 0.8], dtype=np.float32)
-    hub = np.array([[0, 0, 0, 1]], dtype=np.float32)
-    documents = np.concatenate([hub, np.eye(3, 4, dtype=np.float32) * 0.99 + hub * 0.141])
-    (cosines,), (ratios,) = inner_products(documents, queries), margins(documents, queries, 3)
-    assert list(cosines.argmax(axis=1)) == [0, 0, 0]
-    assert list(ratios.argmax(axis=1)) == [1, 2, 3]
 
 
 def test_a_rank_counts_all_documents_before_it_and_equal_ones_of_a_higher_id() -> None:

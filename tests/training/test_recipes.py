@@ -103,7 +103,7 @@ def test_translations_are_sought_by_the_margin_as_the_page_of_the_lightweight_en
     option = "--translation_search.europarl.margin_neighbours"
     assert option in (REPLICATIONS / "lightweight" / "README.md").read_text(encoding="utf-8")
     recipe = fill(ReplicationsRecipe, REPLICATIONS / "lightweight" / "evaluate.yaml", option, "4")
-    assert recipe.translation_search["europarl"].protocol == "full ranking by margin over 4 neighbours"
+    assert recipe.translation_search["europarl"].margin_neighbours == 4
 
 
 def test_xnli_does_not_stop_early() -> None:

@@ -20,7 +20,6 @@ from evaluation.datasets.retrieval_sets import (
     read_qrels,
     read_queries,
     read_retrieval_set,
-    read_run,
 )
 
 
@@ -94,7 +93,6 @@ GOOD = {
     read_queries: "q1\ttext",
     read_qrels: "q1\t0\td1\t1",
     read_labelled_texts: "label\ttext",
-    read_run: "q1 Q0 d1 1 0.5 tag",
 }
 
 
@@ -130,10 +128,6 @@ GOOD = {
         (read_labelled_texts, "label text", "write label TAB text"),
         (read_labelled_texts, " \ttext", "write label TAB text"),
         (read_labelled_texts, "", "write label TAB text"),
-        (read_run, "q1 d1 0.5", "write query_id Q0 doc_id rank score tag"),
-        (read_run, "q1 Q0 d2 2 high tag", "the score a number"),
-        (read_run, "q1 Q0 d2 2 nan tag", "the score a number"),
-        (read_run, "q1 Q0 d1 2 0.25 tag", "has d1 for q1 a second time"),
     ],
 )
 def test_a_malformed_line_is_named_with_the_rule(

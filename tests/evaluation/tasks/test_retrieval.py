@@ -226,18 +226,6 @@ def test_the_whole_collection_is_ranked_unless_a_depth_is_asked_for(
     assert scores("--retrieval.task.depth", "1")[0] < whole[0]
 
 
-def test_margin_neighbours_rank_by_the_margin(recipe: dict[str, Any]) -> None:
-    arguments = ["--retrieval.task.pairs", "[en-de]", "--retrieval.task.margin_neighbours"]
-    by_cosine, by_margin = (
-        (output / "runs" / "task" / "base" / "en-de.run").read_text(encoding="utf-8")
-        for neighbours in ("0", "1")
-        for output in [run_main(recipe, *arguments, neighbours)]
-    )
-    assert by_cosine != by_margin
-    report = (Path(recipe["output"]) / "report.md").read_text(encoding="utf-8")
-    assert "full ranking by margin over 1 neighbours" in report
-
-
 def test_bfloat16_changes_scores_a_little(recipe: dict[str, Any]) -> None:
     def cosine_of_the_second(*arguments: str) -> float:
         file = run_main(recipe, *arguments) / "runs" / "task" / "base" / "en-de.run"
@@ -258,7 +246,6 @@ def test_bfloat16_changes_scores_a_little(recipe: dict[str, Any]) -> None:
         ({"pairs": ["en-all"]}, "without a document language but all"),
         ({"split": "dev"}, "qrels.dev.tsv is missing"),
         ({"depth": -1}, "(?s)depth.*Not of type NonNegativeInt: -1"),
-        ({"rerank": "nowhere"}, "en-de.run is missing, or is no file"),
         ({"format": "trec"}, "format is 'trec'; it must be one of hmde, clef"),
     ],
 )

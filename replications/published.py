@@ -24,9 +24,11 @@ from typing import Any
 
 import yaml
 
+from common.files import write_text
 from common.records import read_text
 from evaluation.recipes import EvaluationRecipe
 from evaluation.registry import TASKS
+from evaluation.report import Results
 from evaluation.tables import Table
 
 
@@ -66,24 +68,34 @@ def read_published(path: Path) -> list[Published]:
             for table in yaml.safe_load(read_text(path))
         ]
     except (TypeError, ValueError, LookupError, AttributeError, RecursionError, yaml.YAMLError) as error:
-        raise ValueError(f"{path} is no list of tables as evaluation/published.py describes them: {error!r}") from None
+        raise ValueError(
+            f"{path} is no list of tables as replications/published.py describes them: {error!r}"
+        ) from None
 
 
-def print_rows(recipe: EvaluationRecipe) -> None:
-    """Prints which rows of the published tables a recipe runs, which not, and why. Reads neither models nor data.
-
-    Raises:
-        ValueError: the recipe names no published numbers, or they are malformed.
-    """
-    if recipe.published is None:
-        raise ValueError("published is not given; this recipe stands beside no published numbers")
+def print_rows(recipe: EvaluationRecipe, published: list[Published]) -> None:
+    """Prints which rows of the published tables a recipe runs, which not, and why. Reads neither models nor data."""
     run = names_by_result(recipe)
-    for table in read_published(Path(recipe.published)):
+    for table in published:
         reasons = {name: reason for _, name, reason in rows_not_run([table], run)}
         number = len(table.rows) - len(reasons)
         print(f"table {table.table} ({table.source}), {table.task}: {number} of {len(table.rows)} rows are run")
         for name, row in table.rows.items():
             print(f"  not run  {row.label}: {reasons[name]}" if name in reasons else f"  run      {row.label}")
+
+
+def write_beside_published(path: Path, published: list[Published], results: Results) -> None:
+    """Write our numbers beside the published ones, and the published rows that were not run; show the tables."""
+    beside = [beside_ours(table, results[table.task]) for table in published if table.task in results]
+    tables = [table.to_markdown() for table in beside if table.scores]
+    not_run = [
+        f"* table {table.table} ({table.source}), {table.rows[name].label}: {reason}\n"
+        for table, name, reason in rows_not_run(published, results)
+    ]
+    if published:
+        missing = ["## Published rows that were not run\n", "".join(not_run)] if not_run else []
+        write_text(path, "\n".join(["# Beside published numbers\n", *tables, *missing]))
+        print("\n".join(tables))
 
 
 def names_by_result(recipe: EvaluationRecipe) -> dict[str, set[str]]:

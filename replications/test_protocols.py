@@ -1,0 +1,159 @@
+"""Protocols of other papers' tables: the margin, re-ranking, and numbers beside published ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from evaluation.similarity import inner_products
+from evaluation.tasks.retrieval import to_trec
+from replications.evaluate import main
+from replications.published import read_published
+from replications.translation_search import margins
+
+
+def unit_vectors(count: int, seed: int) -> np.ndarray:
+    drawn = np.random.default_rng(seed).normal(size=(count, 16)).astype(np.float32) + 0.5
+    return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+
+
+def reference_margin(queries: np.ndarray, documents: np.ndarray, k: int) -> list[list[float]]:
+    """Artetxe and Schwenk (2019), word by word: cos(x, y) / (sum of cos(x, z) / 2k + sum of cos(y, z) / 2k), z over the
+    k nearest neighbours of either on the other side."""
+
+    def cosine(x: np.ndarray, y: np.ndarray) -> float:
+        return sum(float(a) * float(b) for a, b in zip(x, y))
+
+    def neighbourhood(x: np.ndarray, others: np.ndarray) -> float:
+        return sum(sorted((cosine(x, other) for other in others), reverse=True)[:k]) / (2 * k)
+
+    near_documents = [neighbourhood(document, queries) for document in documents]
+    return [
+        [cosine(query, document) / (near_query + near) for document, near in zip(documents, near_documents)]
+        for query in queries
+        for near_query in [neighbourhood(query, documents)]
+    ]
+
+
+@pytest.mark.parametrize("k", [1, 4])
+def test_the_margin_is_that_of_its_definition(k: int) -> None:
+    documents, queries = unit_vectors(40, seed=2), unit_vectors(9, seed=3)
+    found = np.concatenate(list(margins(documents, queries, k)))
+    assert found == pytest.approx(np.array(reference_margin(queries, documents, k)), rel=1e-4)
+
+
+def test_by_margin_a_hub_that_is_near_to_every_query_no_longer_stands_first() -> None:
+    queries = np.eye(3, 4, dtype=np.float32) * 0.6 + np.array([0, 0, 0, 0.8], dtype=np.float32)
+    hub = np.array([[0, 0, 0, 1]], dtype=np.float32)
+    documents = np.concatenate([hub, np.eye(3, 4, dtype=np.float32) * 0.99 + hub * 0.141])
+    (cosines,), (ratios,) = inner_products(documents, queries), margins(documents, queries, 3)
+    assert list(cosines.argmax(axis=1)) == [0, 0, 0]
+    assert list(ratios.argmax(axis=1)) == [1, 2, 3]
+
+
+def written(path: Path, content: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+PUBLISHED = [
+    {
+        "table": "2", "source": "Somebody", "task": "animals", "measure": "MAP", "protocol": "theirs",
+        "rows": {"first": {"label": "LaBSE", "cells": {"en-de": 0.5, "average": 0.25}},
+                 "absent": {"label": "X", "cells": {"en-de": 0.5}},
+                 "quoted": {"label": "Y", "cells": {"en-de": 0.4}, "not_run": "quoted from others"}},
+    }
+]  # fmt: skip
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, labse: Path) -> dict[str, Any]:
+    """Query 1 has the words of D1, which is relevant; query 2 those of D2, and D1 is relevant."""
+    texts = {"D1": "the cat sat on the mat", "D2": "the dog it was warm"}
+    lines = [json.dumps({"doc_id": name, "text": text}) for name, text in texts.items()]
+    written(tmp_path / "data" / "docs" / "de.jsonl", "\n".join(lines) + "\n")
+    written(tmp_path / "data" / "queries" / "en.tsv", f"1\t{texts['D1']}\n2\t{texts['D2']}\n")
+    written(tmp_path / "data" / "qrels.tsv", "1 0 D1 1\n2 0 D1 1\n")
+    return {
+        "output": str(tmp_path / "out"),
+        "published": str(written(tmp_path / "published.yaml", yaml.safe_dump(PUBLISHED))),
+        "systems": {"first": {"kind": "first", "model": str(labse), "pooling": "mean"}},
+        "retrieval": {"animals": {"data": str(tmp_path / "data"), "pairs": ["en-de"]}},
+    }
+
+
+def run_main(recipe: dict[str, Any], *arguments: str) -> dict[str, Any]:
+    main(
+        ["--config", str(written(Path(recipe["output"]).with_name("recipe.yaml"), yaml.safe_dump(recipe))), *arguments]
+    )
+    return json.loads((Path(recipe["output"]) / "results.json").read_text(encoding="utf-8"))["tasks"]
+
+
+def test_published_numbers_stand_beside_ours_and_missing_rows_say_why(recipe: dict[str, Any]) -> None:
+    run_main(recipe)
+    lines = (Path(recipe["output"]) / "published.md").read_text(encoding="utf-8").splitlines()
+    for line in (
+        "MAP, Somebody, table 2. Published: theirs",
+        "| en-de | 0.750 | 0.500 | 0.250 |",
+        "| average | 0.750 | 0.250 | 0.500 |",
+        "* table 2 (Somebody), X: this run has no absent on animals",
+        "* table 2 (Somebody), Y: quoted from others",
+    ):
+        assert line in lines
+
+
+def test_which_published_rows_a_recipe_runs_is_printed_without_data_or_models(
+    recipe: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe["retrieval"]["animals"]["data"] = recipe["systems"]["first"]["model"] = "nowhere"
+    main(["rows", "--config", str(written(Path(recipe["output"]).with_name("recipe.yaml"), yaml.safe_dump(recipe)))])
+    assert capsys.readouterr().out.splitlines() == [
+        "table 2 (Somebody), animals: 1 of 3 rows are run",
+        "  not run  X: this run has no absent on animals",
+        "  run      LaBSE",
+        "  not run  Y: quoted from others",
+    ]
+    assert not Path(recipe["output"]).exists()
+
+
+def test_a_malformed_file_of_published_numbers_is_named(recipe: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"a.yaml is no list of tables .*'rows'"):
+        read_published(written(tmp_path / "a.yaml", "- {table: 1}\n"))
+    entry = "- {table: 1, source: s, task: t, measure: MAP, protocol: p, rows: {x: {cells: {}}}}\n"
+    with pytest.raises(ValueError, match=r"b.yaml is no list of tables .* argument: 'label'"):
+        read_published(written(tmp_path / "b.yaml", entry))
+    with pytest.raises(ValueError, match=r"nowhere.yaml cannot be read"):
+        run_main(recipe | {"published": "nowhere.yaml"})
+    assert not Path(recipe["output"]).exists()
+
+
+def test_reranking_names_its_protocol_and_keeps_the_order_behind_the_first(
+    recipe: dict[str, Any], tmp_path: Path
+) -> None:
+    task = recipe["retrieval"].pop("animals") | {"rerank": str(tmp_path / "mbert")}
+    recipe["reranking"] = {"animals": task}
+    with pytest.raises(ValueError, match=r"en-de.run is missing"):
+        run_main(recipe)
+    given = {"1": {"D2": 2.0, "D1": 1.0}, "2": {"D2": 5.0, "D1": 4.0}}
+    written(tmp_path / "mbert" / "en-de.run", to_trec(given, tag="mbert"))
+    found = run_main(recipe)["animals"]["first"]
+    assert found["rows"]["en-de"]["MAP"] == 0.75  # as in full ranking
+    assert found["protocol"] == "re-ranking of the first 100 of mbert"
+    found = run_main(recipe, "--reranking.animals.rerank_depth", "1")["animals"]["first"]
+    assert found["rows"]["en-de"]["MAP"] == 0.5  # D2 stays first
+    written(tmp_path / "mbert" / "en-de.run", to_trec({"1": {"D7": 2.0}}, tag="mbert"))
+    with pytest.raises(ValueError, match=r"the given run of en-de ranks D7, which docs/de.jsonl lacks"):
+        run_main(recipe)
+
+
+def test_translations_are_sought_by_the_margin_if_asked_for(recipe: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "data").rename(tmp_path / "en-de")
+    task = {"data": str(tmp_path), "pairs": ["en-de"], "margin_neighbours": 1}
+    found = run_main({key: recipe[key] for key in ("output", "systems")} | {"translation_search": {"animals": task}})
+    assert found["animals"]["first"]["protocol"] == "full ranking by margin over 1 neighbours"

@@ -21,7 +21,7 @@ import common.threads
 
 import torch
 from accelerate import Accelerator
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import BertConfig
 
 from benchmarks.measure import alternate, markdown_table, matmul_peak, median_ratio, peak_memory, timed, write_results
@@ -30,10 +30,10 @@ from common.device import dtype_of
 from common.numbers import PositiveInt
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, attention_hmde
 from training.data.batches import Batch
-from training.loop.cached_gradients import Embeddings, backward_through_chunks, cut_into_chunks
+from training.loop.cached_gradients import Embeddings, Rows, backward_through_chunks, cut_into_chunks
 from training.losses import InfoNCE, Losses, Queries, weighted_losses
 from training.losses.batch import BatchVectors
-from training.models import TwoPathEncoder, model_flops
+from training.models import TwoPathEncoder
 
 Variant = Literal["recommended", "pytorch_attention", "padded", "compiled", "float32", "one_core"]
 
@@ -217,6 +217,29 @@ def random_batch(config: HMDEConfig, batch_size: int, max_sentences: int, device
         {"anchor": concepts, "positive": concepts, "negative": concepts + batch_size},
         [str(triple) for triple in range(batch_size)],
     )
+
+
+def model_flops(model: HMDEForDocumentEmbedding, rows: Rows, document_path: bool) -> int:
+    """Floating point operations of some rows, forward and backward, by the usual rule: two for each weight of a linear
+    layer and each position going forward, four more going back where the weight is trained.
+
+    The second forward pass of cached gradients, lookups and attention scores do not count.
+
+    Args:
+        rows: token ids.
+        document_path: whether the rows pass the document encoder too.
+    """
+    flops = int(rows["attention_mask"].sum()) * flops_per_position(model.hmde.sentence_encoder)
+    if document_path:
+        num_sentences = int((rows["input_ids"] == model.config.start_token_id).sum())
+        flops += (num_sentences + len(rows["input_ids"])) * flops_per_position(model.hmde.document_encoder)
+    return flops
+
+
+def flops_per_position(part: nn.Module) -> int:
+    """Of one position that passes a part of a model, forward and backward."""
+    matrices = [layer.weight for layer in part.modules() if isinstance(layer, nn.Linear)]
+    return sum((6 if weight.requires_grad else 2) * weight.numel() for weight in matrices)
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ import sys
 import mteb
 from mteb.cache import ResultCache
 from mteb.models import SentenceTransformerEncoderWrapper
-from tests.benchmarks.test_mteb_models import LocalTask
+from tests.local_mteb_task import LocalTask
 
 by_name = mteb.get_model("someone/hmde", trust_remote_code=True)
 for model in by_name, SentenceTransformerEncoderWrapper(sys.argv[1], trust_remote_code=True):

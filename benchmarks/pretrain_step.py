@@ -221,7 +221,8 @@ def random_batch(config: HMDEConfig, batch_size: int, max_sentences: int, device
 
 def model_flops(model: HMDEForDocumentEmbedding, rows: Rows, document_path: bool) -> int:
     """Floating point operations of some rows, forward and backward, by the usual rule: two for each weight of a linear
-    layer and each position going forward, four more going back where the weight is trained.
+    layer and each position going forward, two more going back through it, and two for its own gradient. A part of which
+    nothing is trained has no backward pass.
 
     The second forward pass of cached gradients, lookups and attention scores do not count.
 
@@ -237,9 +238,10 @@ def model_flops(model: HMDEForDocumentEmbedding, rows: Rows, document_path: bool
 
 
 def flops_per_position(part: nn.Module) -> int:
-    """Of one position that passes a part of a model, forward and backward."""
+    """Floating point operations of one position that passes a part of a model, forward and backward."""
     matrices = [layer.weight for layer in part.modules() if isinstance(layer, nn.Linear)]
-    return sum((6 if weight.requires_grad else 2) * weight.numel() for weight in matrices)
+    through = 4 if any(weight.requires_grad for weight in matrices) else 2
+    return sum((through + 2 * weight.requires_grad) * weight.numel() for weight in matrices)
 
 
 if __name__ == "__main__":

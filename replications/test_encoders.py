@@ -19,7 +19,6 @@ from replications.laser.modeling_laser import LaserConfig, LaserModel
 from replications.t_mde.modeling_tmde import TMDEConfig, TMDEModel
 from tests.fresh_process import run_in_a_fresh_process
 from tests.tiny_encoders import randomise, unigram_tokenizer
-from training.models import flops_per_position
 
 IDS = torch.tensor([[0, 5, 9, 6, 2], [0, 7, 2, 1, 1]])
 MASK = (IDS != 1).long()
@@ -172,11 +171,6 @@ def test_a_folder_sits_below_an_hmde_that_is_saved_and_opened_again(folder, tmp_
     hmde.save_pretrained(tmp_path / "hmde")
     again = HMDEForDocumentEmbedding.from_pretrained(tmp_path / "hmde")
     np.testing.assert_allclose(again.encode_documents(documents, tokenizer), before, atol=1e-5)
-
-
-def test_the_matrices_of_an_lstm_are_work_too():
-    of_first, of_second = 4 * 16 * (12 + 16), 4 * 16 * (32 + 16)  # gates, from inputs and from states, one direction
-    assert flops_per_position(laser(num_hidden_layers=2)) == 6 * 2 * (of_first + of_second)
 
 
 def test_a_folder_is_a_system_of_the_evaluation_that_reads_whole_documents(folder):

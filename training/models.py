@@ -12,7 +12,7 @@ from common.device import dtype_of
 from common.saved_models import load_hmde, model_type_of, opening
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.layers_hmde import keep_layers
-from training.loop.cached_gradients import Chunk, Embeddings, Rows
+from training.loop.cached_gradients import Chunk, Embeddings
 from training.lora import add_lora
 from training.losses import Distillation
 from training.pretrain_recipe import PretrainRecipe
@@ -150,35 +150,3 @@ def groups_by_decay(part: nn.Module, rate: float, weight_decay: float, **options
         if weight.requires_grad:
             groups.setdefault(weight_decay if weight.ndim > 1 else 0.0, []).append(weight)
     return [{"params": weights, "lr": rate, "weight_decay": decay, **options} for decay, weights in groups.items()]
-
-
-def model_flops(model: HMDEForDocumentEmbedding, rows: Rows, document_path: bool) -> float:
-    """Floating point operations of some rows, forward and backward, by the usual rule: two for each weight of a linear
-    layer and each position going forward, two more going back through it, and two for its own gradient. A part of which
-    nothing is trained has no backward pass.
-
-    The second forward pass of cached gradients, lookups and attention scores do not count.
-
-    Args:
-        rows: token ids, or kept sentence vectors.
-        document_path: whether the rows pass the document encoder too.
-    """
-    flops = 0.0
-    if "input_ids" in rows:
-        flops += int(rows["attention_mask"].sum()) * flops_per_position(model.hmde.sentence_encoder)
-    if document_path:
-        if "input_ids" in rows:
-            num_sentences = int((rows["input_ids"] == model.config.start_token_id).sum())
-        else:
-            num_sentences = int(rows["attention_mask"].sum())
-        num_dbos = len(rows["attention_mask"])
-        flops += (num_sentences + num_dbos) * flops_per_position(model.hmde.document_encoder)
-    return flops
-
-
-def flops_per_position(part: nn.Module) -> int:
-    """Of one position that passes a part of a model, forward and backward."""
-    layers = [module for module in part.modules() if isinstance(module, (nn.Linear, nn.RNNBase))]
-    matrices = [weight for layer in layers for weight in layer.parameters(recurse=False) if weight.ndim > 1]
-    through = 4 if any(weight.requires_grad for weight in matrices) else 2
-    return sum((through + 2 * weight.requires_grad) * weight.numel() for weight in matrices)

@@ -18,7 +18,6 @@ from typing import Any
 import common.terminal
 import common.threads
 
-import torch
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 from torch import Tensor
@@ -32,12 +31,11 @@ from training.data.triples import Triples
 from training.loop.cached_gradients import Embeddings, cut_into_chunks, embed_chunks
 from training.loop.loop import Progress, Stage, train
 from training.loop.meter import Work
-from training.loop.momentum import MomentumQueue
 from training.lora import merged_weights
 from training.losses import weighted_losses
 from training.losses.batch import BatchVectors
 from training.model_card import write_model_card
-from training.models import TwoPathEncoder, build, groups_by_decay, load_teacher, model_flops
+from training.models import TwoPathEncoder, build, groups_by_decay, load_teacher
 from training.pretrain_recipe import PretrainRecipe
 
 
@@ -65,10 +63,6 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
     document_rate = recipe.learning_rate if recipe.document_learning_rate is None else recipe.document_learning_rate
     groups = groups_by_decay(model.hmde.sentence_encoder, recipe.learning_rate, recipe.weight_decay)
     groups += groups_by_decay(model.hmde.document_encoder, document_rate, recipe.weight_decay)
-    queue = None
-    if recipe.losses.queue is not None:
-        size, momentum = recipe.losses.queue.size, recipe.losses.queue.momentum
-        queue = MomentumQueue(encoder, size, model.config.hidden_size, momentum, accelerator.device)
     set_seed(recipe.seed, device_specific=True)  # dropout of its own for each process, from here on
 
     kept_vectors = None
@@ -98,21 +92,12 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
         vectors = BatchVectors(embeddings, batch, model.config.temperature)
         if teacher is not None:
             vectors.teacher = embed_chunks(teacher, cut_into_chunks(batch.rows, recipe.max_tokens_per_chunk))
-        keys = None
-        if queue is not None and torch.is_grad_enabled():  # it has no part in the validation loss
-            keys = embed_chunks(queue.encoder, cut_into_chunks(batch.rows, recipe.max_tokens_per_chunk))["documents"]
-            vectors.key_documents, vectors.queued = keys, (queue.vectors, queue.concepts)
-        batch_losses = weighted_losses(vectors, recipe.losses, model.config.truncate_dims)
-        if queue is not None and keys is not None:
-            key_roles = dict(zip(batch.concepts, keys.unflatten(0, (len(batch.concepts), -1))))
-            queue.push(key_roles["positive"], batch.concepts["positive"])  # after the loss, in which they stand already
-        return batch_losses
+        return weighted_losses(vectors, recipe.losses, model.config.truncate_dims)
 
     def work(batch: Batch) -> Work:
         documents = batch.rows["documents"]
         tokens = documents.get("sentence_lengths", documents["attention_mask"])
-        flops = sum(model_flops(model, rows, name != "queries") for name, rows in batch.rows.items())
-        return Work(len(tokens), int(tokens.sum()), flops)
+        return Work(len(tokens), int(tokens.sum()))
 
     def evaluate(encoder: Any) -> dict[str, float]:
         return dev_set.evaluate(encoder.model, tokenizer)
@@ -133,7 +118,6 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
         validation_batches=lambda: batches_in_order(
             draw_triples("dev"), make_batch, recipe.batch_size, accelerator.device
         ),
-        queue=queue,
     )
 
 

@@ -25,7 +25,7 @@ MANIFEST = "manifest.json"
 # Options that may change on resume, because no step depends on them.
 MAY_CHANGE = {
     *("corpus", "output", "resume", "num_workers", "eval_steps", "save_steps"),
-    *("keep_checkpoints", "log_steps", "log_with", "push_to_hub", "device_tflops"),
+    *("keep_checkpoints", "log_steps", "log_with", "push_to_hub"),
 }
 
 

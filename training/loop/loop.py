@@ -45,7 +45,6 @@ from training.loop.checkpoints import (
 from training.loop.distributed import follow
 from training.loop.finite import check_grad_norm, check_losses
 from training.loop.meter import Meter, Work
-from training.loop.momentum import MomentumQueue
 from training.loop.options import LoopOptions
 from training.losses.processes import only_this_process
 
@@ -74,6 +73,17 @@ class Batches(Protocol):
         """The batches of each optimizer step, without end, on the device of this process."""
 
 
+class Follower(Protocol):
+    """What follows the encoder from step to step, such as a momentum encoder. Checkpoints hold it."""
+
+    def step(self, encoder: nn.Module) -> None:
+        """After each optimizer step."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
 BatchType = TypeVar("BatchType", bound=Batch)
 OptionsType = TypeVar("OptionsType", bound=LoopOptions)
 
@@ -87,13 +97,13 @@ class Stage(Generic[BatchType]):
         parameter_groups: for the optimizer.
         batches: the training data.
         losses: of a batch, by name, each a mean over its examples. Their sum is minimised. Called without gradients for
-            the validation loss, in which a queue has no part.
+            the validation loss.
         work: what a batch gives this process to do.
         evaluate: scores of an encoder on the dev split, by name. Called on the main process alone.
         criterion: the score by which the best model is chosen; higher is better.
         save: an encoder's model, into a folder.
         validation_batches: the dev split in batches, on the device of this process, for `keep: validation_loss`.
-        queue: vectors of earlier batches, if there is a loss for them.
+        follower: what follows the encoder, if anything does.
         schedule: the factor of the learning rates by total steps and step, in place of that of the options.
     """
 
@@ -106,7 +116,7 @@ class Stage(Generic[BatchType]):
     criterion: str
     save: Callable[[nn.Module, Path], None]
     validation_batches: Callable[[], Iterator[BatchType]]
-    queue: MomentumQueue | None = None
+    follower: Follower | None = None
     schedule: Callable[[int, int], float] | None = None
 
 
@@ -174,7 +184,7 @@ class Loop(Generic[BatchType]):
         self.folder = training_folder(options.output)
         criterion = {"best": stage.criterion, "validation_loss": VALIDATION_LOSS, "last": None}[options.keep]
         self.progress = Progress(criterion)
-        self.meter = Meter(accelerator.num_processes, options.device_tflops)
+        self.meter = Meter(accelerator.num_processes)
         # FSDP cuts the weights into pieces, so a whole copy is evaluated and saved.
         sharded = accelerator.distributed_type == DistributedType.FSDP
         self.whole_copy = copy.deepcopy(stage.encoder).requires_grad_(False).to(accelerator.device) if sharded else None
@@ -190,8 +200,8 @@ class Loop(Generic[BatchType]):
         else:
             self.schedule = get_scheduler(options.schedule, self.optimizer, options.warmup_steps, self.total_steps)
         accelerator.register_for_checkpointing(self.schedule, self.progress)
-        if stage.queue is not None:
-            accelerator.register_for_checkpointing(stage.queue)
+        if stage.follower is not None:
+            accelerator.register_for_checkpointing(stage.follower)
 
     def run(self) -> Progress:
         if self.options.resume:
@@ -241,8 +251,8 @@ class Loop(Generic[BatchType]):
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.schedule.step()
-        if self.stage.queue is not None:
-            self.stage.queue.step(self.accelerator.unwrap_model(self.encoder))
+        if self.stage.follower is not None:
+            self.stage.follower.step(self.accelerator.unwrap_model(self.encoder))
         return grad_norm
 
     def backward(self, batch: BatchType, weight: float, synchronise: bool) -> dict[str, Tensor]:

@@ -17,7 +17,6 @@ class Work(NamedTuple):
 
     documents: int
     tokens: int  # of the documents, whether they are read now or their sentence vectors are kept
-    flops: float  # of the model, forward and backward
 
 
 class Meter:
@@ -25,12 +24,10 @@ class Meter:
 
     Args:
         num_processes: each of which does as much as this one.
-        device_tflops: peak of one device in teraflops a second; with it the utilisation is logged.
     """
 
-    def __init__(self, num_processes: int, device_tflops: float | None = None) -> None:
+    def __init__(self, num_processes: int) -> None:
         self.num_processes = num_processes
-        self.device_tflops = device_tflops
         self._start()
 
     def _start(self) -> None:
@@ -58,14 +55,12 @@ class Meter:
 
     def read(self) -> dict[str, float]:
         seconds = time.perf_counter() - self.began
-        documents, tokens, flops = (sum(values) / seconds for values in zip(*self.work))
+        documents, tokens = (sum(values) / seconds for values in zip(*self.work))
         entry = {name: float(torch.stack(values).mean()) for name, values in self.losses.items()}
         entry |= {
             "documents_per_second": self.num_processes * documents,
             "tokens_per_second": self.num_processes * tokens,
             "share_of_time_waiting_for_data": self.waited / seconds,
         }
-        if self.device_tflops is not None:
-            entry["model_flop_utilisation"] = flops / (1e12 * self.device_tflops)
         self._start()
         return entry

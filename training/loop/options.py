@@ -76,9 +76,6 @@ class LoopOptions:
     log_steps: PositiveInt = 10
     """Optimizer steps between log entries."""
 
-    device_tflops: PositiveFloat | None = None
-    """Peak of one device in teraflops a second. With it the utilisation is logged."""
-
     log_with: str | None = None
     """A tracker of Accelerate (tensorboard, wandb, mlflow ...), or none."""
 

@@ -15,11 +15,10 @@ from torch import Tensor
 from common.numbers import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from training.data.batches import Batches, batches_in_order
 from training.loop.cached_gradients import Embeddings
-from training.loop.loop import Stage
+from training.loop.loop import Follower, Stage
 from training.loop.meter import Work
-from training.loop.momentum import MomentumQueue
 from training.loop.options import LoopOptions
-from training.models import flops_per_position, groups_by_decay
+from training.models import groups_by_decay
 from training.sentences.batches import SentenceBatch, SentenceCollator
 from training.sentences.encoder import SentenceEncoder, SentencePooling
 from training.sentences.losses import PairVectors
@@ -82,7 +81,7 @@ def sentence_stage(
     encoder: SentenceEncoder,
     collate: SentenceCollator,
     losses: Callable[[PairVectors], dict[str, Tensor]],
-    queue: MomentumQueue | None = None,
+    follower: Follower | None = None,
     evaluate: Callable[[Any, SentenceCollator, DevPairs], dict[str, float]] | None = None,
     criterion: str = "p_at_1",
 ) -> Stage[SentenceBatch]:
@@ -92,7 +91,7 @@ def sentence_stage(
         encoder: what is trained, in the state in which it starts.
         collate: from some pairs to their batch.
         losses: from what the encoder makes of a batch to its weighted losses, by name.
-        queue: keys of earlier batches, if there is a loss for them.
+        follower: what follows the encoder from step to step, such as a momentum encoder.
         evaluate: scores of an encoder on the dev pairs, by name; P@1 if not given.
         criterion: the score by which the best step is chosen.
 
@@ -117,7 +116,7 @@ def sentence_stage(
 
     def work(batch: SentenceBatch) -> Work:
         tokens = sum(int(rows["attention_mask"].sum()) for rows in batch.rows.values())
-        return Work(len(batch.names), tokens, tokens * flops_per_position(encoder.model.base_model))
+        return Work(len(batch.names), tokens)
 
     def score(encoder: Any) -> dict[str, float]:
         if evaluate is not None:
@@ -146,5 +145,5 @@ def sentence_stage(
         validation_batches=lambda: batches_in_order(
             dev_pairs.examples(), collate, options.batch_size, accelerator.device
         ),
-        queue=queue,
+        follower=follower,
     )

@@ -96,8 +96,8 @@ class RetrievalTask(TaskOptions):
         data: folder of the data set, or whatever its format reads.
         pairs: `<query language>-<document language>`, such as en-de. `en-all` searches the pool of the document
             languages of all other pairs, and reports how many of the first ten are in the query's own language.
-        format: of `data`: hmde, which evaluation/datasets describes; a module of evaluation/datasets; or the full name
-            of a module elsewhere, such as replications.datasets.xnli.
+        format: of `data`: hmde, which evaluation/datasets describes; or the full name of the module that reads it, such
+            as evaluation.datasets.ir_datasets or replications.datasets.clef.
         split: of the qrels: qrels.<split>.tsv selects the queries or, if documents give the queries, the documents.
             Without a split: qrels.tsv and all documents.
         query_source: what the queries are: `queries`; whole `documents` (mate retrieval); or `late_sentences`, from
@@ -116,7 +116,6 @@ class RetrievalTask(TaskOptions):
     training_languages: list[str] = field(default_factory=list)
     measure: Literal["MAP", "nDCG@10", "MRR", "Recall@100", "P@1"] = "MAP"
     depth: NonNegativeInt = 0
-    formats = ("clef", "ir_datasets")
 
 
 @dataclass
@@ -149,7 +148,6 @@ class ClassificationTask(TaskOptions):
     finetuned: dict[str, list[str]] = field(default_factory=dict)
     finetuned_on: list[str] = field(default_factory=list)
     measure: Literal["accuracy", "macro_f1"] = "accuracy"
-    formats = ("mldoc",)
     results_of_systems = "-frozen"
     results_of_models = "-finetuned"
 

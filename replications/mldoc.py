@@ -17,12 +17,12 @@ from torch import Tensor, nn
 
 from common.files import write_text
 from common.progress import progress_bar
-from evaluation.datasets import mldoc
 from evaluation.datasets.labelled_sets import LabelledSet
 from evaluation.recipes import ClassificationTask
 from evaluation.systems import System
 from evaluation.tasks import SystemRun, classification
 from evaluation.tasks.classification import Measured, evaluate_models, measure, read
+from replications.datasets import mldoc
 
 __all__ = ["convert", "evaluate_models", "evaluate_system", "read"]
 

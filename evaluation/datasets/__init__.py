@@ -1,8 +1,6 @@
-"""Data sets. retrieval_sets.py and labelled_sets.py read this project's own format; the module of a published set says
-how its files are to lie, and turns them into that format.
-
-Where a data set is a folder, it lies there as published; else it is a name on the Hugging Face Hub, or one of
-ir_datasets.
+"""Data sets. retrieval_sets.py and labelled_sets.py read this project's own format. A recipe names the module of a published
+set as `format`: it says how the set's files are to lie, and its function `convert(task, output)` turns them into that
+format. ir_datasets.py is such a module, and so are those of replications/datasets.
 """
 
 from __future__ import annotations
@@ -14,15 +12,12 @@ from evaluation.recipes import ClassificationTask, RetrievalTask
 
 
 def module_of(task: RetrievalTask | ClassificationTask) -> ModuleType:
-    """The module that reads a task's format, by its function `convert(task, output)`.
+    """The module that reads a task's format.
 
     Raises:
-        ValueError: the format is unknown.
+        ValueError: the format is no module's full name.
     """
-    if task.format in task.formats:
-        return import_module(f"evaluation.datasets.{task.format}")
     if "." not in task.format:
-        raise ValueError(
-            f"format is {task.format!r}; it must be one of hmde, {', '.join(task.formats)}, or a module's full name"
-        )
+        example = "evaluation.datasets.ir_datasets"
+        raise ValueError(f"format is {task.format!r}; it must be hmde, or the full name of a module, such as {example}")
     return import_module(task.format)

@@ -18,7 +18,7 @@ import common.threads
 
 from common.command_line import options_from, run
 from common.files import folder_written_whole, write_text
-from evaluation.datasets.mldoc import labelled_lines
+from replications.datasets.mldoc import labelled_lines
 from replications.mldoc import as_laser_leaves_it
 
 SAMPLES = 5
@@ -30,7 +30,7 @@ class FoldsOptions:
     """Ten training and test sets of MLDoc."""
 
     data: str
-    """Folder of MLDoc's files, see evaluation/datasets/mldoc.py, with <language>.train.10000 too."""
+    """Folder of MLDoc's files, see replications/datasets/mldoc.py, with <language>.train.10000 too."""
 
     output: str
     """Folder to write, with one folder a fold, 1 to 10, of <language>.<part>.tsv."""

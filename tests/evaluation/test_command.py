@@ -76,9 +76,19 @@ def recipe(tmp_path: Path, labse: Path) -> dict[str, Any]:
             "first": {"kind": "first", "model": str(labse), "pooling": "mean"},
             "seg": {"kind": "windows", "model": str(labse), "pooling": "cls"},
         },
-        "retrieval": {"clef": {"format": "clef", "data": str(clef(tmp_path / "clef")), "pairs": ["en-de", "en-it"]}},
+        "retrieval": {
+            "clef": {
+                "format": "replications.datasets.clef",
+                "data": str(clef(tmp_path / "clef")),
+                "pairs": ["en-de", "en-it"],
+            }
+        },
         "classification": {
-            "mldoc": {"format": "mldoc", "data": str(mldoc(tmp_path / "mldoc")), "test_languages": ["en", "de"]}
+            "mldoc": {
+                "format": "replications.datasets.mldoc",
+                "data": str(mldoc(tmp_path / "mldoc")),
+                "test_languages": ["en", "de"],
+            }
         },
     }
 

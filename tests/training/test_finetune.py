@@ -326,7 +326,7 @@ def test_the_recipe_for_mldoc_is_the_papers() -> None:
     without = {"accelerator_config": None}  # which a device that was asked for has changed
     assert trainer.to_dict() | without == defaults | without
     assert trainer.max_grad_norm == 0
-    assert (recipe.train_languages, recipe.format) == (["en"], "mldoc")
+    assert (recipe.train_languages, recipe.format) == (["en"], "replications.datasets.mldoc")
 
 
 @pytest.mark.parametrize("name", ["paper", "licensed"])

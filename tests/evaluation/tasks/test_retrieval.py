@@ -246,7 +246,7 @@ def test_bfloat16_changes_scores_a_little(recipe: dict[str, Any]) -> None:
         ({"pairs": ["en-all"]}, "without a document language but all"),
         ({"split": "dev"}, "qrels.dev.tsv is missing"),
         ({"depth": -1}, "(?s)depth.*Not of type NonNegativeInt: -1"),
-        ({"format": "trec"}, "format is 'trec'; it must be one of hmde, clef"),
+        ({"format": "trec"}, "format is 'trec'; it must be hmde, or the full name"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_computed(

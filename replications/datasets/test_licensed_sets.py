@@ -9,10 +9,10 @@ import ir_datasets
 import pytest
 
 from evaluation.datasets import module_of
-from evaluation.datasets.clef import clef_documents, clef_topics
 from evaluation.datasets.labelled_sets import read_labelled_texts
 from evaluation.datasets.retrieval_sets import read_retrieval_set
 from evaluation.recipes import ClassificationTask, RetrievalTask
+from replications.datasets.clef import clef_documents, clef_topics
 
 
 def written(path: Path, content: str | bytes) -> Path:
@@ -91,7 +91,7 @@ def clef_folder(folder: Path) -> Path:
 
 
 def test_clef_becomes_a_retrieval_set(tmp_path: Path) -> None:
-    task = RetrievalTask(str(clef_folder(tmp_path / "clef")), ["de-de"], format="clef")
+    task = RetrievalTask(str(clef_folder(tmp_path / "clef")), ["de-de"], format="replications.datasets.clef")
     convert(task, tmp_path / "out")
     found = read_retrieval_set(tmp_path / "out", ["de-de"])
     assert found.judgements("de-de") == {"141": {"SDA.940101.0001": 1}, "142": {"SDA.940101.0002": 1}}
@@ -112,9 +112,9 @@ def test_clef_becomes_a_retrieval_set(tmp_path: Path) -> None:
 def test_malformed_files_of_clef_are_named(tmp_path: Path, file: str, content: str, message: str) -> None:
     written(clef_folder(tmp_path / "clef") / file, content)
     with pytest.raises(ValueError, match=message):
-        convert(RetrievalTask(str(tmp_path / "clef"), ["de-de"], format="clef"), tmp_path / "out")
+        convert(RetrievalTask(str(tmp_path / "clef"), ["de-de"], format="replications.datasets.clef"), tmp_path / "out")
     with pytest.raises(ValueError, match=r"qrels has 0 files named fi"):
-        convert(RetrievalTask(str(tmp_path / "clef"), ["de-fi"], format="clef"), tmp_path / "out")
+        convert(RetrievalTask(str(tmp_path / "clef"), ["de-fi"], format="replications.datasets.clef"), tmp_path / "out")
 
 
 def test_what_ir_datasets_knows_becomes_a_retrieval_set(tmp_path: Path) -> None:
@@ -124,12 +124,12 @@ def test_what_ir_datasets_knows_becomes_a_retrieval_set(tmp_path: Path) -> None:
         qrels_trec=str(written(tmp_path / "qrels", "q1 0 d2 3\n")),
     )
     ir_datasets.registry.register("small", dataset)
-    convert(RetrievalTask("small", ["en-ru"], format="ir_datasets"), tmp_path / "out")
+    convert(RetrievalTask("small", ["en-ru"], format="evaluation.datasets.ir_datasets"), tmp_path / "out")
     found = read_retrieval_set(tmp_path / "out", ["en-ru"])
     assert dict(found.documents["ru"]) == {"d1": "ноль", "d2": "один"}
     assert (found.queries, found.qrels) == ({"en": {"q1": "one"}}, {"q1": {"d2": 3}})
     with pytest.raises(ValueError, match="ir_datasets holds one pair"):
-        convert(RetrievalTask("small", ["en-ru", "en-fa"], format="ir_datasets"), tmp_path / "out")
+        convert(RetrievalTask("small", ["en-ru", "en-fa"], format="evaluation.datasets.ir_datasets"), tmp_path / "out")
 
 
 def test_names_in_ir_datasets_are_those_that_the_recipes_use() -> None:
@@ -144,7 +144,7 @@ def test_names_in_ir_datasets_are_those_that_the_recipes_use() -> None:
 def test_only_a_line_feed_ends_a_sentence(tmp_path: Path, mark: str) -> None:
     for part in ("train.1000", "dev", "test"):
         written(tmp_path / "mldoc" / f"english.{part}", f"CCAT\tOne{mark} two.\r\nMCAT\tThree.\r\n")
-    convert(ClassificationTask(str(tmp_path / "mldoc"), ["en"], format="mldoc"), tmp_path / "out")
+    convert(ClassificationTask(str(tmp_path / "mldoc"), ["en"], format="replications.datasets.mldoc"), tmp_path / "out")
     assert labelled(tmp_path / "out", "en.test") == (["CCAT", "MCAT"], [f"One{mark} two.", "Three."])
 
 
@@ -155,13 +155,15 @@ def labelled(folder: Path, name: str) -> tuple[list[str], list[str]]:
 def test_mldoc_is_renamed(tmp_path: Path) -> None:
     for name in ("english.train.1000", "english.dev", "german.test"):
         written(tmp_path / "mldoc" / name, b"\xef\xbb\xbfCCAT\tProfits rose in Z\xc3\xbcrich .\r\nMCAT\tBonds\r\n")
-    convert(ClassificationTask(str(tmp_path / "mldoc"), ["de"], format="mldoc"), tmp_path / "out")
+    convert(ClassificationTask(str(tmp_path / "mldoc"), ["de"], format="replications.datasets.mldoc"), tmp_path / "out")
     for name in ("en.train", "en.dev", "de.test"):
         assert labelled(tmp_path / "out", name) == (["CCAT", "MCAT"], ["Profits rose in Zürich .", "Bonds"])
     with pytest.raises(ValueError, match=r"fi.test is missing"):
-        convert(ClassificationTask(str(tmp_path / "mldoc"), ["fi"], format="mldoc"), tmp_path / "out")
+        convert(
+            ClassificationTask(str(tmp_path / "mldoc"), ["fi"], format="replications.datasets.mldoc"), tmp_path / "out"
+        )
 
 
 def test_a_name_that_ir_datasets_does_not_know_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"'none', which ir_datasets does not know"):
-        convert(RetrievalTask("none", ["en-en"], format="ir_datasets"), tmp_path / "out")
+        convert(RetrievalTask("none", ["en-en"], format="evaluation.datasets.ir_datasets"), tmp_path / "out")

@@ -70,7 +70,7 @@ class EncodeBenchmark:
     """Methods that are compared, hmde among them."""
 
     dtype: Dtype = "auto"
-    """Of weights and activations; auto is bfloat16 where the hardware has it."""
+    """The dtype of weights and activations; auto is bfloat16 where the hardware has it."""
 
     batch_size: PositiveInt = 32
     """Documents together in `padded`, windows together in `windows`: sentence-transformers' default."""

@@ -39,11 +39,11 @@ class QuestionBenchmark:
 def main(argv: list[str] | None = None) -> None:
     benchmark = options_from(QuestionBenchmark, argv)
     print(environment())
-    report("import torch", [of_command(["-c", "import torch"]) for _ in range(benchmark.rounds)])
+    report("import torch", [time_of_command(["-c", "import torch"]) for _ in range(benchmark.rounds)])
     imports = "import common.quick_imports, common.threads, search.index"
-    report("all imports", [of_command(["-c", imports]) for _ in range(benchmark.rounds)])
+    report("all imports", [time_of_command(["-c", imports]) for _ in range(benchmark.rounds)])
     command = ["-m", "search", "query", benchmark.index, QUESTION]
-    report("the command", [of_command(command) for _ in range(benchmark.rounds)])
+    report("the command", [time_of_command(command) for _ in range(benchmark.rounds)])
 
     index = Index(benchmark.index)
     index.search(QUESTION)  # the first call takes longer
@@ -55,7 +55,7 @@ def main(argv: list[str] | None = None) -> None:
     report("in a process", times)
 
 
-def of_command(arguments: list[str]) -> Time:
+def time_of_command(arguments: list[str]) -> Time:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with timed() as taken:
         subprocess.run([sys.executable, *arguments], check=True, capture_output=True)

@@ -47,7 +47,7 @@ class SentenceVectorsBenchmark:
     """`<query language>-<document language>`."""
 
     split: str | None = None
-    """Of the set's qrels."""
+    """Split of the set's qrels."""
 
     query_source: QuerySource = "queries"
     """What serves as a query."""
@@ -56,13 +56,13 @@ class SentenceVectorsBenchmark:
     """To how many numbers vectors are cut."""
 
     max_documents: PositiveInt | None = None
-    """Of a language: those that are relevant, filled up with the first others. All if not given."""
+    """Documents of a language: those that are relevant, filled up with the first others. All if not given."""
 
     alone: bool = True
     """Also read each sentence by itself."""
 
     dtype: Dtype = "auto"
-    """Of weights and activations."""
+    """The dtype of weights and activations."""
 
     output: str = "runs/sentence-vectors"
     """A folder for the results."""

@@ -155,7 +155,7 @@ def converted(folder: Path, options: Any) -> Any:
 def fingerprint_of_system(
     system: SystemOptions, dtype: torch.dtype, models: dict[str, str], without: tuple[str, ...] = ()
 ) -> str:
-    """Of the kind and its options, the models' files, and what computes them; options in `without` aside."""
+    """Hashes the kind and its options, except those in `without`, the models' files, and what computes them."""
     options = {name: value for name, value in system.given.items() if name not in (*without, "model")}
     ranked_by = fingerprint_of_folder(Path(search.__file__).parent, "*.py") if system.ranks else ""
     code = digest(Path(module_of(system).__file__))  # which may lie in another folder
@@ -164,7 +164,7 @@ def fingerprint_of_system(
 
 
 def fingerprint_of_computation(dtype: torch.dtype) -> str:
-    """Of the dtype, the code that makes vectors, and the versions of the libraries."""
+    """Hashes the dtype, the code that makes vectors, and the versions of the libraries."""
     code = [fingerprint_of_code(), fingerprint_of_folder(Path(__file__).parent / "systems", "*.py")]
     return fingerprint(dtype, code, environment()["packages"])
 

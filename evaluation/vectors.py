@@ -28,7 +28,7 @@ def cached_vectors(
 ) -> np.ndarray:
     """The vectors of a collection, from the cache if they are there, memory-mapped.
 
-    Of several processes that need the same vectors, one computes them and the others wait.
+    If several processes need the same vectors, one computes them and the others wait.
 
     Args:
         encode: some texts to (texts, hidden), float32.
@@ -85,7 +85,7 @@ def texts_of(documents: Mapping[str, str]) -> Iterator[str]:
 
 
 def fingerprint_of_documents(documents: Mapping[str, str]) -> str:
-    """Of the ids and texts, or of the file that has them."""
+    """Hashes the ids and texts, or the file that has them."""
     if isinstance(documents, DocumentFile):
         return fingerprint(digest(documents.path))
     return fingerprint(*documents.items())

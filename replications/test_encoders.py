@@ -46,12 +46,12 @@ MODELS = {"laser": laser, "tmde": tmde}
 def slow_lstm(lstm: torch.nn.LSTM, inputs: Tensor, layer: int, reverse: bool) -> list[Tensor]:
     """One direction of one layer, state by state (thesis, section 2.1.2)."""
     suffix = f"l{layer}{'_reverse' if reverse else ''}"
-    of_input, of_state = getattr(lstm, f"weight_ih_{suffix}"), getattr(lstm, f"weight_hh_{suffix}")
+    from_input, from_state = getattr(lstm, f"weight_ih_{suffix}"), getattr(lstm, f"weight_hh_{suffix}")
     bias = getattr(lstm, f"bias_ih_{suffix}") + getattr(lstm, f"bias_hh_{suffix}")
     state = cell = torch.zeros(lstm.hidden_size)
     states = {}
     for place in reversed(range(len(inputs))) if reverse else range(len(inputs)):
-        enters, forgets, new, leaves = (of_input @ inputs[place] + of_state @ state + bias).chunk(4)
+        enters, forgets, new, leaves = (from_input @ inputs[place] + from_state @ state + bias).chunk(4)
         cell = forgets.sigmoid() * cell + enters.sigmoid() * new.tanh()
         states[place] = state = leaves.sigmoid() * cell.tanh()
     return [states[place] for place in range(len(inputs))]
@@ -105,7 +105,7 @@ def test_t_mde_p_is_equations_4_8_to_4_17(num_layers, num_queries):
         queries = slow_look(layers[base], model.queries, states[base])
         queries = slow_look(layers[base + 1], queries[: num_queries // 2], queries)
         queries = slow_look(layers[base + 2], queries[: num_queries // 4], queries)
-        starts = [of_layer[0] for of_layer in reversed(states[1:])]
+        starts = [layer_weights[0] for layer_weights in reversed(states[1:])]
         vector = slow_look(layers[-1], states[-1][:1], torch.stack([*starts, *queries]))
         torch.testing.assert_close(found.pooler_output[row], model.LayerNorm(vector[0]), rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(

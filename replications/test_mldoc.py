@@ -49,11 +49,11 @@ def test_the_network_gives_the_scores_worked_out_by_hand_in_each_of_five_runs(tm
     found = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))["tasks"]["topics-frozen"][
         "base"
     ]
-    of_runs = {"accuracy_sd": 0.0, "macro_f1_sd": 0.0}
+    run_accuracies = {"accuracy_sd": 0.0, "macro_f1_sd": 0.0}
     # French is predicted cats, cats, dogs, cats. Cats: precision 2/3, recall 1; dogs: precision 1, recall 1/2.
     french = {"accuracy": 0.75, "macro_f1": pytest.approx((0.8 + 2 / 3) / 2), "documents": 4}
     english = {"accuracy": 1.0, "macro_f1": 1.0, "documents": 2}
-    assert found["rows"] == {"en-en": english | of_runs, "en-fr": french | of_runs}
+    assert found["rows"] == {"en-en": english | run_accuracies, "en-fr": french | run_accuracies}
     assert found["averages"]["transfer gap"]["accuracy"] == 0.25
     assert found["protocol"].startswith("frozen vectors, LASER's MLP")
 
@@ -79,8 +79,8 @@ def test_the_five_networks_that_are_trained_at_once_equal_five_trained_one_after
             layer.load_state_dict({"weight": start.weight[run].T, "bias": start.bias[run, 0]})
         optimizer = torch.optim.Adam(network.parameters(), 1e-3)
         highest, best = -1, None
-        for of_epoch in orders:
-            for rows in of_epoch[run].split(12):
+        for epoch_accuracy in orders:
+            for rows in epoch_accuracy[run].split(12):
                 optimizer.zero_grad()
                 torch.nn.functional.cross_entropy(network(torch.tensor(vectors)[rows]), targets[rows]).backward()
                 optimizer.step()

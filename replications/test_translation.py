@@ -137,7 +137,7 @@ def test_laser_translates_from_the_vector_that_it_reads_at_each_step(rereads_sta
     decoder = encoder.decoder
     rows = collator()(PAIRS).rows["sentences"]
     found = encoder({"sentences": rows})["translation"]
-    of_input, of_state, *biases = decoder.cell.parameters()
+    from_input, from_state, *biases = decoder.cell.parameters()
     for row in range(3):
         length = int(rows["attention_mask"][row].sum())
         vector = encoder.model(input_ids=rows["input_ids"][row : row + 1, :length]).pooler_output[0]
@@ -147,7 +147,7 @@ def test_laser_translates_from_the_vector_that_it_reads_at_each_step(rereads_sta
         expected, before = 0.0, torch.zeros(48)
         for token, following in itertools.pairwise(tokens):
             read = torch.cat([decoder.tokens.weight[token], vector, language, before][: 3 + rereads_state])
-            enters, forgets, new, leaves = (of_input @ read + of_state @ state + sum(biases)).chunk(4)
+            enters, forgets, new, leaves = (from_input @ read + from_state @ state + sum(biases)).chunk(4)
             cell = forgets.sigmoid() * cell + enters.sigmoid() * new.tanh()
             state = before = leaves.sigmoid() * cell.tanh()
             predicted = torch.log_softmax(decoder.lm_head(state), dim=-1)
@@ -160,7 +160,7 @@ def test_laser_has_about_the_published_number_of_weights(layers, millions):
     """Table 4.1 of the thesis."""
     options = laser_recipe({"model_type": "laser", "num_hidden_layers": layers}, decoder_size=2048)
     with torch.device("meta"):
-        encoder = laser_encoder(options, of_fifty_thousand_words())
+        encoder = laser_encoder(options, fifty_thousand_words())
     assert sum(weight.numel() for weight in encoder.parameters()) / 1e6 == pytest.approx(millions, abs=1.5)
 
 
@@ -206,7 +206,7 @@ def test_label_smoothing_gives_its_share_to_all_words_alike():
         assert loss.item() == pytest.approx(expected, rel=1e-5)
 
 
-def of_fifty_thousand_words() -> PreTrainedTokenizerFast:
+def fifty_thousand_words() -> PreTrainedTokenizerFast:
     tokenizer = unigram_tokenizer()
     tokenizer.__class__ = type("Long", (tokenizer.__class__,), {"__len__": lambda tokenizer: 50_000})
     return tokenizer
@@ -219,7 +219,7 @@ def test_the_published_recipe_has_the_published_number_of_weights():
         | {"num_hidden_layers": 6, "hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 4096}
     )
     with torch.device("meta"):
-        encoder = tmde_encoder(options, of_fifty_thousand_words())
+        encoder = tmde_encoder(options, fifty_thousand_words())
     trained = sum(weight.numel() for weight in encoder.parameters() if weight.requires_grad)
     assert round(trained / 1e6) == pytest.approx(246, abs=3)
 
@@ -287,12 +287,12 @@ def test_the_distance_constraint_is_equations_4_18_to_4_21(num_negatives):
         )
         drawn = drawn_by_lot(candidates, concepts, concepts, num_negatives)
         for row in range(7):
-            of_positive = distance(vectors[side][row], vectors[1 - side][row]) / norm
+            positive_distance = distance(vectors[side][row], vectors[1 - side][row]) / norm
             deltas = [
-                max(0.0, 0.3 - (distance(vectors[side][row], vectors[1 - side][j]) / norm - of_positive))
+                max(0.0, 0.3 - (distance(vectors[side][row], vectors[1 - side][j]) / norm - positive_distance))
                 for j in drawn[row].nonzero().flatten()
             ]
-            expected += (of_positive + 0.7 * sum(deltas) / max(1, len(deltas))) / 14
+            expected += (positive_distance + 0.7 * sum(deltas) / max(1, len(deltas))) / 14
     loss = loss_of(LOSSES, "distance", vectors.flatten(0, 1), options, concepts, languages)
     assert loss.item() == pytest.approx(expected, rel=1e-5)
 

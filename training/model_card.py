@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,70 +12,45 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from jinja2 import Environment, FileSystemLoader
 
 from common.saved_models import card_of
+from modeling_hmde import HMDEConfig
 from modeling_hmde.publishing_hmde import METADATA, model_card
 from training.loop.loop import Progress
+from training.pretrain_recipe import PretrainRecipe
 
 TEMPLATES = Path(__file__).parent / "templates"
 P_AT_1 = "The share of dev sentences whose nearest one in the other language is their translation, mean of both ways"
 ABOUT = "A multilingual sentence encoder, trained on pairs of sentences that are translations of each other."
-POOLING = {"cls": "the hidden state of its first token", "mean": "the mean of the hidden states of its tokens"}
 
 
-def write_model_card(
-    folder: Path,
-    name: str,
-    recipe: dict[str, Any],
-    config: Any,
-    statistics: dict[str, Any],
-    history: dict[int, dict[str, float]],
-    kept_step: int,
-) -> None:
-    """Write `README.md`, with metadata that the Hub accepts.
+def write_model_card(recipe: PretrainRecipe, folder: Path, progress: Progress) -> None:
+    """Write the `README.md` of an HMDE, with metadata that the Hub accepts.
 
     Args:
-        folder: the model's.
-        name: of the model, as it is shown and loaded.
-        recipe: all fields of the run.
-        config: the model's HMDEConfig.
-        statistics: of the corpus (`statistics.json`).
-        history: dev scores by optimizer step, step 0 being the untrained start.
-        kept_step: the step whose model is kept.
+        folder: the finished model's.
     """
-    scores = history[kept_step]
-    corpus = Path(recipe["corpus"]).name
-    data = card_data(
-        recipe["sentence_encoder"],
-        **METADATA,
-        language=sorted(statistics["articles"]),
-        model_name=name,
-        eval_results=[
-            EvalResult(
-                task_type="text-retrieval",
-                task_name="Cross-lingual document retrieval",
-                dataset_type="custom",
-                dataset_name=corpus,
-                dataset_split="dev",
-                metric_type="mrr",
-                metric_name=f"MRR ({label})",
-                metric_value=round(scores[key], 4),
-            )
-            for key, label in (("document_mrr", "document to document"), ("title_mrr", "title to document"))
-        ],
-    )
-    distillation = recipe["losses"]["distillation"]
+    scores, corpus = progress.history[progress.kept_step], Path(recipe.corpus).name
+    statistics = json.loads((Path(recipe.corpus) / "statistics.json").read_text(encoding="utf-8"))
+    name = recipe.push_to_hub or recipe.output
+    found = [
+        dev_result("text-retrieval", corpus, "mrr", f"MRR ({label})", scores[key])
+        for key, label in (("document_mrr", "document to document"), ("title_mrr", "title to document"))
+    ]
+    languages = sorted(statistics["articles"])
+    data = card_data(recipe.sentence_encoder, **METADATA, language=languages, model_name=name, eval_results=found)
     training = section(
         "pretraining.md",
         corpus=corpus,
         statistics=statistics,
-        teacher=Path(distillation["teacher"]).name if distillation else None,
-        kept_step=kept_step,
-        steps=max(history),
-        recipe_yaml=as_yaml(recipe),
-        num_concepts=recipe["eval_concepts"],
-        rows={f"step {step}" if step else "before training": scores for step, scores in history.items()},
+        teacher=Path(recipe.losses.distillation.teacher).name if recipe.losses.distillation else None,
+        kept_step=progress.kept_step,
+        steps=max(progress.history),
+        recipe_yaml=as_yaml(asdict(recipe)),
+        num_concepts=recipe.eval_concepts,
+        rows={f"step {step}" if step else "before training": row for step, row in progress.history.items()},
     )
-    sentence_encoder = str(data.base_model or recipe["sentence_encoder"])
-    model_card(name, config, data, sentence_encoder, training).save(folder / "README.md")
+    sentence_encoder = str(data.base_model or recipe.sentence_encoder)
+    card = model_card(name, HMDEConfig.from_pretrained(folder), data, sentence_encoder, training)
+    card.save(folder / "README.md")
 
 
 def write_average_card(
@@ -111,6 +87,7 @@ def write_sentence_card(
     about: str = ABOUT,
     score: str = "p_at_1",
     measure: str = P_AT_1,
+    task: str = "translation-retrieval",
 ) -> None:
     """Write the `README.md` of a sentence encoder.
 
@@ -120,32 +97,20 @@ def write_sentence_card(
         about: what the model is.
         score: the name of the dev score over all tables.
         measure: what the dev scores are.
+        task: what the Hub calls that which was measured.
     """
     options = asdict(recipe)
-    start, pooling, layer = (options.get(name) for name in ("sentence_encoder", "pooling", "sentence_layer"))
     kept_scores = progress.history[progress.kept_step]
     tables = [name.removesuffix(f"_{score}") for name in kept_scores if name.endswith(f"_{score}")]
     columns = [*(f"{table}_{score}" for table in tables), score]
-    is_retrieval = score == "p_at_1"
     name = recipe.push_to_hub or recipe.output
     data = card_data(
-        start,
+        options.get("sentence_encoder"),
         language=sorted({language for table in tables for language in table.split("-")}),
         model_name=name,
         pipeline_tag="feature-extraction",
         tags=["sentence-embeddings", "multilingual", "cross-lingual-retrieval"],
-        eval_results=[
-            EvalResult(
-                task_type="translation-retrieval" if is_retrieval else "translation",
-                task_name="Cross-lingual sentence retrieval" if is_retrieval else "Translation",
-                dataset_type="custom",
-                dataset_name=Path(recipe.corpus).name,
-                dataset_split="dev",
-                metric_type="accuracy",
-                metric_name="P@1" if is_retrieval else "Token accuracy",
-                metric_value=round(kept_scores[score], 4),
-            )
-        ],
+        eval_results=[dev_result(task, Path(recipe.corpus).name, "accuracy", score, kept_scores[score])],
     )
     write_card(
         folder,
@@ -153,10 +118,9 @@ def write_sentence_card(
         data,
         name=name,
         about=about,
-        start=data.base_model or start,
-        vector=POOLING[pooling] if pooling else None,
-        pooling=pooling,
-        layer=layer,
+        start=data.base_model or options.get("sentence_encoder"),
+        pooling=options.get("pooling"),
+        layer=options.get("sentence_layer"),
         measure=measure,
         own_code=any(folder.glob("modeling_*.py")),
         recipe=as_yaml(options),
@@ -164,6 +128,19 @@ def write_sentence_card(
         steps=max(progress.history),
         tables=tables,
         rows=[[step, *(f"{scores[column]:.3f}" for column in columns)] for step, scores in progress.history.items()],
+    )
+
+
+def dev_result(task: str, corpus: str, metric: str, name: str, value: float) -> EvalResult:
+    """A score on the dev split of a corpus."""
+    return EvalResult(
+        task_type=task,
+        dataset_type="custom",
+        dataset_name=corpus,
+        dataset_split="dev",
+        metric_type=metric,
+        metric_name=name,
+        metric_value=round(value, 4),
     )
 
 
@@ -190,14 +167,7 @@ def card_data(start: str | None, **metadata: Any) -> ModelCardData:
 
 
 def write_card(folder: Path, template: Path, data: ModelCardData, **values: Any) -> None:
-    """Write the `README.md` of a model's folder.
-
-    Args:
-        folder: the finished model's.
-        template: a file for Jinja that starts with the metadata, `{{ card_data }}` between two lines `---`.
-        data: the metadata.
-        values: whatever else the template shows.
-    """
+    """Write the `README.md` of a model's folder by a template for Jinja that starts with the metadata."""
     ModelCard.from_template(data, template_path=str(template), **values).save(folder / "README.md")
 
 
@@ -207,14 +177,8 @@ def as_yaml(recipe: dict[str, Any]) -> str:
 
 
 def origin_of(model: str) -> tuple[str | None, str | None]:
-    """The Hub name of a base model, and the licence that it hands on to what is trained from it, as its card says.
-
-    Args:
-        model: Hub name or folder. A folder's base model is the one that its own card names.
-
-    Returns:
-        None for what no card says.
-    """
+    """The Hub name of a base model and the licence that it hands on to what is trained from it; None for what no card
+    says. The base model of a folder is the one that its card names."""
     card = card_of(model)
     metadata = card.data.to_dict() if card is not None else {}
     name = metadata.get("base_model") if Path(model).is_dir() else model

@@ -10,8 +10,6 @@ exits with code 143. All options: `python training/pretrain.py --help`, or train
 from __future__ import annotations
 
 import functools
-import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +21,12 @@ from accelerate.utils import set_seed
 from torch import Tensor
 
 from common.command_line import options_from, run
-from modeling_hmde import HMDEConfig
 from training.data.batches import Batch, Batches, batches_in_order, collate
 from training.data.dev_set import DevSet
 from training.data.sentence_vectors import sentence_vectors
 from training.data.triples import Triples
 from training.loop.cached_gradients import Embeddings, cut_into_chunks, embed_chunks
-from training.loop.loop import Progress, Stage, train
+from training.loop.loop import Stage, train
 from training.loop.meter import Work
 from training.lora import merged_weights
 from training.losses import weighted_losses
@@ -40,7 +37,7 @@ from training.pretrain_recipe import PretrainRecipe
 
 
 def main(argv: list[str] | None = None) -> None:
-    train(options_from(PretrainRecipe, argv), document_stage, write_card)
+    train(options_from(PretrainRecipe, argv), document_stage, write_model_card)
 
 
 def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Batch]:
@@ -118,18 +115,6 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
         validation_batches=lambda: batches_in_order(
             draw_triples("dev"), make_batch, recipe.batch_size, accelerator.device
         ),
-    )
-
-
-def write_card(recipe: PretrainRecipe, folder: Path, progress: Progress) -> None:
-    write_model_card(
-        folder,
-        recipe.push_to_hub or recipe.output,
-        asdict(recipe),
-        HMDEConfig.from_pretrained(folder),
-        json.loads((Path(recipe.corpus) / "statistics.json").read_text(encoding="utf-8")),
-        progress.history,
-        progress.kept_step,
     )
 
 

@@ -54,7 +54,7 @@ class PretrainRecipe(LoopOptions):
     once in an epoch; the authors' code has 0.3."""
 
     document_learning_rate: PositiveFloat | None = None
-    """Of the new document encoder; `learning_rate` if not given."""
+    """Learning rate of the new document encoder; `learning_rate` if not given."""
 
     eval_concepts: PositiveInt = 100
     """Size of the pool in which dev concepts are sought. Training concepts fill it up."""

@@ -191,8 +191,8 @@ def encode(system: System, part: LabelledTexts, run: SystemRun, advance: Advance
 def evaluate_models(
     models: Sequence[str], task: ClassificationTask, labelled: LabelledSet, dtype: torch.dtype, bar: str = ""
 ) -> dict[str, Any]:
-    """Everything that is reported of a classifier that was trained as a whole, once or several times. Of several runs
-    the scores are means, with their standard deviations."""
+    """Everything that is reported of a classifier that was trained as a whole, once or several times. The scores
+    of several runs are means, with their standard deviations."""
     began = time.perf_counter()
     runs = [scores_of_classifier(model, labelled.tests, dtype, bar) for model in models]
     trained_on = task.finetuned_on[0] if len(task.finetuned_on) == 1 else "all"
@@ -305,7 +305,7 @@ def tokenized(
 ) -> dict[str, list[list[int]]]:
     """The inputs of each text: of an HMDE, its sentences; of another model, the beginning that it can read.
 
-    Of a pair of texts with a tab between, an HMDE reads a document of both, another model the two in one row.
+    An HMDE reads a pair of texts, with a tab between, as one document, another model as two texts in one row.
     """
     if isinstance(tokenizer, HMDETokenizer):
         rows = tokenizer([text.replace("\t", "\n") for text in texts] if pairs else list(texts), language=language)

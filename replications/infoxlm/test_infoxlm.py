@@ -104,11 +104,11 @@ def test_masking_has_berts_statistics_over_a_hundred_thousand_tokens():
         assert (ids[:, -1] == tokenizer.sep_token_id).all()
         assert (labels[:, [0, -1]] == -100).all()
         assert set(labels.unique().tolist()) == {-100, cat}
-        of_picked = ids[labels != -100]
+        picked_losses = ids[labels != -100]
         words += ids.numel() - 2 * len(ids)
-        picked += len(of_picked)
-        masked += int((of_picked == tokenizer.mask_token_id).sum())
-        kept += int((of_picked == cat).sum())
+        picked += len(picked_losses)
+        masked += int((picked_losses == tokenizer.mask_token_id).sum())
+        kept += int((picked_losses == cat).sum())
         assert set(ids[labels == -100].tolist()) == {tokenizer.cls_token_id, cat, tokenizer.sep_token_id}
     assert words == 100_000
 
@@ -191,11 +191,15 @@ def test_a_masked_word_costs_the_negative_logarithm_of_its_probability():
 
 def test_cross_lingual_contrast_is_equation_6_of_infoxlm_over_a_temperature():
     queries, keys, queue = vectors(1), vectors(2), vectors(3, rows=5)
-    concepts, of_queue = torch.tensor([10, 11, 12, 13]), torch.tensor([20, 11, 21, 22, 23])
-    found = cross_lingual_contrast(queries, keys, queue, concepts=concepts, other_concepts=of_queue, temperature=0.25)
+    concepts, queue_concepts = torch.tensor([10, 11, 12, 13]), torch.tensor([20, 11, 21, 22, 23])
+    found = cross_lingual_contrast(
+        queries, keys, queue, concepts=concepts, other_concepts=queue_concepts, temperature=0.25
+    )
     for row in range(PAIRS):
         scores = [inner(queries[row], key) / 0.25 for key in keys]
-        scores += [inner(queries[row], key) / 0.25 for key, concept in zip(queue, of_queue) if concept != concepts[row]]
+        scores += [
+            inner(queries[row], key) / 0.25 for key, concept in zip(queue, queue_concepts) if concept != concepts[row]
+        ]
         assert found[row].item() == pytest.approx(-math.log(softmax(scores)[row]))
 
 

@@ -89,9 +89,9 @@ def test_similarity_is_equation_6_of_the_lightweight_encoder():
     first, second, others = 0.4 * vectors(1), 0.4 * vectors(2), (vectors(3), vectors(4))
     found = similarity(first, second, *others)
     for row in range(PAIRS):
-        of_first = softmax([inner(first[row], other) for other in torch.cat([first, others[0]])])
-        of_second = softmax([inner(second[row], other) for other in torch.cat([second, others[1]])])
-        expected = -sum(math.log(math.cos(math.pi / 2 * (a - b))) for a, b in zip(of_first, of_second))
+        first_targets = softmax([inner(first[row], other) for other in torch.cat([first, others[0]])])
+        second_targets = softmax([inner(second[row], other) for other in torch.cat([second, others[1]])])
+        expected = -sum(math.log(math.cos(math.pi / 2 * (a - b))) for a, b in zip(first_targets, second_targets))
         assert found[row].item() == pytest.approx(expected, rel=0.02)  # differences are shrunk by a thousandth
 
 
@@ -117,7 +117,7 @@ def share(ids: list[int], word: int) -> float:
 
 
 @pytest.mark.parametrize(
-    ("objective", "of_masked", "of_other"),
+    ("objective", "masked_targets", "other_targets"),
     [
         ("xtr", lambda word: share(TRANSLATION, word), lambda word: share(SENTENCE, word)),
         ("smlm", lambda word: float(word == 5), lambda word: float(word == 5)),
@@ -128,11 +128,11 @@ def share(ids: list[int], word: int) -> float:
         ),
     ],
 )
-def test_words_are_predicted_from_vectors_as_equations_1_to_4_have_it(objective, of_masked, of_other):
+def test_words_are_predicted_from_vectors_as_equations_1_to_4_have_it(objective, masked_targets, other_targets):
     """The word 5 is masked. The divergence is a sum over the whole vocabulary."""
     masked_word = None if objective == "xtr" else 5
     targets = word_targets(objective, SENTENCE, TRANSLATION, masked_word)
-    for seed, ((ids, shares), expected_share) in enumerate(zip(targets, (of_masked, of_other))):
+    for seed, ((ids, shares), expected_share) in enumerate(zip(targets, (masked_targets, other_targets))):
         assert shares.sum().item() == pytest.approx(1)
         logits = vectors(seed, 1, VOCABULARY)
         predicted = softmax(logits[0].tolist())
@@ -146,7 +146,7 @@ def test_words_are_predicted_from_vectors_as_equations_1_to_4_have_it(objective,
 
 
 def test_a_sentence_without_words_is_nothing_to_predict():
-    (of_masked, _), (of_other, _) = word_targets("ugt", [], [], None)
-    assert len(of_masked) == len(of_other) == 0
+    (masked_targets, _), (other_targets, _) = word_targets("ugt", [], [], None)
+    assert len(masked_targets) == len(other_targets) == 0
     none = torch.empty(1, 0)
     assert words_from_vectors(vectors(1, 1, VOCABULARY), none.long(), none).item() == 0

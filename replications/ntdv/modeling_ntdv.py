@@ -145,14 +145,14 @@ class NTDVModel(PreTrainedModel):
             raise ValueError(f"num_attention_heads is {config.num_attention_heads}; it must be at least 1")
         super().__init__(config)
         width, heads = config.state_size, config.num_attention_heads
-        of_language = GRUConfig(
+        encoder_config = GRUConfig(
             vocab_size=config.vocab_size,
             embedding_size=config.embedding_size,
             hidden_size=2 * width,
             num_hidden_layers=config.num_hidden_layers,
             pad_token_id=config.pad_token_id,
         )
-        self.encoders = nn.ModuleList(GRUModel(of_language) for _ in range(2))
+        self.encoders = nn.ModuleList(GRUModel(encoder_config) for _ in range(2))
         self.gru = nn.GRU(2 * width, width, batch_first=True)
         self.query = nn.Linear(width, heads * width, bias=False)
         self.key = nn.Linear(width, heads * width, bias=False)
@@ -206,11 +206,11 @@ class NTDVModel(PreTrainedModel):
         is_token = attention_mask[:, None, :, None]
         contexts = (heads * is_token).sum(dim=2) / is_token.sum(dim=2)
         if self.config.vector == "sum":
-            vectors, of_tokens = contexts.sum(dim=1), heads.sum(dim=1)
+            vectors, token_vectors = contexts.sum(dim=1), heads.sum(dim=1)
         else:
-            vectors, of_tokens = contexts.flatten(1), heads.transpose(1, 2).flatten(2)
+            vectors, token_vectors = contexts.flatten(1), heads.transpose(1, 2).flatten(2)
         return NTDVOutput(
-            last_hidden_state=torch.cat([vectors.unsqueeze(1), of_tokens[:, 1:]], dim=1),
+            last_hidden_state=torch.cat([vectors.unsqueeze(1), token_vectors[:, 1:]], dim=1),
             pooler_output=vectors,
             contexts=contexts,
         )

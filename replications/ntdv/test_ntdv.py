@@ -64,13 +64,13 @@ def slow_gru(
     cell: torch.nn.Module, inputs: list[Tensor], suffix: str = "", state: Tensor | None = None
 ) -> list[Tensor]:
     """The states of a GRU, one after another (thesis, section 2.1.3)."""
-    of_input, of_state = getattr(cell, f"weight_ih{suffix}"), getattr(cell, f"weight_hh{suffix}")
+    from_input, from_state = getattr(cell, f"weight_ih{suffix}"), getattr(cell, f"weight_hh{suffix}")
     bias_of_input, bias_of_state = getattr(cell, f"bias_ih{suffix}"), getattr(cell, f"bias_hh{suffix}")
     state = torch.zeros(cell.hidden_size) if state is None else state
     states = []
     for entering in inputs:
-        reset, update, new = (of_input @ entering + bias_of_input).chunk(3)
-        reset_before, update_before, new_before = (of_state @ state + bias_of_state).chunk(3)
+        reset, update, new = (from_input @ entering + bias_of_input).chunk(3)
+        reset_before, update_before, new_before = (from_state @ state + bias_of_state).chunk(3)
         keep = (update + update_before).sigmoid()
         candidate = (new + (reset + reset_before).sigmoid() * new_before).tanh()
         state = (1 - keep) * candidate + keep * state
@@ -94,12 +94,12 @@ def slow_contexts(model: NTDVModel, ids: Tensor, language: int) -> tuple[list[li
     for head in range(model.config.num_attention_heads):
         part = slice(head * WIDTH, (head + 1) * WIDTH)
         query, key, value = (project.weight[part] for project in (model.query, model.key, model.value))
-        of_tokens = []
+        token_vectors = []
         for looking in states:
             scores = [math.exp(float((query @ looking) @ (key @ seen)) / math.sqrt(WIDTH)) for seen in states]
-            of_tokens.append(sum(score / sum(scores) * (value @ seen) for score, seen in zip(scores, states)))
-        heads.append(of_tokens)
-    return heads, [sum(of_tokens) / len(of_tokens) for of_tokens in heads]
+            token_vectors.append(sum(score / sum(scores) * (value @ seen) for score, seen in zip(scores, states)))
+        heads.append(token_vectors)
+    return heads, [sum(token_vectors) / len(token_vectors) for token_vectors in heads]
 
 
 @torch.no_grad()
@@ -125,8 +125,8 @@ def test_the_vector_is_equations_3_1_to_3_4(vector):
         torch.testing.assert_close(found.pooler_output[row], expected)
         assert torch.equal(found.last_hidden_state[row, 0], found.pooler_output[row])
         for token in range(1, length):
-            of_token = [of_tokens[token] for of_tokens in heads]
-            expected = sum(of_token) if vector == "sum" else torch.cat(of_token)
+            token_vector = [token_vectors[token] for token_vectors in heads]
+            expected = sum(token_vector) if vector == "sum" else torch.cat(token_vector)
             torch.testing.assert_close(found.last_hidden_state[row, token], expected)
 
 
@@ -157,8 +157,8 @@ def slow_logits(decoder: GRUDecoder, seen: list[Tensor], tokens: list[int]) -> l
     for token in tokens:
         word = decoder.tokens.weight[token]
         (state,) = slow_gru(decoder.after_token, [word], state=state)
-        of_states = [decoder.key(one) + decoder.query.weight @ state for one in seen]
-        scores = [math.exp(float(decoder.score.weight[0] @ torch.tanh(one))) for one in of_states]
+        from_states = [decoder.key(one) + decoder.query.weight @ state for one in seen]
+        scores = [math.exp(float(decoder.score.weight[0] @ torch.tanh(one))) for one in from_states]
         look = sum(score / sum(scores) * one for score, one in zip(scores, seen))
         (state,) = slow_gru(decoder.after_look, [look], state=state)
         logits.append(decoder.lm_head(torch.tanh(decoder.joined(torch.cat([state, word, look])))))
@@ -167,7 +167,7 @@ def slow_logits(decoder: GRUDecoder, seen: list[Tensor], tokens: list[int]) -> l
 
 def cost(logits: list[Tensor], tokens: list[int]) -> float:
     """The cross-entropy of the tokens, each given those before it."""
-    return -sum(float(torch.log_softmax(of_token, dim=-1)[token]) for of_token, token in zip(logits, tokens))
+    return -sum(float(torch.log_softmax(token_vector, dim=-1)[token]) for token_vector, token in zip(logits, tokens))
 
 
 TRANSLATOR = {
@@ -208,7 +208,7 @@ def test_a_translator_looks_at_all_states_of_its_encoder():
         ids, tokens = (unigram_tokenizer()(text)["input_ids"] for text in (first, second))
         logits = slow_logits(encoder.decoder, slow_encoder(encoder.model, torch.tensor(ids)), tokens[:-1])
         assert found[row].item() == pytest.approx(cost(logits, tokens[1:]), rel=1e-4)
-        right += sum(int(of_token.argmax()) == token for of_token, token in zip(logits, tokens[1:]))
+        right += sum(int(token_vector.argmax()) == token for token_vector, token in zip(logits, tokens[1:]))
         count += len(tokens) - 1
     assert encoder.token_accuracy([{"sentences": rows}]) == pytest.approx(right / count)
 
@@ -295,9 +295,9 @@ def test_the_distance_constraint_of_cnv_is_equations_3_6_to_3_8(num_negatives):
             for j in drawn[row].nonzero().flatten():
                 k = frobenius(contexts[side][row] - contexts[1 - side][row]) ** 2
                 k -= frobenius(contexts[side][row] - contexts[1 - side][j]) ** 2
-                of_negative = max(0.0, alpha + alpha * k / (2 * v_norm + 1))
-                expected += of_negative / 14
-                costing += of_negative > 0
+                negative_distance = max(0.0, alpha + alpha * k / (2 * v_norm + 1))
+                expected += negative_distance / 14
+                costing += negative_distance > 0
     assert 0 < costing < drawn.sum() * 2
     batch = SentenceBatch({}, {}, concepts, languages, [])
     loss = LOSSES["squared_distance"](PairVectors({"sentences": contexts.flatten(0, 1).flatten(1)}, batch), options)
@@ -411,9 +411,9 @@ def test_the_weight_of_a_word_is_how_many_times_as_often_the_second_language_has
     found = language_evidence(DrawnPairs(tmp_path, "train"), tokenizer, 100, ["en", "de"])
     counts = [Counter(id for text in texts for id in tokenizer(text)["input_ids"][1:-1]) for texts in (english, german)]
     special = {*tokenizer.all_special_ids}
-    totals = [len(tokenizer) + sum(n for id, n in of_one.items() if id not in special) for of_one in counts]
+    totals = [len(tokenizer) + sum(n for id, n in one_by_one.items() if id not in special) for one_by_one in counts]
     for id in range(len(tokenizer)):
-        english_share, german_share = ((1 + of_one[id]) / total for of_one, total in zip(counts, totals))
+        english_share, german_share = ((1 + one_by_one[id]) / total for one_by_one, total in zip(counts, totals))
         expected = 0.0 if id in special else math.log(german_share / english_share)
         assert found[id].item() == pytest.approx(expected, abs=1e-5)
 

@@ -119,7 +119,8 @@ def two_languages(corpus: str, named: set[str]) -> set[str]:
 
 def write_card(recipe: TranslatorRecipe, folder: Path, progress: Progress) -> None:
     """Write the model card into the finished folder."""
-    write_sentence_card(recipe, folder, progress, about=ABOUT, score="token_accuracy", measure=MEASURE)
+    score = "token_accuracy"
+    write_sentence_card(recipe, folder, progress, about=ABOUT, score=score, measure=MEASURE, task="translation")
 
 
 if __name__ == "__main__":

@@ -110,8 +110,8 @@ def evaluate_models(
     dtype: torch.dtype,
     bar: str = "",
 ) -> dict[str, Any]:
-    """Everything that is reported of a model that was trained to answer, once or several times. Of several runs the
-    scores are means, with their standard deviations."""
+    """Everything that is reported of a model that was trained to answer, once or several times. The scores of several
+    runs are means, with their standard deviations."""
     began = time.perf_counter()
     runs: list[dict[str, dict[str, list[float]]]] = []
     with progress_bar(bar, len(models), unit="model") as progress:

@@ -119,7 +119,7 @@ def fine_tune(recipe: FinetuneQuestionsRecipe, checkpoint: str | None) -> None:
     trainer.train(resume_from_checkpoint=checkpoint)
     if trainer.is_world_process_zero():
         values = measure(dev, answer(model.eval(), tokenizer, dev), "en")
-        scores = {name: float(np.mean(of_questions)) for name, of_questions in values.items()}
+        scores = {name: float(np.mean(question_values)) for name, question_values in values.items()}
         with folder_written_whole(recipe.output) as folder:
             model.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
@@ -138,9 +138,9 @@ def encode(questions: Sequence[Question], tokenizer: PreTrainedTokenizerBase) ->
     for index, (offsets, sample) in enumerate(zip(encoded["offset_mapping"], encoded["overflow_to_sample_mapping"])):
         text, begin = questions[sample].answers[0]
         end = begin + len(text)
-        of_text = [place for place, sequence in enumerate(encoded.sequence_ids(index)) if sequence == 1]
-        tokens = [place for place in of_text if offsets[place][0] < end and offsets[place][1] > begin]
-        whole = tokens and offsets[of_text[0]][0] <= begin and end <= offsets[of_text[-1]][1]
+        text_places = [place for place, sequence in enumerate(encoded.sequence_ids(index)) if sequence == 1]
+        tokens = [place for place in text_places if offsets[place][0] < end and offsets[place][1] > begin]
+        whole = tokens and offsets[text_places[0]][0] <= begin and end <= offsets[text_places[-1]][1]
         columns["start_positions"].append(tokens[0] if whole else 0)
         columns["end_positions"].append(tokens[-1] if whole else 0)
     return Dataset.from_dict(columns)

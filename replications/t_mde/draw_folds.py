@@ -46,8 +46,8 @@ def main(argv: list[str] | None = None) -> None:
     options = options_from(FoldsOptions, argv)
     folds = {language: draw(options, language) for language in options.languages}
     with folder_written_whole(options.output) as folder:
-        for language, of_language in folds.items():
-            for number, parts in enumerate(of_language, start=1):
+        for language, language_folds in folds.items():
+            for number, parts in enumerate(language_folds, start=1):
                 for part, texts in parts.items():
                     write_text(folder / str(number) / f"{language}.{part}.tsv", "".join(f"{text}\n" for text in texts))
 

@@ -89,8 +89,8 @@ class OneWay:
     languages: Tensor
 
     def distances(self) -> Tensor:
-        """Euclidean distances, (pairs, pairs + others). Of equal vectors it is 0, and so is its gradient; a matrix
-        product would leave rounding errors, whose root is large."""
+        """Euclidean distances, (pairs, pairs + others). The distance of equal vectors is 0, and so is its gradient;
+        a matrix product would leave rounding errors, whose root is large."""
         candidates = torch.cat([self.positives, self.other_positives])
         return torch.cdist(self.anchors, candidates, compute_mode="donot_use_mm_for_euclid_dist")
 
@@ -164,8 +164,8 @@ def distance_loss(vectors: PairVectors, options: Distance) -> Tensor:
 
 
 def drawn_by_lot(candidates: Tensor, rows: Tensor, columns: Tensor, count: int) -> Tensor:
-    """Of the candidates of each row `count`, or all if there are fewer. Lots follow from the concepts alone, so that
-    each process draws what one process would, and a run that resumes what it would have drawn.
+    """Draw `count` of the candidates of each row, or all if there are fewer. Lots follow from the concepts alone, so
+    that each process draws what one process would, and a run that resumes what it would have drawn.
 
     Args:
         candidates: (rows, columns), bool.

@@ -42,7 +42,7 @@ def saved_hmde() -> Path:
 
 
 def arguments(output: Path, corpus: Path | None = None, **changes: object) -> list[str]:
-    """Of a run with dropout and drawn queries that saves and evaluates often."""
+    """Options of a run with dropout and drawn queries that saves and evaluates often."""
     defaults = {"losses.queries.weight": 1.0, "save_steps": 2, "eval_steps": 2, "max_steps": 6}
     return options(corpus or workshop() / "corpus", workshop() / "labse", output, **(defaults | changes))
 

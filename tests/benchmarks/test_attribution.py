@@ -84,7 +84,7 @@ class Queries:
 
 def test_measures_are_shares_of_questions_and_leave_out_paragraphs_of_one_sentence() -> None:
     vectors = [[[0.0, 1.0], [1.0, 0.0], [3.0, 0.5], [2.0, 0.1]], [[1.0, 0.2]]]
-    documents = [contributing(*of_document) for of_document in vectors]
+    documents = [contributing(*document_cosine) for document_cosine in vectors]
     questions = [Question("up", 0, [0]), Question("right", 0, [12]), Question("right", 0, [1]), Question("up", 1, [0])]
     by_contribution = evaluate(Queries(), questions, documents)  # type: ignore[arg-type]
     # up: 1, .5, .1, 0 -> first; right: 3, 2, 1, 0 -> third and last. Paragraph 0 is behind 1 for `right`, before it
@@ -92,7 +92,7 @@ def test_measures_are_shares_of_questions_and_leave_out_paragraphs_of_one_senten
     assert by_contribution == pytest.approx(
         {"answer first": 1 / 3, "answer in first three": 2 / 3, "paragraph MRR": 2.5 / 4, "questions": 3}
     )
-    by_maximum = evaluate(Queries(), questions, [compared(*of_document) for of_document in vectors])  # type: ignore[arg-type]
+    by_maximum = evaluate(Queries(), questions, [compared(*document_cosine) for document_cosine in vectors])  # type: ignore[arg-type]
     # right: the second sentence points that way entirely; its length does not count. Paragraph 0 has the best sentence
     # for both questions.
     assert by_maximum == pytest.approx(

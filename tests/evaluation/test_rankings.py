@@ -54,12 +54,12 @@ def by_words(query: str, texts: dict[str, tuple[str, str]]) -> dict[str, float]:
     asked = {term for language in languages for term in terms(query, language)}
     mean_length = sum(map(len, words.values())) / len(words)
     scores: dict[str, float] = {}
-    for id, of_document in words.items():
-        for term in asked & set(of_document):
+    for id, document_terms in words.items():
+        for term in asked & set(document_terms):
             containing = sum(term in other for other in words.values())
             idf = math.log(1 + (len(words) - containing + 0.5) / (containing + 0.5))
-            count = Counter(of_document)[term]
-            length = 0.25 + 0.75 * len(of_document) / mean_length
+            count = Counter(document_terms)[term]
+            length = 0.25 + 0.75 * len(document_terms) / mean_length
             scores[id] = scores.get(id, 0) + idf * count * 2.2 / (count + 1.2 * length)
     return scores
 
@@ -97,7 +97,11 @@ def test_a_user_of_search_gets_this_ranking(
     monkeypatch.setattr(search.ranking, "CANDIDATES", CANDIDATES)
     pair = f"en-{document_language}"
     texts = (
-        {f"{language}.{id}": (language, text) for language, of_it in DOCUMENTS.items() for id, text in of_it.items()}
+        {
+            f"{language}.{id}": (language, text)
+            for language, occurrences in DOCUMENTS.items()
+            for id, text in occurrences.items()
+        }
         if document_language == "all"
         else {id: (document_language, text) for id, text in DOCUMENTS[document_language].items()}
     )

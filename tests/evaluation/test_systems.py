@@ -267,7 +267,7 @@ def test_weighted_sentences_equal_the_mean_by_tokens_of_one_sentence_at_a_time(
 
 
 def test_passages_equal_the_mean_over_the_tokens_of_a_document_read_at_once(labse: Path) -> None:
-    """Of documents of at most 512 tokens, each sentence behind the prompt, all between one start and one end token."""
+    """In documents of at most 512 tokens, each sentence behind the prompt, all between one start and one end token."""
     documents = ["The cat sat on the mat. It was warm there!", "Le chat dort."]
     system = load_system(SystemOptions("passages", model=str(labse), pooling="mean", **PROMPTS))
     encoder = AutoModel.from_pretrained(labse)

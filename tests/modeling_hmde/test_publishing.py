@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +17,9 @@ from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.publishing_hmde import model_card
 from tests.hub_stand_in import Hub, metadata_errors, running_hub
 from tests.paths import REPOSITORY
+from training.loop.loop import Progress
 from training.model_card import write_model_card
+from training.pretrain_recipe import PretrainRecipe
 
 CODE = {file.name for file in (REPOSITORY / "modeling_hmde").glob("*_hmde.py")}
 MODEL_FILES = {"config.json", "model.safetensors", "modules.json", "config_sentence_transformers.json", *CODE}
@@ -190,24 +193,22 @@ def test_nothing_is_pushed_with_a_card_that_is_not_accepted(hub: Hub, folder: Pa
 @pytest.fixture
 def trained(model: HMDEForDocumentEmbedding, tmp_path: Path) -> SimpleNamespace:
     """The card of a training run, read back by huggingface_hub."""
-    write_model_card(
-        tmp_path,
-        "someone/hmde",
-        {
-            "sentence_encoder": "someone/encoder",
-            "corpus": "runs/wiki",
-            "eval_concepts": 9,
-            "seed": 3,
-            "losses": {"distillation": None},
-        },
-        model.config,
-        {"articles": {"en": 70, "de": 60}, "triples": {"train": 50}},
-        {
-            0: {"document_mrr": 0.5, "title_mrr": 0.25, "mrr": 0.375},
-            8: {"document_mrr": 0.75, "title_mrr": 0.5, "mrr": 0.625},
-        },
-        kept_step=8,
+    statistics = {"articles": {"en": 70, "de": 60}, "triples": {"train": 50}}
+    (tmp_path / "wiki").mkdir()
+    (tmp_path / "wiki" / "statistics.json").write_text(json.dumps(statistics), encoding="utf-8")
+    model.config.save_pretrained(tmp_path)
+    recipe = PretrainRecipe(
+        corpus=str(tmp_path / "wiki"),
+        output="someone/hmde",
+        sentence_encoder="someone/encoder",
+        eval_concepts=9,
+        seed=3,
     )
+    history = {
+        0: {"document_mrr": 0.5, "title_mrr": 0.25, "mrr": 0.375},
+        8: {"document_mrr": 0.75, "title_mrr": 0.5, "mrr": 0.625},
+    }
+    write_model_card(recipe, tmp_path, Progress("mrr", 8, history))
     return SimpleNamespace(card=ModelCard.load(tmp_path / "README.md"))
 
 

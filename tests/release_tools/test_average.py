@@ -42,11 +42,11 @@ def models(labse, make_model, tokenizer, tmp_path) -> list[str]:
 def test_an_average_has_the_mean_of_all_weights(models, documents, tokenizer, tmp_path):
     one, other = models
     average.main(["--models", f"[{one}, {one}, {other}]", "--output", str(tmp_path / "mean")])
-    of_one, of_other = (load_file(Path(folder) / "model.safetensors") for folder in models)
+    one_by_one, other_targets = (load_file(Path(folder) / "model.safetensors") for folder in models)
     mean = load_file(tmp_path / "mean" / "model.safetensors")
-    assert mean.keys() == of_one.keys()
+    assert mean.keys() == one_by_one.keys()
     for name, weight in mean.items():
-        torch.testing.assert_close(weight, (2 * of_one[name] + of_other[name]) / 3, rtol=0, atol=1e-6)
+        torch.testing.assert_close(weight, (2 * one_by_one[name] + other_targets[name]) / 3, rtol=0, atol=1e-6)
     assert HMDETokenizer.from_pretrained(tmp_path / "mean")(documents) == tokenizer(documents)
     card = (tmp_path / "mean" / "README.md").read_text()
     assert "the mean of those of 3 models" in card

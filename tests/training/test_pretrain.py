@@ -228,9 +228,9 @@ def test_tokens_are_counted_as_tokens_where_sentence_vectors_are_kept(corpus_fol
     work = []
     add = Meter.add
 
-    def note(meter, losses, of_batch):
-        work.append(of_batch)
-        add(meter, losses, of_batch)
+    def note(meter, losses, batch_work):
+        work.append(batch_work)
+        add(meter, losses, batch_work)
 
     monkeypatch.setattr(Meter, "add", note)
     changes = {"freeze": "sentence_encoder", "max_steps": 1, "gradient_accumulation_steps": 1, "seed": 3}
@@ -369,12 +369,12 @@ def test_an_output_that_exists_is_not_overwritten(corpus_folder, labse, tmp_path
 
 def test_a_corpus_without_dev_concepts_is_named_before_training(corpus_folder):
     articles = load_articles(corpus_folder)
-    of_train = {
+    train_articles = {
         language: table.filter(lambda article: article["split"] == "train").flatten_indices()
         for language, table in articles.items()
     }
     with pytest.raises(ValueError, match="no concept of the dev split"):
-        DevSet(of_train, num_concepts=5, seed=0)
+        DevSet(train_articles, num_concepts=5, seed=0)
 
 
 def test_dev_concepts_are_ranked_as_a_loop_over_all_documents_ranks_them(corpus_folder, model, tokenizer):

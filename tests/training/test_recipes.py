@@ -134,7 +134,7 @@ def test_a_prompt_with_a_colon_is_a_prompt(tmp_path: Path) -> None:
 
 
 def architecture(path: Path) -> dict[str, Any]:
-    """Of a recipe, on top of that of the recipe whose model it starts from."""
+    """The architecture of a recipe, on top of that of the recipe whose model it starts from."""
     recipe = fill(PretrainRecipe, path)
     starts = [
         other for other in path.parent.glob("*.yaml") if fill(PretrainRecipe, other).output == recipe.sentence_encoder

@@ -60,7 +60,7 @@ class Batch(Protocol):
 
     @property
     def names(self) -> Sequence[str]:
-        """Of the examples, for messages. Row i belongs to example i, modulo the number of examples."""
+        """Names of the examples, for messages. Row i belongs to example i, modulo the number of examples."""
 
 
 class Batches(Protocol):
@@ -139,7 +139,7 @@ class Progress:
 
     @property
     def kept_step(self) -> int:
-        """Of equal scores the later step: where the start is already perfect, it must not undo the training."""
+        """The best step, the later of equals: a start that is perfect already must not undo the training."""
         criterion = self.criterion
         if criterion is None or len(self.history) == 1:
             return max(self.history)

@@ -314,22 +314,22 @@ def test_averages_are_compared_over_draws_of_the_training_documents(tmp_path: Pa
     across = {}
     for seed in (0, 1):
         system = NoisySystem(seed)
-        of_part = {(part.language, part.file.name.split(".")[1]): part for parts in labelled for part in parts}
-        vectors = {key: system.encode_documents(part.texts, part.language) for key, part in of_part.items()}
+        part_scores = {(part.language, part.file.name.split(".")[1]): part for parts in labelled for part in parts}
+        vectors = {key: system.encode_documents(part.texts, part.language) for key, part in part_scores.items()}
         across[seed] = []
         for draw in range(3):
             accuracies = []
             for one, other in (("en", "fr"), ("fr", "en")):
                 chosen = np.random.default_rng(draw).integers(60, size=60)
-                labels = np.array(of_part[one, "train"].labels)
+                labels = np.array(part_scores[one, "train"].labels)
                 best, highest = None, -1.0
                 for C in (0.1, 1.0, 10.0, 100.0, 1000.0):
                     candidate = LogisticRegression(C=C, max_iter=10_000)
                     candidate.fit(vectors[one, "train"][chosen], labels[chosen])
-                    right = np.mean(candidate.predict(vectors[one, "dev"]) == of_part[one, "dev"].labels)
+                    right = np.mean(candidate.predict(vectors[one, "dev"]) == part_scores[one, "dev"].labels)
                     if right > highest:
                         best, highest = candidate, right
-                accuracies.append(np.mean(best.predict(vectors[other, "test"]) == of_part[other, "test"].labels))
+                accuracies.append(np.mean(best.predict(vectors[other, "test"]) == part_scores[other, "test"].labels))
             across[seed].append(np.mean(accuracies))
         found = results[str(seed)]["per_item"]["average, across languages, 3 draws"]["accuracy"]
         assert list(found.values()) == pytest.approx(across[seed])

@@ -169,9 +169,9 @@ def collate(
         start = tokenizer.start_token_id
         spans = [spans_of_sentences(text, row, places, start) for text, row, places in zip(texts, ids, offsets)]
         by_role = {role: spans[place * len(triples) :][: len(triples)] for place, role in enumerate(roles)}
-        of_anchors, _ = draw_sentences(triples, "anchor", by_role["anchor"], sentence_queries)
-        of_positives, sentence_index = draw_sentences(triples, "positive", by_role["positive"], sentence_queries)
-        queries["sentence_queries"] = of_anchors + of_positives
+        anchor_sentences, _ = draw_sentences(triples, "anchor", by_role["anchor"], sentence_queries)
+        positive_sentences, sentence_index = draw_sentences(triples, "positive", by_role["positive"], sentence_queries)
+        queries["sentence_queries"] = anchor_sentences + positive_sentences
     for name, texts in queries.items():
         if query_path in ("sentence_encoder", "both"):
             rows[name] = dict(tokenizer(texts, as_queries=True, padding=True, return_tensors="pt"))

@@ -108,7 +108,7 @@ def test_vectors_are_those_of_the_layer_and_the_pooling_that_the_recipe_names(xl
         ({"losses": {"align": {"weight": 0.0}}}, "weight"),
         ({"losses.mlm.weight": 1.0}, "losses.mlm"),
         ({"batch_size": 17}, "a batch of 17 examples over all processes is more than there are: 16"),
-        ({"sentence_layer": 3}, "sentence_layer is 3, but the encoder has 2 layers; give one from 1 to 2"),
+        ({"sentence_layer": 3}, "sentence_layer is 3, but the sentence encoder has 2 layers; give one from 1 to 2"),
         ({"sentence_layer": 0}, "sentence_layer"),
         ({"layers": [2]}, r"layers is \[2\], but the encoder has 2 layers; name some from 0 to 1"),
         ({"layers": []}, r"layers is \[\], but the encoder has 2 layers"),

@@ -11,20 +11,19 @@
                           split and its id or segment_id are kept if it has them
     owner/name:config     a data set of the Hub with a column `translation`, such as Helsinki-NLP/opus-100:de-en
 
-and the command writes `pairs/<one>-<other>.parquet`, see training/sentences/pairs.py. Files are read piece by
-piece, and DuckDB, which goes to disk beyond its memory limit, removes the duplicates. The finished pairs of a stopped
-run are kept in `<output>.steps`, where the same command resumes. The same files always make the same tables.
+and the command writes `pairs/<one>-<other>.parquet`, see training/sentences/pairs.py. Files are read piece by piece,
+and one query of DuckDB, which goes to disk beyond its memory limit, says of each pair which split it is in or why it is
+left out. The finished tables of a stopped run are kept in `<output>.steps`, where the same command resumes. The same
+files always make the same tables.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
-from collections import Counter
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import common.terminal
 import common.threads
@@ -37,14 +36,14 @@ from common.command_line import options_from, run
 from common.files import file_written_whole, folder_written_whole, locked, write_json, write_text
 from common.numbers import PositiveFloat, Share
 from common.progress import progress_bar
-from training.corpus.database import SECONDS, count_by, database, read_parquet, write_parquet
+from training.corpus.database import SECONDS, count_by, database, define_draw, quoted, read_parquet, write_parquet
 from training.corpus.dataset_cards import sentence_pairs_card
 from training.corpus.steps import open_steps, remove_steps
 from training.corpus.translation_files import SPLITS, Translation, is_on_the_hub, read_translations
 
-COLUMNS = ("id", "first", "second", "split")
-SCHEMA = pa.schema([("row", pa.int64()), *((name, pa.string()) for name in COLUMNS)])
+SCHEMA = pa.schema([("row", pa.int64()), *((name, pa.string()) for name in Translation._fields)])
 ROWS_AT_ONCE = 50_000
+REASONS = ("empty side", "same sentence on both sides", "length ratio", "another language", "duplicate")
 
 
 @dataclass(kw_only=True)
@@ -87,6 +86,9 @@ def main(argv: list[str] | None = None) -> None:
     output = Path(recipe.output)
     with locked(output, wait=False):
         with database(output, recipe.memory_limit) as connection:
+            define_draw(connection, seed=0)
+            if recipe.identify_languages:
+                connection.create_function("language_of", language_of, ["VARCHAR"], "VARCHAR")
             local = [Path(name) for names in recipe.files.values() if not is_on_the_hub(names) for name in names]
             steps = open_steps(output, recipe, local)
             for languages in recipe.files:
@@ -112,82 +114,58 @@ def write_table(
     Returns:
         How many pairs were written to each split, and how many were left out for which reason.
     """
-    read = target.with_suffix(".read.parquet")
-    left_out = write_kept_pairs(recipe, languages, read)
-    write_parquet(
-        connection,
-        f"""
-        SELECT {", ".join(COLUMNS)} FROM (
-            SELECT arg_min(id, row) AS id, first, second, arg_min(split, row) AS split, min(row) AS row
-            FROM {read_parquet(read)} GROUP BY first, second
-        )
-        ORDER BY row
-        """,
-        target,
-        compression="zstd",
-    )
-    by_split = count_by(connection, read_parquet(target), "split")
-    duplicates = parquet.read_metadata(read).num_rows - sum(by_split.values())
-    read.unlink()
-    counts = Counter({split: by_split[split] for split in SPLITS if split in by_split}) + left_out
-    return dict(counts + Counter({"duplicate": duplicates}))
+    source, judged = target.with_suffix(".source.parquet"), target.with_suffix(".judged.parquet")
+    write_source(recipe.files[languages], languages, source)
+    first, second = languages.split("-")
+    is_foreign = f"language_of(first) <> {quoted(first)} OR language_of(second) <> {quoted(second)}"
+    drawn = "draw('split|' || first) / 2.0 ** 60"  # the same in every table
+    query = f"""
+        SELECT *, CASE
+            WHEN first = '' OR second = '' THEN 'empty side'
+            WHEN first = second THEN 'same sentence on both sides'
+            WHEN greatest(length(first), length(second))
+                 > {recipe.max_length_ratio} * least(length(first), length(second)) THEN 'length ratio'
+            WHEN {is_foreign if recipe.identify_languages else "false"} THEN 'another language'
+            WHEN row_number() OVER (PARTITION BY first, second ORDER BY row) > 1 THEN 'duplicate'
+            WHEN split IS NOT NULL THEN split
+            WHEN {drawn} < {recipe.dev_fraction} THEN 'dev'
+            WHEN {drawn} < {recipe.dev_fraction + recipe.test_fraction} THEN 'test'
+            ELSE 'train'
+        END AS kind
+        FROM {read_parquet(source)}
+    """
+    write_parquet(connection, query, judged)
+    splits = ", ".join(map(quoted, SPLITS))
+    kept = f"""
+        SELECT coalesce(id, md5(first)) AS id, first, second, kind AS split FROM {read_parquet(judged)}
+        WHERE kind IN ({splits}) ORDER BY row
+    """
+    write_parquet(connection, kept, target, compression="zstd")
+    counts = count_by(connection, read_parquet(judged), "kind")
+    for file in (source, judged):
+        file.unlink()
+    return {kind: counts[kind] for kind in (*SPLITS, *REASONS) if kind in counts}
 
 
-def write_kept_pairs(recipe: SentencePairsRecipe, languages: str, path: Path) -> Counter[str]:
-    """Writes the pairs of a source that are not left out, numbered. Returns how many are left out, by reason."""
-    left_out: Counter[str] = Counter()
-    rows: list[dict[str, Any]] = []
+def write_source(paths: list[str], languages: str, target: Path) -> None:
+    """Writes all pairs of a source, numbered."""
     with (
-        file_written_whole(path) as partial,
-        parquet.ParquetWriter(partial, SCHEMA, compression="zstd") as writer,
+        file_written_whole(target) as partial,
+        parquet.ParquetWriter(partial, SCHEMA) as writer,
         progress_bar(languages, None, unit="pair", delay=SECONDS) as progress,
     ):
-        for number, pair in enumerate(read_translations(recipe.files[languages], languages)):
-            progress.update()
-            if reason := reason_to_leave_out(pair, languages, recipe):
-                left_out[reason] += 1
-                continue
-            split = pair.split or draw_split(pair.first, recipe)
-            pair_id = pair.id or digest(pair.first).hex()
-            rows.append({"row": number, "id": pair_id, "first": pair.first, "second": pair.second, "split": split})
-            if len(rows) == ROWS_AT_ONCE:
-                writer.write_table(pa.Table.from_pylist(rows, SCHEMA))
-                rows = []
-        writer.write_table(pa.Table.from_pylist(rows, SCHEMA))
-    return left_out
+        pairs = enumerate(read_translations(paths, languages))
+        while batch := list(islice(pairs, ROWS_AT_ONCE)):
+            rows = [{"row": number, **pair._asdict()} for number, pair in batch]
+            writer.write_table(pa.Table.from_pylist(rows, SCHEMA))
+            progress.update(len(rows))
 
 
-def reason_to_leave_out(pair: Translation, languages: str, recipe: SentencePairsRecipe) -> str | None:
-    if not pair.first or not pair.second:
-        return "empty side"
-    if pair.first == pair.second:
-        return "same sentence on both sides"
-    lengths = len(pair.first), len(pair.second)
-    if max(lengths) > recipe.max_length_ratio * min(lengths):
-        return "length ratio"
-    if recipe.identify_languages and [identified(pair.first), identified(pair.second)] != languages.split("-"):
-        return "another language"
-    return None
-
-
-def identified(sentence: str) -> str:
+def language_of(sentence: str) -> str:
     """The language of a sentence, by a model that py3langid brings along."""
     import py3langid  # takes seconds, and few need it
 
     return py3langid.classify(sentence)[0]
-
-
-def draw_split(first: str, recipe: SentencePairsRecipe) -> str:
-    """The split of a sentence, the same in every table."""
-    drawn = int.from_bytes(digest(f"split {first}"), "big") / 2**64
-    if drawn < recipe.dev_fraction:
-        return "dev"
-    return "test" if drawn < recipe.dev_fraction + recipe.test_fraction else "train"
-
-
-def digest(text: str) -> bytes:
-    """(8 bytes,), which depend on the text only."""
-    return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from common.saved_models import model_type_of, opening
+from modeling_hmde.encoders_hmde import check_sentence_layer
 from modeling_hmde.layers_hmde import keep_layers
 from modeling_hmde.packing_hmde import padded_batches
 from modeling_hmde.pooling_hmde import mean_of_tokens
@@ -146,12 +147,8 @@ def cut_encoder(
     if layers is not None:
         keep_layers(model, layers)
         model.config.num_hidden_layers = len(layers)
-    num_layers = model.config.num_hidden_layers
-    if sentence_layer is not None and sentence_layer > num_layers:
-        raise ValueError(
-            f"sentence_layer is {sentence_layer}, but the encoder has {num_layers} layers; give one from 1 to "
-            f"{num_layers}, or none for the last"
-        )
+    if sentence_layer is not None:
+        check_sentence_layer(sentence_layer, model.config)
     if freeze_words:
         model.get_input_embeddings().requires_grad_(False)
 

@@ -193,8 +193,6 @@ def test_two_processes_have_the_gradients_of_one(corpus_folder, labse, tmp_path,
             torch.testing.assert_close(after[name], gradient, rtol=1e-3, atol=1e-5)
 
 
-
-
 def test_an_adapter_of_a_frozen_encoder_is_refused(corpus_folder, labse, tmp_path):
     with pytest.raises(ValueError, match="lora trains the sentence_encoder, and freeze leaves it as it is"):
         pretrain.main(options(corpus_folder, labse, tmp_path / "model", **LORA, freeze="sentence_encoder"))

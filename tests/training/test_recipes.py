@@ -59,7 +59,7 @@ FILES = [
     for folder in ("configuration", "replications")
     for path in sorted((REPOSITORY / folder).rglob("*.yaml"))
     # numbers of papers, what is put on top of another recipe, and not our recipes
-    if path.name not in ("published.yaml", "authors.yaml") and path.parent.name != "accelerate"
+    if not path.name.endswith(("published.yaml", "authors.yaml")) and path.parent.name != "accelerate"
 ]
 
 

@@ -1,4 +1,4 @@
-"""What is wrapped around an encoder to train it: how it starts, what of it is trained, what it costs."""
+"""The model to train: how it starts, what of it is trained, and what is wrapped around it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional as F
+from transformers import AutoConfig
 
 from common.device import dtype_of
 from common.saved_models import load_hmde, model_type_of, opening
@@ -61,12 +62,13 @@ def load_teacher(
         tokenizer: the student's.
 
     Raises:
-        ValueError: there is no such HMDE, or student and teacher differ in their tokens or in the size of vectors.
+        OSError: there is no such model.
+        ValueError: it is no HMDE, or student and teacher differ in their tokens or in the size of vectors.
     """
     if distillation is None:
         return None
     name = distillation.teacher
-    if model_type_of("teacher", name) != HMDEConfig.model_type:
+    if not isinstance(AutoConfig.from_pretrained(name), HMDEConfig):
         raise ValueError(f"the teacher {name} is no HMDE; make one of it with training/pretrain.py")
     model, own_tokenizer = load_hmde(name, dtype_of("auto"))
     size, teacher_size = student.config.hidden_size, model.config.hidden_size

@@ -109,9 +109,7 @@ def unpack(output: str, base: str, release: str) -> None:
         ValueError: there is no base or no difference, or the difference was taken to another base.
     """
     if not (Path(base) / "config.json").is_file():
-        raise ValueError(
-            f"base {base} has no config.json; make it with python -m release_tools.unpack_e5 --output {base}"
-        )
+        raise ValueError(f"base {base} has no config.json; make it with python -m release_tools.unpack_e5")
     if not (Path(release) / DIFFERENCE).is_file():
         raise ValueError(f"release {release} has no {DIFFERENCE}; name a folder of python -m release_tools.pack pack")
     if Path(output).exists():
@@ -154,10 +152,7 @@ def base_weights(config: HMDEConfig, base: str) -> dict[str, Tensor]:
     theirs, ours = model.config.sentence_config, config.sentence_config
     for field in ("model_type", "hidden_size", "num_hidden_layers", "vocab_size"):
         if getattr(theirs, field) != getattr(ours, field):
-            raise ValueError(
-                f"{base} has {field} {getattr(theirs, field)}, the HMDE's sentence encoder {getattr(ours, field)}; "
-                "name the encoder that it was trained from"
-            )
+            raise ValueError(f"{base} has another {field} than the HMDE; name the encoder that it was trained from")
     return {name: weight for name, weight in model.state_dict().items() if name.startswith(SENTENCE_ENCODER)}
 
 

@@ -202,10 +202,7 @@ def read(recipe: FinetuneRecipe) -> tuple[list[LabelledTexts], list[LabelledText
     known = {label for documents in train for label in documents.labels}
     files = ", ".join(str(documents.file) for documents in train)
     if len(known) < 2:
-        raise ValueError(
-            f"the training documents of train_languages {recipe.train_languages} ({files}) have the labels "
-            f"{sorted(known)}; a classifier needs two or more"
-        )
+        raise ValueError(f"training documents ({files}) have the labels {sorted(known)}; a classifier needs two or more")
     check_labels([*dev, *tests], known, known_by=files)
     return train, dev, tests
 

@@ -38,10 +38,7 @@ def languages_of(pair: str) -> tuple[str, str]:
     """
     languages = pair.split("-")
     if len(languages) != 2 or not all(languages):
-        raise ValueError(
-            f"pair {pair!r} is not <query language>-<document language>, such as en-de; a code that has a region needs "
-            "an underscore (pt_BR), in the file's name too"
-        )
+        raise ValueError(f"pair {pair!r} is not <query language>-<document language>, such as en-de or en-pt_BR")
     return languages[0], languages[1]
 
 

@@ -62,9 +62,7 @@ def fetch_dumps(languages: list[str], folder: Path, date: str, mirror: str) -> d
                 missing.append(f"{address}{table}.sql.gz")
     if missing:
         listed = "\n  ".join(missing)  # among them linktarget.sql.gz, which no wiki has before 2022
-        raise ValueError(
-            f"{len(missing)} files are not in {folder} and cannot be downloaded; bring those that exist:\n  {listed}"
-        )
+        raise ValueError(f"{len(missing)} files are not in {folder} and cannot be downloaded; bring them:\n  {listed}")
     return dumps
 
 

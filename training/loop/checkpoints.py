@@ -85,10 +85,8 @@ def check_output(output: str, checkpoint_folders: list[Path], resume: bool) -> N
     if Path(output).exists() and not resume:
         raise ValueError(f"{output} exists; remove it and {folder}, name another output, or resume with --resume true")
     if checkpoint_folders and not resume:
-        raise ValueError(
-            f"{folder} has checkpoints of an earlier run, which would be mixed up with those of this one; resume it "
-            f"with --resume true, remove {folder}, or name another output"
-        )
+        way_out = f"resume it with --resume true, remove {folder}, or name another output"
+        raise ValueError(f"{folder} has checkpoints of an earlier run; {way_out}")
     if resume and not checkpoint_folders:
         raise ValueError(f"{folder} has no checkpoint to resume from; start without --resume")
 
@@ -154,10 +152,7 @@ def load_newest_checkpoint(accelerator: Accelerator, folder: Path, run: dict[str
         if saved.get(name) != run.get(name)
     ]
     if different:
-        raise ValueError(
-            f"{chosen[0]} belongs to another run: {'; '.join(different)}. Each process has its share of the data and "
-            "random numbers of its own, so none of these can change on resume; start anew under another output"
-        )
+        raise ValueError(f"{chosen[0]} belongs to another run: {'; '.join(different)}; start anew under another output")
     strict = {} if accelerator.distributed_type == DistributedType.DEEPSPEED else {"strict": False}
     accelerator.load_state(chosen[0], **strict)  # frozen weights are not in it
 

@@ -159,9 +159,7 @@ def pair_files(folder: Path) -> list[Path]:
     """
     if files := sorted((folder / "pairs").glob("*.parquet")):
         return files
-    raise ValueError(
-        f"{folder} has no pairs/<one>-<other>.parquet; make them with python -m training.corpus.sentence_pairs"
-    )
+    raise ValueError(f"{folder} has no pairs/<one>-<other>.parquet, which training.corpus.sentence_pairs makes")
 
 
 def read_pairs(path: Path, split: str) -> Dataset:

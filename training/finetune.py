@@ -202,7 +202,7 @@ def read(recipe: FinetuneRecipe) -> tuple[list[LabelledTexts], list[LabelledText
     known = {label for documents in train for label in documents.labels}
     files = ", ".join(str(documents.file) for documents in train)
     if len(known) < 2:
-        raise ValueError(f"training documents ({files}) have the labels {sorted(known)}; a classifier needs two or more")
+        raise ValueError(f"training documents ({files}) have the labels {sorted(known)}; a classifier needs two")
     check_labels([*dev, *tests], known, known_by=files)
     return train, dev, tests
 

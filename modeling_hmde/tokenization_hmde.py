@@ -375,7 +375,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         spans = [self._spans(text, language, as_queries, to_the_end) for text, language in zip(texts, languages)]
         encodings = iter(
             self.backend_tokenizer.encode_batch(
-                [text[begin:end] for text, of_text in zip(texts, spans) for begin, end in of_text],
+                [text[begin:end] for text, text_spans in zip(texts, spans) for begin, end in text_spans],
                 add_special_tokens=False,
             )
         )
@@ -389,9 +389,9 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             )
         once = as_queries or (self.segmentation in SENTENCE_SPANS and self.long_sentences == "cut")
         documents = []
-        for of_text in spans:
+        for text_spans in spans:
             pieces: list[Piece] = []
-            for begin, _ in of_text:
+            for begin, _ in text_spans:
                 encoding = next(encodings)
                 tokens = Tokens(encoding.ids, encoding.word_ids, encoding.offsets)  # each read copies the whole list
                 pieces.extend(self._frame_tokens(tokens, begin, prompt_ids, once))

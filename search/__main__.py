@@ -63,7 +63,7 @@ class IndexOptions:
     """A folder that `python -m search.encode_collection` wrote for these documents, for an index without sentences.
     Documents that are found there are not encoded again."""
     dtype: Dtype = "auto"
-    """Of weights and activations; `auto` is bfloat16 if the hardware supports it natively, and float32 elsewhere."""
+    """The dtype of weights and activations; `auto` is bfloat16 if the hardware supports it natively, else float32."""
     json: bool = False
     """Write the changes as JSON."""
 
@@ -121,7 +121,7 @@ class ServeOptions:
     model: str | None = None
     """Where the model that made the index is now, if it was moved."""
     dtype: Dtype = "auto"
-    """Of weights and activations; `auto` is bfloat16 if the hardware supports it natively, and float32 elsewhere."""
+    """The dtype of weights and activations; `auto` is bfloat16 if the hardware supports it natively, else float32."""
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -63,7 +63,7 @@ class EncodeRecipe:
     documents_per_shard: PositiveInt = 8192
     """A killed run loses at most one shard for each process. Larger shards are encoded a little faster."""
     dtype: Dtype = "auto"
-    """Of weights and activations; `auto` is bfloat16 if the hardware supports it natively, and float32 elsewhere."""
+    """The dtype of weights and activations; `auto` is bfloat16 if the hardware supports it natively, else float32."""
 
 
 def main(argv: list[str] | None = None) -> None:

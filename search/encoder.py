@@ -45,7 +45,7 @@ class Encoder(NamedTuple):
 
     @property
     def sentence_size(self) -> int:
-        """Of the sentence vectors of an index: the smallest to which the model's vectors may be cut."""
+        """Size of the sentence vectors of an index: the smallest to which the model's vectors may be cut."""
         config = self.model.config
         return min([config.hidden_size, *config.truncate_dims])
 

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional as F
-from transformers import AutoConfig
 
 from common.device import dtype_of
 from common.saved_models import load_hmde, model_type_of, opening
@@ -62,13 +61,12 @@ def load_teacher(
         tokenizer: the student's.
 
     Raises:
-        OSError: there is no such model.
-        ValueError: it is no HMDE, or student and teacher differ in their tokens or in the size of vectors.
+        ValueError: there is no such HMDE, or student and teacher differ in their tokens or in the size of vectors.
     """
     if distillation is None:
         return None
     name = distillation.teacher
-    if not isinstance(AutoConfig.from_pretrained(name), HMDEConfig):
+    if model_type_of("teacher", name) != HMDEConfig.model_type:
         raise ValueError(f"the teacher {name} is no HMDE; make one of it with training/pretrain.py")
     model, own_tokenizer = load_hmde(name, dtype_of("auto"))
     size, teacher_size = student.config.hidden_size, model.config.hidden_size
@@ -89,8 +87,11 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
     start = recipe.sentence_encoder
     is_hmde = model_type_of("sentence_encoder", start) == HMDEConfig.model_type
     make_model = trained_hmde if is_hmde else HMDEForDocumentEmbedding.from_sentence_encoder
+    make_tokenizer = HMDETokenizer.from_pretrained if is_hmde else HMDETokenizer.from_sentence_encoder
     with opening(start, "sentence_encoder"):
         model = make_model(start, **recipe.architecture, dtype=torch.float32)
+        limits = {name: getattr(model.config, name) for name in ("max_sentences", "max_sentence_length")}
+        tokenizer = make_tokenizer(start, **limits, **recipe.tokenizer)
     if recipe.layers is not None:
         if model.config.sentence_layer is not None:
             raise ValueError(
@@ -99,10 +100,6 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
             )
         keep_layers(model.hmde.sentence_encoder, recipe.layers)
         model.hmde.sentence_encoder.config.num_hidden_layers = len(recipe.layers)
-    make_tokenizer = HMDETokenizer.from_pretrained if is_hmde else HMDETokenizer.from_sentence_encoder
-    limits = {name: getattr(model.config, name) for name in ("max_sentences", "max_sentence_length")}
-    with opening(start, "sentence_encoder"):
-        tokenizer = make_tokenizer(start, **limits, **recipe.tokenizer)
     sentence_dropout = 0.0 if recipe.freeze == "sentence_encoder" else recipe.sentence_dropout
     if sentence_dropout is not None:
         for module in model.hmde.sentence_encoder.modules():

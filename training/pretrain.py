@@ -21,7 +21,7 @@ from accelerate.utils import set_seed
 from torch import Tensor
 
 from common.command_line import options_from, run
-from training.data.batches import Batch, Batches, batches_in_order, collate
+from training.data.batches import Batch, Batches, collate
 from training.data.dev_set import DevSet
 from training.data.sentence_vectors import sentence_vectors
 from training.data.triples import Triples
@@ -55,11 +55,11 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
 
     model, tokenizer = build(recipe)
     model.config.contextual_sentences |= recipe.losses.late_interaction is not None
-    teacher = load_teacher(model, tokenizer, recipe.losses.distillation, accelerator.device)
     encoder = TwoPathEncoder(model, max_sentences=model.config.max_sentences if recipe.losses.read_sentences else None)
     document_rate = recipe.learning_rate if recipe.document_learning_rate is None else recipe.document_learning_rate
     groups = groups_by_decay(model.hmde.sentence_encoder, recipe.learning_rate, recipe.weight_decay)
     groups += groups_by_decay(model.hmde.document_encoder, document_rate, recipe.weight_decay)
+    teacher = load_teacher(model, tokenizer, recipe.losses.distillation, accelerator.device)
     set_seed(recipe.seed, device_specific=True)  # dropout of its own for each process, from here on
 
     kept_vectors = None
@@ -112,9 +112,7 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
         evaluate=evaluate,
         criterion="mrr",
         save=save,
-        validation_batches=lambda: batches_in_order(
-            draw_triples("dev"), make_batch, recipe.batch_size, accelerator.device
-        ),
+        validation_batches=lambda: batches.in_order(draw_triples("dev"), make_batch),
     )
 
 

@@ -73,7 +73,7 @@ def call(main: Callable[[list[str]], None], argv: list[str], log: Path, seconds:
 
 
 def _memory(process: int) -> int:
-    """Of a process, in KiB."""
+    """Memory of a process, in KiB."""
     try:
         return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
     except (OSError, IndexError):

@@ -207,7 +207,7 @@ def test_a_sentence_encoder_that_cannot_be_packed_is_padded() -> None:
 def test_bfloat16_keeps_the_direction_of_every_embedding(
     attn_implementation: str, labse: Path, tmp_path: Path, make_model: MakeModel
 ) -> None:
-    """Of an encoder with weights of a usual size, whose rounding errors are those of a real one."""
+    """The weights of the encoder have a usual size, so that rounding errors are those of a real one."""
     torch.manual_seed(0)
     encoder = BertModel(AutoConfig.from_pretrained(labse))
     encoder.save_pretrained(tmp_path)

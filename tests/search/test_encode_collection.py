@@ -237,7 +237,7 @@ def test_documents_that_change_while_they_are_encoded_are_refused(
     tokenizer: HMDETokenizer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of two processes, one may have read them before and the other after."""
+    """One of two processes may have read them before and the other after."""
     written_whole = module.file_written_whole
 
     def change(path: Path) -> AbstractContextManager[Path]:

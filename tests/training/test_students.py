@@ -146,7 +146,7 @@ def test_two_processes_have_the_gradients_of_one(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"losses.distillation.teacher": "nowhere"}, "nowhere is not a local folder"),
+        ({"losses.distillation.teacher": "nowhere"}, "teacher: nowhere does not open"),
         ({"layers": "[0, 9]"}, r"layers is \[0, 9\], but the encoder has 2 layers"),
         ({"layers": "[]"}, r"layers is \[\], but the encoder has 2 layers"),
         ({"losses.distillation.weight": 0.0}, "PositiveFloat"),
@@ -155,7 +155,7 @@ def test_two_processes_have_the_gradients_of_one(
     ],
 )
 def test_a_bad_recipe_is_refused_before_anything_is_written(corpus_folder, teacher, tmp_path, changes, message):
-    with pytest.raises((ValueError, OSError), match=message):
+    with pytest.raises(ValueError, match=message):
         pretrain.main(options(corpus_folder, teacher, tmp_path / "student", **(student(teacher) | changes)))
     assert [path.name for path in tmp_path.iterdir()] == ["teacher"]
 

@@ -46,6 +46,6 @@ def row_of(articles: dict[str, Dataset], language: str, concept_id: str) -> int:
 
 
 def fingerprint_of_corpus(folder: Path) -> str:
-    """Of the triples and the articles, word for word."""
+    """Hashes the triples and the articles, word for word."""
     tables = [folder / "triples.parquet", *sorted((folder / "articles").glob("*.parquet"))]
     return fingerprint(*((path.name, digest(path)) for path in tables))

@@ -51,7 +51,7 @@ class Examples(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Of all that is drawn from."""
+        """Fingerprint of all that is drawn from."""
 
     def __len__(self) -> int: ...
 
@@ -97,6 +97,7 @@ class Batches:
         self.fingerprint = examples.fingerprint
         self.collate = collate
         self.accelerator = accelerator
+        self.batch_size = batch_size
         self.accumulation = accumulation
         self.num_workers = num_workers
         self.order = functools.partial(
@@ -128,14 +129,11 @@ class Batches:
                 yield group
             epoch, steps_done = epoch + 1, 0
 
-
-def batches_in_order(
-    examples: Any, collate: Callable[[Sequence[Any]], Any], batch_size: int, device: torch.device
-) -> Iterator[Any]:
-    """The batches of some examples, which have a length and indices. The last batch may be smaller."""
-    for first in range(0, len(examples), batch_size):
-        rows = range(first, min(first + batch_size, len(examples)))
-        yield send_to_device(collate([examples[row] for row in rows]), device)
+    def in_order(self, examples: Any, collate: Callable[[Sequence[Any]], Any]) -> Iterator[Any]:
+        """Other examples, which have a length and indices, in batches of this process. The last may be smaller."""
+        for first in range(0, len(examples), self.batch_size):
+            rows = range(first, min(first + self.batch_size, len(examples)))
+            yield send_to_device(collate([examples[row] for row in rows]), self.accelerator.device)
 
 
 def collate(

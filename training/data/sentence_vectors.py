@@ -79,7 +79,7 @@ def sentence_vectors(
     """The sentence vectors of some documents, read from `folder` where they have been kept for the same sentence
     encoder, tokenizer, corpus and documents, and otherwise computed, each process taking its share.
 
-    Of two runs that need the same vectors one computes them and the other waits. A run that is killed while it computes
+    If two runs need the same vectors, one computes them and the other waits. A run that is killed while it computes
     loses the last few documents; the next one goes on from there.
 
     Args:
@@ -151,8 +151,8 @@ def fill(
 def encode_sentences(
     model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, texts: Sequence[str], languages: Sequence[str]
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Of each text, in any order: its index, its sentence vectors (sentences, hidden) and the tokens of each sentence
-    (sentences,), both on the CPU."""
+    """Yields, for each text in any order, its index, its sentence vectors (sentences, hidden) and the tokens of each
+    sentence (sentences,), both on the CPU."""
     rows = tokenizer(list(texts), language=list(languages))["input_ids"] if texts else []
     for batch, inputs in padded_batches(tokenizer, {"input_ids": rows}, MAX_TOKENS_PER_BATCH):
         sentences, vectors = model.hmde.encode_sentences(**inputs.to(model.device))
@@ -161,7 +161,7 @@ def encode_sentences(
 
 
 def fingerprint_of_vectors(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, documents: str) -> str:
-    """Of all that the sentence vectors of some documents depend on."""
+    """Hashes all that the sentence vectors of some documents depend on."""
     options = ("max_sentences", "max_sentence_length", "segmentation", "long_sentences", "sentence_prompt")
     return fingerprint(
         documents,

@@ -13,7 +13,7 @@ from accelerate.utils import set_seed
 from torch import Tensor
 
 from common.numbers import NonNegativeFloat, PositiveFloat, PositiveInt, Share
-from training.data.batches import Batches, batches_in_order
+from training.data.batches import Batches
 from training.loop.cached_gradients import Embeddings
 from training.loop.loop import Follower, Stage
 from training.loop.meter import Work
@@ -142,8 +142,6 @@ def sentence_stage(
         evaluate=score,
         criterion=criterion,
         save=save,
-        validation_batches=lambda: batches_in_order(
-            dev_pairs.examples(), collate, options.batch_size, accelerator.device
-        ),
+        validation_batches=lambda: batches.in_order(dev_pairs.examples(), collate),
         follower=follower,
     )

@@ -289,7 +289,7 @@ def test_queries_may_be_of_the_positives_language_and_its_title_is_then_no_part_
         ({"max_steps": 0}, r'"max_steps":(.|\s)*v>0'),
         ({"resume": "true"}, "no checkpoint to resume from"),
         ({"max_tokens_per_chunk": 0}, r'"max_tokens_per_chunk":\s.*v>0'),
-        ({"sentence_dropout": 1.0}, r"Share: 1\.0 does not conform"),
+        ({"sentence_dropout": 1.0}, r"Not of type Share: does not conform"),
         ({"language_exponent": -1.0}, r'"language_exponent":\s.*v>=0'),
         ({"batch_size": 1000}, "a batch of 1000 examples over all processes is more than there are"),
         ({"architecture": '{"max_sentence": 4}'}, "no field max_sentence"),

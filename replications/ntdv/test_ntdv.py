@@ -378,8 +378,8 @@ def test_what_is_frozen_stays_bit_for_bit_and_what_is_shared_moves(trained, tran
     for language, folder in enumerate(translators[::-1]):
         for name, weight in load_file(folder / "model.safetensors").items():
             assert torch.equal(kept[f"encoders.{language}.{name}"], weight)
-        for name, weight in load_file(folder / "decoder.safetensors").items():
-            assert torch.equal(after[f"decoders.{language}.{name}"], weight)
+        for name in load_file(folder / "decoder.safetensors"):
+            assert f"decoders.{language}.{name}" not in after  # frozen weights are in no checkpoint
 
 
 def test_both_losses_fall(corpus, translators, tmp_path, monkeypatch):

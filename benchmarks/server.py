@@ -74,7 +74,7 @@ class ServerBenchmark:
     rounds: PositiveInt = 3
     """How often the servers take turns."""
     dtype: Dtype = "auto"
-    """Of weights and activations."""
+    """The dtype of weights and activations."""
 
 
 class Load(NamedTuple):

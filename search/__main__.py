@@ -91,8 +91,8 @@ class QueryOptions:
     model: str | None = None
     """Where the model that made the index is now, if it was moved."""
     dtype: Dtype = "float32"
-    """Of weights and activations. In float32, weights are used as they lie on the disk; to convert them takes longer
-    than to encode one question."""
+    """The dtype of weights and activations. Weights in float32 are used as they lie on the disk; to convert them takes
+    longer than to encode one question."""
     json: bool = False
     """Write the hits as JSON."""
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 import yaml
 
-from evaluation.datasets import convert
+from evaluation.datasets import module_of
 from evaluation.datasets.labelled_sets import read_labelled_texts
 from evaluation.recipes import ClassificationTask
 from replications import mldoc
@@ -27,7 +27,7 @@ def test_laser_s_network_reads_mldoc_without_the_line_of_its_copyright(tmp_path:
     for name in ("english.train.1000", "english.dev", "english.test"):
         written(tmp_path / "mldoc" / name, text)
     task = ClassificationTask(str(tmp_path / "mldoc"), ["en"], format="replications.mldoc")
-    convert(task, tmp_path / "out")
+    module_of(task).convert(task, tmp_path / "out")
     stripped = ["Acme Co. and Bolt Inc. rose. ", "Bonds (C) Reuters Limited 2001."]
     for name in ("en.train", "en.dev", "en.test"):
         assert read_labelled_texts(tmp_path / "out" / f"{name}.tsv") == (["CCAT", "MCAT"], stripped)

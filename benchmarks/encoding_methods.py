@@ -29,7 +29,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoConfig, AutoModel, AutoTokenizer, BatchEncoding
 
 from common.device import device
-from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.configuration_hmde import SentencePooling
 from modeling_hmde.packing_hmde import bucket_by_length
 from search.documents import Document
@@ -118,15 +118,17 @@ class CachingTokenizer:
 
     def __init__(self, tokenizer: HMDETokenizer) -> None:
         self.tokenizer = tokenizer
-        self.rows: dict[tuple[str, str], list[int]] = {}
+        self.rows: dict[tuple[str, str], tuple[list[int], list[int]]] = {}
 
     def __call__(self, texts: list[str], language: Sequence[str]) -> BatchEncoding:
         keys = list(zip(texts, language))
         new = list(dict.fromkeys(key for key in keys if key not in self.rows))
         if new:
             new_texts, languages = zip(*new)
-            self.rows |= zip(new, self.tokenizer(list(new_texts), language=list(languages)).input_ids)
-        return BatchEncoding({"input_ids": [self.rows[key] for key in keys]})
+            rows = self.tokenizer(list(new_texts), language=list(languages))
+            self.rows |= zip(new, zip(rows.input_ids, rows.sentence_ids))
+        input_ids, sentence_ids = zip(*(self.rows[key] for key in keys))
+        return BatchEncoding({"input_ids": input_ids, "sentence_ids": sentence_ids})
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.tokenizer, name)
@@ -159,10 +161,9 @@ def load_padded(setting: Setting, dtype: torch.dtype) -> Method:
     def encode(documents: Sequence[Document]) -> np.ndarray:
         vectors = []
         for first in range(0, len(documents), setting.batch_size):
-            batch = by_passage(tokenizer, documents[first : first + setting.batch_size])
-            ids, lengths = (torch.from_numpy(part).to(model.device) for part in batch.values())
-            ids[:, :, 0] = tokenizer.start_token_id  # stands alone where a document has no sentence
-            mask = (ids != tokenizer.pad_token_id).long()
+            batch = by_passage(tokenizer, documents[first : first + setting.batch_size], model.config)
+            ids, mask, lengths = (torch.from_numpy(part).to(model.device) for part in batch.values())
+            mask[:, :, 0] = 1  # a token of padding stands alone where a document has no sentence
             sentences = [sentence_vectors(ids[:, index], mask[:, index]) for index in range(ids.shape[1])]
             _, embeddings = document_encoder(torch.stack(sentences, dim=1), lengths)
             vectors.append(nn.functional.normalize(embeddings.float(), dim=-1).cpu())
@@ -234,17 +235,17 @@ def load_flat(setting: Setting, dtype: torch.dtype) -> Method:
     return Method(encode, work, dtype)
 
 
-def by_passage(tokenizer: HMDETokenizer, documents: Sequence[Document], length: int = 0) -> dict[str, np.ndarray]:
+def by_passage(tokenizer: HMDETokenizer, documents: Sequence[Document], config: HMDEConfig) -> dict[str, np.ndarray]:
     """See `HMDETokenizer.by_passage`."""
     rows = tokenizer([document.text for document in documents], language=[document.language for document in documents])
-    return tokenizer.by_passage(rows.input_ids, length)
+    return tokenizer.by_passage(rows, config)
 
 
 def hierarchical_work(
     model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, documents: Sequence[Document]
 ) -> tuple[int, float]:
-    inputs = by_passage(tokenizer, documents, model.config.passage_length)
-    tokens = (inputs["input_ids"] != tokenizer.pad_token_id).sum(axis=2).ravel().tolist()
+    inputs = by_passage(tokenizer, documents, model.config)
+    tokens = inputs["attention_mask"].sum(axis=2).ravel().tolist()
     states = (1 + (inputs["sentence_lengths"] > 0).sum(axis=1)).tolist()
     work = operations(model.hmde.sentence_encoder, tokens) + operations(model.hmde.document_encoder, states)
     return sum(tokens), work

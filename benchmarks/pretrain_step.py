@@ -199,17 +199,15 @@ def random_batch(config: HMDEConfig, batch_size: int, max_sentences: int, device
         return torch.randint(low, high, (count,), generator=generator).tolist()
 
     def rows(sentence_counts: list[int]) -> dict[str, torch.Tensor]:
-        texts = []
+        texts, sentences = [], []
         for num_sentences in sentence_counts:
             lengths = draw(6, 43, num_sentences)
-            tokens = torch.randint(
-                config.start_token_id + 1, config.sentence_config.vocab_size, (sum(lengths),), generator=generator
-            )
-            tokens[torch.tensor([0, *lengths[:-1]]).cumsum(0)] = config.start_token_id
-            texts.append(tokens)
+            texts.append(torch.tensor(draw(config.pad_token_id + 1, config.sentence_config.vocab_size, sum(lengths))))
+            sentences.append(torch.arange(num_sentences).repeat_interleave(torch.tensor(lengths)))
         ids = torch.nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=config.pad_token_id)
-        mask = torch.nn.utils.rnn.pad_sequence([torch.ones_like(text) for text in texts], batch_first=True)
-        return {"input_ids": ids.to(device), "attention_mask": mask.to(device)}
+        sentence_ids = torch.nn.utils.rnn.pad_sequence(sentences, batch_first=True, padding_value=-1)
+        columns = {"input_ids": ids, "attention_mask": (sentence_ids >= 0).long(), "sentence_ids": sentence_ids}
+        return {name: column.to(device) for name, column in columns.items()}
 
     concepts = torch.arange(batch_size, device=device)
     return Batch(

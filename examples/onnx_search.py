@@ -22,8 +22,7 @@ session = InferenceSession(f"{folder}/onnx/model.onnx")
 
 def embed(texts: list[str], output: str, **options: bool) -> np.ndarray:
     """Vectors of unit length."""
-    rows = tokenizer(texts, **options)["input_ids"]
-    (vectors,) = session.run([output], tokenizer.by_passage(rows, config.passage_length))
+    (vectors,) = session.run([output], tokenizer.by_passage(tokenizer(texts, **options), config))
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 

@@ -58,24 +58,22 @@ def late_score(document: Score, sentence: Score) -> Score:
 
 
 def spans_of_sentences(
-    text: str, input_ids: Sequence[int], offsets: Sequence[tuple[int, int]], start_token_id: int
+    text: str, sentence_ids: Sequence[int], offsets: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int]]:
     """Begin and end of each sentence of a row of tokens, in characters of the text, without white space around it.
 
     Args:
         text: the document.
-        input_ids: (tokens,), of the document, each sentence beginning with the start token.
+        sentence_ids: (tokens,), of each token the index of its sentence; -1 for padding at the end.
         offsets: (tokens,), begin and end of each token in the text; (0, 0) for tokens that stand for no text.
 
-    >>> spans_of_sentences("Yes. It is.", [2, 5, 2, 8, 9], [(0, 0), (0, 4), (0, 0), (4, 7), (7, 11)], start_token_id=2)
+    >>> spans_of_sentences("Yes. It is.", [0, 0, 1, 1, 1], [(0, 0), (0, 4), (0, 0), (4, 7), (7, 11)])
     [(0, 4), (5, 11)]
     """
-    sentences: list[list[tuple[int, int]]] = []
-    for token, (begin, end) in zip(input_ids, offsets):
-        if token == start_token_id:
-            sentences.append([])
-        elif begin < end:
-            sentences[-1].append((begin, end))
+    sentences: list[list[tuple[int, int]]] = [[] for _ in range(max(sentence_ids) + 1)]
+    for sentence, (begin, end) in zip(sentence_ids, offsets):
+        if begin < end:
+            sentences[sentence].append((begin, end))
     spans = []
     for tokens in sentences:
         begin, end = (tokens[0][0], tokens[-1][1]) if tokens else (0, 0)

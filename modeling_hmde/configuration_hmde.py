@@ -58,14 +58,15 @@ class HMDEConfig(PreTrainedConfig):
     Args:
         sentence_config: configuration of the sentence encoder (the paper's lower transformer): a configuration or its
             dictionary. None: a BERT of LaBSE's size.
-        start_token_id: id of the token that begins every sentence. The model finds the sentences of a document by it.
-            LaBSE's `[CLS]` is 101.
+        start_token_id: id of the token that begins every sentence and stands nowhere else, if the sentence encoder has
+            one. By it the model finds the sentences of rows that come without `sentence_ids`. LaBSE's `[CLS]` is 101.
+        num_special_tokens: how many special tokens the tokenizer puts before and after the text of a sentence.
         pad_token_id: id that fills up rows; where it stands, `attention_mask` is 0.
         sentence_pooling: the vector of a sentence: the last hidden state of the start token (`cls`), the mean over
             its tokens (`mean`), or the output of the sentence encoder's own pooler (`pooler`).
         sentence_layer: the layer of the sentence encoder, counted from 1, whose hidden states these are, as InfoXLM
             compares sentences by the seventh of twelve. The layers above it are left out. None: the last.
-        max_sentence_length: most tokens of a sentence, start and end token included.
+        max_sentence_length: most tokens of a sentence, special tokens included.
         max_sentences: most sentences of a document.
         passage_length: consecutive sentences of a document are read by the sentence encoder as one text while they have
             at most this many tokens together. The vector of a sentence, the mean over its tokens, then also depends on
@@ -107,7 +108,8 @@ class HMDEConfig(PreTrainedConfig):
     }
 
     sentence_config: Any = None  # a PreTrainedConfig, after __init__
-    start_token_id: int = interval(min=0)(default=101)
+    start_token_id: int | None = 101
+    num_special_tokens: list[int] | tuple[int, ...] = (1, 1)
     pad_token_id: int = interval(min=0)(default=0)
     sentence_pooling: SentencePooling = "cls"
     sentence_layer: int | None = None
@@ -170,6 +172,12 @@ class HMDEConfig(PreTrainedConfig):
             if name not in known and not name.startswith("_"):  # names that begin with "_" are transformers' own
                 raise ValueError(f"HMDEConfig has no field {name}; help(HMDEConfig) describes those it has")
 
+    @property
+    def left_out_in_passages(self) -> tuple[int, int]:
+        """How many special tokens before and after a sentence are left out where it stands within a passage."""
+        before, after = self.num_special_tokens
+        return before, after
+
     def get_text_config(self, *args: Any, **kwargs: Any) -> PreTrainedConfig:
         """The sentence encoder's, whose vocabulary `resize_token_embeddings` changes."""
         return self.sentence_config
@@ -195,6 +203,12 @@ class HMDEConfig(PreTrainedConfig):
                 f"sentence_layer is {self.sentence_layer}, but sentence_pooling is 'pooler', which reads the last "
                 "layer; use 'cls' or 'mean'"
             )
+        if len(self.num_special_tokens) != 2 or min(self.num_special_tokens) < 0:
+            raise ValueError(
+                f"num_special_tokens is {self.num_special_tokens}; it must be two counts, before and after a sentence"
+            )
+        if self.start_token_id is not None and self.start_token_id < 0:
+            raise ValueError(f"start_token_id is {self.start_token_id}; it must be greater or equal to 0, or None")
         if self.start_token_id == self.pad_token_id:
             raise ValueError(f"start_token_id and pad_token_id are both {self.pad_token_id}; they must differ")
 
@@ -220,7 +234,7 @@ class HMDEConfig(PreTrainedConfig):
                     f"truncate_dims has {size}, but vectors have {width} numbers; choose from 1 to {width - 1}"
                 )
         for field in ("start_token_id", "pad_token_id"):
-            if getattr(self, field) >= sentence.vocab_size:
+            if (getattr(self, field) or 0) >= sentence.vocab_size:
                 raise ValueError(
                     f"{field} is {getattr(self, field)}, outside the sentence encoder's vocabulary of "
                     f"{sentence.vocab_size}; take it from that encoder's tokenizer"

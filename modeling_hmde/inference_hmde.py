@@ -284,14 +284,15 @@ class InferenceMixin(nn.Module):
         described: dict[int, DocumentSentences] = {}
         with evaluating(self), tqdm(total=len(distinct), disable=not show_progress_bar, unit="text") as progress:
             for first, rows in zip(first_indices, read_ahead(tokenize, windows)):
-                for batch, inputs in padded_batches(tokenizer, {"input_ids": rows.input_ids}, max_tokens_per_batch):
+                tokens = {name: rows[name] for name in ("input_ids", "sentence_ids")}
+                for batch, inputs in padded_batches(tokenizer, tokens, max_tokens_per_batch):
                     inputs = inputs.to(device)
                     embeddings, sentence_vectors = read(inputs)
                     if embeddings is not None:
                         vectors[first + batch.to(device)] = embeddings[:, :size].to(device, self.dtype)
                     for index, (states, embedding) in zip(batch.tolist(), sentence_vectors):
-                        ids, offsets = rows.input_ids[index], rows.offset_mapping[index]
-                        spans = spans_of_sentences(distinct[first + index][0], ids, offsets, self.config.start_token_id)
+                        read_sentences = rows.sentence_ids[index], rows.offset_mapping[index]
+                        spans = spans_of_sentences(distinct[first + index][0], *read_sentences)
                         if embedding is None:  # else the vectors are parts of the embedding, and have lengths
                             states = nn.functional.normalize(states[:, :size], dim=-1)
                         described[first + index] = DocumentSentences(spans, states, embedding)

@@ -43,6 +43,7 @@ from .packing_hmde import (
     pad_tokens,
     ranges,
     scatter_sentences,
+    sentences_by_start_token,
 )
 from .pooling_hmde import POOLINGS, mean_of_sentences
 from .publishing_hmde import model_card, upload
@@ -140,23 +141,16 @@ class HMDEPreTrainedModel(PreTrainedModel):
         """An HMDE with a pretrained sentence encoder below and an untrained document encoder above.
 
         Args:
-            name_or_path: a Hub name or a folder of any encoder whose tokenizer marks the start of a sentence.
+            name_or_path: a Hub name or a folder.
             options: fields of `HMDEConfig`, `num_labels`, and `dtype` and `attn_implementation`, for both encoders.
                 The sentence encoder's configuration and the token ids are read from the checkpoint.
 
         Raises:
-            ValueError, TypeError: the tokenizer has no start token, an option is unknown or impossible, or
-                `passage_length` is set and the tokenizer does not put one token before and one after a sentence.
+            ValueError, TypeError: the tokenizer has no padding token, or an option is unknown or impossible.
         """
         loading = {key: options.pop(key) for key in ("dtype", "attn_implementation") if key in options}
         HMDEConfig.refuse_unknown_fields(options)
         tokenizer = HMDETokenizer.from_sentence_encoder(name_or_path)
-        before, after = tokenizer.num_special_tokens
-        if options.get("passage_length") and (before, after) != (1, 1):
-            raise ValueError(
-                f"the tokenizer of {name_or_path} puts {before} special tokens before and {after} after a sentence; to "
-                "read sentences together it must be one and one, so leave passage_length at 0"
-            )
         sentence_encoder, report = AutoModel.from_pretrained(name_or_path, output_loading_info=True, **loading)
         check_weights(name_or_path, report["missing_keys"], head="pooler.")
         sentence_encoder.config.name_or_path = ""  # may be a path of this machine; the model card names the encoder
@@ -164,6 +158,7 @@ class HMDEPreTrainedModel(PreTrainedModel):
             sentence_config=sentence_encoder.config,
             start_token_id=tokenizer.start_token_id,
             pad_token_id=tokenizer.pad_token_id,
+            num_special_tokens=tokenizer.num_special_tokens,
             **options,
         )
         config._attn_implementation = loading.get("attn_implementation")  # HMDEConfig(...) has reset the sub-config's
@@ -244,6 +239,7 @@ class HMDEModel(HMDEPreTrainedModel):
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
+        sentence_ids: Tensor | None = None,
         sentence_lengths: Tensor | None = None,
         output_hidden_states: bool | int | Sequence[int] | None = None,
         output_attentions: bool | None = None,
@@ -253,11 +249,14 @@ class HMDEModel(HMDEPreTrainedModel):
         """Encode documents.
 
         Args:
-            input_ids: (documents, tokens), each sentence beginning with the start token, padding at the end. With
-                `sentence_lengths`: (documents, passages, tokens).
-            attention_mask: (documents, tokens), 1 for real tokens. None: 1 wherever `input_ids` is not padding.
+            input_ids: (documents, tokens), padded at either end, or, with `sentence_lengths`, (documents, passages,
+                tokens).
+            attention_mask: of the shape of `input_ids`, 1 for real tokens. None: 1 wherever `sentence_ids` is not -1,
+                or, without them, `input_ids` is not padding.
+            sentence_ids: (documents, tokens), of each token the index of its sentence. None: each sentence begins with
+                the start token.
             sentence_lengths: (documents, sentences). For exporters, which need shapes that do not depend on the tokens:
-                `tokenizer.by_passage` makes both inputs, and nothing is checked.
+                `tokenizer.by_passage` makes these inputs, and nothing is checked.
             output_hidden_states, output_attentions: also return those of the document encoder (see `HMDEOutput`).
                 Attention weights are kept by `attn_implementation="eager"` only. None: as the configuration says.
                 Indices ask for these hidden states alone, from the end where negative.
@@ -265,8 +264,8 @@ class HMDEModel(HMDEPreTrainedModel):
                 passages in one batch, and needs `attn_implementation` "eager" or "sdpa".
 
         Raises:
-            ValueError: an id is out of the vocabulary, a row is all padding or does not begin with the start token, or
-                the attention does not keep its weights.
+            ValueError: an id is out of the vocabulary, a row is all padding or has neither `sentence_ids` nor a start
+                token at its start, or the attention does not keep its weights.
         """
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
@@ -281,10 +280,10 @@ class HMDEModel(HMDEPreTrainedModel):
         hidden_states: list | None = None if output_hidden_states is None or output_hidden_states is False else []
         attentions: list | None = [] if output_attentions else None
         if sentence_lengths is None:
-            sentences, vectors = self.encode_sentences(input_ids, attention_mask)
+            sentences, vectors = self.encode_sentences(input_ids, attention_mask, sentence_ids)
             sentence_embeddings, sentence_lengths = scatter_sentences(vectors, sentences, len(input_ids))
         else:
-            sentence_embeddings = self._encode_passages(input_ids, sentence_lengths)
+            sentence_embeddings = self._encode_passages(input_ids, attention_mask, sentence_lengths)
         contextualised, documents = self.document_encoder(
             sentence_embeddings, sentence_lengths, hidden_states, attentions
         )
@@ -297,7 +296,9 @@ class HMDEModel(HMDEPreTrainedModel):
             attentions=None if attentions is None else tuple(attentions),
         )
         if output_sentence_encoder:
-            sentences, passages = self._find_passages(input_ids, attention_mask, self.config.passage_length)
+            sentences, passages = self._find_passages(
+                input_ids, attention_mask, sentence_ids, self.config.passage_length
+            )
             ids, mask = pad_tokens(input_ids, sentences, passages.length, self.config.pad_token_id)
             requested = {"output_hidden_states": hidden_states is not None, "output_attentions": output_attentions}
             lower = self.sentence_encoder(input_ids=ids, attention_mask=mask, **requested)
@@ -307,23 +308,27 @@ class HMDEModel(HMDEPreTrainedModel):
         return output
 
     def encode_sentences(
-        self, input_ids: Tensor, attention_mask: Tensor | None, passage_length: int | None = None
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        sentence_ids: Tensor | None = None,
+        passage_length: int | None = None,
     ) -> tuple[Sentences, Tensor]:
         """The sentences of a batch of documents, as the sentence encoder reads them, and their vectors (sentences,
         hidden).
 
         Args:
-            input_ids, attention_mask: see `forward`.
+            input_ids, attention_mask, sentence_ids: see `forward`.
             passage_length: None: the configuration's.
         """
         if torch.compiler.is_exporting() or torch.jit.is_tracing():
             raise ValueError(
                 "the sentences of a row are found by its tokens, so this model cannot be exported with rows of tokens; "
-                "export it with the inputs input_ids and sentence_lengths that tokenizer.by_passage makes"
+                "export it with the inputs that tokenizer.by_passage makes"
             )
         if passage_length is None:
             passage_length = self.config.passage_length
-        sentences, passages = self._find_passages(input_ids, attention_mask, passage_length)
+        sentences, passages = self._find_passages(input_ids, attention_mask, sentence_ids, passage_length)
         budget = MAX_TOKENS_PER_BUCKET_ON_GPU if input_ids.is_cuda else MAX_TOKENS_PER_BUCKET
         buckets = bucket_by_length(passages.length, budget)
         order = [ranges(passages.first_sentence[bucket], passages.num_sentences[bucket]) for bucket in buckets]
@@ -342,7 +347,7 @@ class HMDEModel(HMDEPreTrainedModel):
         return sentences, torch.cat(vectors)[torch.cat(order).argsort()]
 
     def _find_passages(
-        self, input_ids: Tensor, attention_mask: Tensor | None, passage_length: int
+        self, input_ids: Tensor, attention_mask: Tensor | None, sentence_ids: Tensor | None, passage_length: int
     ) -> tuple[Sentences, Passages]:
         if not len(input_ids):
             raise ValueError("input_ids has no row; give at least one document")
@@ -355,9 +360,11 @@ class HMDEModel(HMDEPreTrainedModel):
                 "use the tokenizer that was saved with this model"
             )
         if attention_mask is None:
-            attention_mask = input_ids != self.config.pad_token_id
-        sentences = find_sentences(input_ids, attention_mask, self.config.start_token_id)
-        return join_sentences(sentences, passage_length)
+            attention_mask = input_ids != self.config.pad_token_id if sentence_ids is None else sentence_ids >= 0
+        if sentence_ids is None:
+            sentence_ids = sentences_by_start_token(input_ids, attention_mask, self.config.start_token_id)
+        sentences = find_sentences(sentence_ids, attention_mask)
+        return join_sentences(sentences, passage_length, self.config.left_out_in_passages)
 
     def _embed_tokens(self, packs: Sequence[PackedTokens]) -> Iterator[Tensor]:
         """The word embeddings of each pack, (1, tokens, hidden).
@@ -388,10 +395,10 @@ class HMDEModel(HMDEPreTrainedModel):
         pool = POOLINGS[self.config.sentence_pooling]
         return pool(output.last_hidden_state[mask.bool()], lengths, self.sentence_encoder)
 
-    def _encode_passages(self, input_ids: Tensor, sentence_lengths: Tensor) -> Tensor:
+    def _encode_passages(self, input_ids: Tensor, attention_mask: Tensor | None, sentence_lengths: Tensor) -> Tensor:
         """Passages (documents, passages, tokens) and the tokens of each sentence (documents, sentences) -> sentence
         vectors (documents, sentences, hidden), zero where there is no sentence. All shapes follow from the inputs'."""
-        real = input_ids != self.config.pad_token_id
+        real = input_ids != self.config.pad_token_id if attention_mask is None else attention_mask.bool()
         # A passage of padding alone attends to its first token, or its softmax would be over nothing.
         first = torch.zeros_like(real)
         first[:, :, 0] = True
@@ -418,6 +425,7 @@ class HMDEForDocumentEmbedding(InferenceMixin, HMDEPreTrainedModel):
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
+        sentence_ids: Tensor | None = None,
         sentence_lengths: Tensor | None = None,
         **kwargs: Any,
     ) -> HMDEOutput:
@@ -426,22 +434,24 @@ class HMDEForDocumentEmbedding(InferenceMixin, HMDEPreTrainedModel):
         The first output, which `pipeline("feature-extraction")` returns, is `last_hidden_state`: vectors of sentences.
         For vectors of documents call `encode_documents`, also with a pipeline's `model` and `tokenizer`.
         """
-        return self.hmde(input_ids, attention_mask, sentence_lengths, **kwargs)
+        return self.hmde(input_ids, attention_mask, sentence_ids, sentence_lengths, **kwargs)
 
-    def embed_queries(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+    def embed_queries(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, sentence_ids: Tensor | None = None
+    ) -> Tensor:
         """Query embeddings (queries, hidden), by the path that `query_path` of the configuration names.
 
         Args:
             input_ids: (queries, tokens). For the sentence encoder alone (paper, section 3.2), one sentence a row:
                 `tokenizer(queries, as_queries=True)`. For both encoders, documents: `tokenizer(queries)`.
-            attention_mask: (queries, tokens).
+            attention_mask, sentence_ids: (queries, tokens).
 
         Raises:
             ValueError: a row for the sentence encoder has more than one sentence, or the errors of `HMDEModel.forward`.
         """
         if self.config.query_path == "document_encoder":
-            return self(input_ids, attention_mask).pooler_output
-        sentences, vectors = self.hmde.encode_sentences(input_ids, attention_mask)
+            return self(input_ids, attention_mask, sentence_ids).pooler_output
+        sentences, vectors = self.hmde.encode_sentences(input_ids, attention_mask, sentence_ids)
         if len(vectors) != len(input_ids):
             row = int(sentences.document[sentences.position == 1][0])
             raise ValueError(f"query {row} has more than one sentence; tokenize queries with as_queries=True")
@@ -466,13 +476,14 @@ class HMDEForSequenceClassification(HMDEPreTrainedModel):
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
+        sentence_ids: Tensor | None = None,
         labels: Tensor | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
         """Classify documents.
 
         Args:
-            input_ids, attention_mask: see `HMDEModel.forward`.
+            input_ids, attention_mask, sentence_ids: see `HMDEModel.forward`.
             labels: (documents,) int64 class ids, (documents, labels) float for several labels a document, or
                 (documents,) float with one label for regression; `config.problem_type` decides where it is set.
 
@@ -480,7 +491,7 @@ class HMDEForSequenceClassification(HMDEPreTrainedModel):
             `logits` (documents, labels), `loss` if there are labels, and `hidden_states` and `attentions` on request
             (see `HMDEOutput`).
         """
-        output = self.hmde(input_ids, attention_mask, return_dict=True, **kwargs)
+        output = self.hmde(input_ids, attention_mask, sentence_ids, return_dict=True, **kwargs)
         logits = self.classifier(self.dropout(output.pooler_output))
         loss = None
         if labels is not None:

@@ -27,42 +27,67 @@ class Sentences(NamedTuple):
     document: Tensor  # row of the batch
     position: Tensor  # index among the document's sentences
     start: Tensor  # column of the first token
-    length: Tensor  # tokens that are read; start and end token count if they are
+    length: Tensor  # tokens that are read; special tokens count if they are
 
 
-def find_sentences(input_ids: Tensor, attention_mask: Tensor, start_token_id: int) -> Sentences:
-    """The sentences of each document, recognised by their start tokens.
+def find_sentences(sentence_ids: Tensor, attention_mask: Tensor) -> Sentences:
+    """The sentences of each document: the runs of equal ids among its real tokens.
 
     Args:
-        input_ids: (documents, tokens).
+        sentence_ids: (documents, tokens), of each token its sentence.
         attention_mask: (documents, tokens), nonzero where a token is real. The real tokens of a row are contiguous.
-        start_token_id: the id that begins every sentence and occurs nowhere else.
 
     Raises:
-        ValueError: a row has no real token, or its first real token is not the start token.
+        ValueError: a row has no real token.
 
-    >>> find_sentences(torch.tensor([[7, 1, 7, 0], [7, 1, 1, 1]]), torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]]), 7).length
+    >>> find_sentences(torch.tensor([[0, 0, 1, -1], [0, 0, 0, 0]]), torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]])).length
     tensor([2, 1, 4])
     """
     real = attention_mask.bool()
-    starts = (input_ids == start_token_id) & real
-    first_real = real.int().argmax(dim=1, keepdim=True)  # 0 for a row of padding, where there is no start either
-    headless = ~starts.gather(1, first_real).squeeze(1)
-    if headless.any():
-        row = int(headless.nonzero()[0])
-        if not real[row].any():
-            raise ValueError(f"row {row} of the batch has no real token; an empty document is a start and an end token")
+    empty = ~real.any(dim=1)
+    if empty.any():
         raise ValueError(
-            f"row {row} of the batch begins with token {int(input_ids[row, first_real[row]])}, not with the start "
-            f"token {start_token_id}; tokenize documents with HMDETokenizer"
+            f"row {int(empty.nonzero()[0])} of the batch has no real token; HMDETokenizer gives an empty text one"
         )
+    continues = (sentence_ids[:, 1:] == sentence_ids[:, :-1]) & real[:, :-1]
+    starts = real & ~nn.functional.pad(continues, (1, 0))
     document, start = starts.nonzero(as_tuple=True)
     position = starts.cumsum(dim=1)[document, start] - 1
-    # A sentence ends at the next start token of its row, the last one after the row's last real token.
-    end = first_real.squeeze(1)[document] + real.sum(dim=1)[document]
+    # A sentence ends where the next one of its row begins, the last one after the row's last real token.
+    end = real.int().argmax(dim=1)[document] + real.sum(dim=1)[document]
     same_document = document[1:] == document[:-1]
     end[:-1] = torch.where(same_document, start[1:], end[:-1])
     return Sentences(document, position, start, end - start)
+
+
+def sentences_by_start_token(input_ids: Tensor, attention_mask: Tensor, start_token_id: int | None) -> Tensor:
+    """The `sentence_ids` (documents, tokens) of rows that come without: a start token begins each sentence.
+
+    Args:
+        input_ids, attention_mask: (documents, tokens).
+        start_token_id: the id that begins every sentence and occurs nowhere else. None: there is none.
+
+    Raises:
+        ValueError: there is no such id, or the first real token of a row is another.
+
+    >>> sentences_by_start_token(torch.tensor([[7, 1, 7, 0]]), torch.tensor([[1, 1, 1, 0]]), start_token_id=7)
+    tensor([[0, 0, 1, 1]])
+    """
+    real = attention_mask.bool()
+    if start_token_id is None:
+        raise ValueError(
+            "no token marks the start of a sentence for this encoder, so rows need sentence_ids beside their "
+            "input_ids; HMDETokenizer gives both"
+        )
+    first = input_ids.gather(1, real.int().argmax(dim=1, keepdim=True)).squeeze(1)
+    headless = real.any(dim=1) & (first != start_token_id)
+    if headless.any():
+        row = int(headless.nonzero()[0])
+        raise ValueError(
+            f"row {row} of the batch begins with token {int(first[row])}, not with the start token {start_token_id}, "
+            "and has no sentence_ids; tokenize documents with HMDETokenizer"
+        )
+    return ((input_ids == start_token_id) & real).cumsum(dim=1) - 1
 
 
 class Passages(NamedTuple):
@@ -73,32 +98,39 @@ class Passages(NamedTuple):
     length: Tensor  # tokens
 
 
-def join_sentences(sentences: Sentences, passage_length: int) -> tuple[Sentences, Passages]:
+def join_sentences(
+    sentences: Sentences, passage_length: int, left_out: tuple[int, int] = (1, 1)
+) -> tuple[Sentences, Passages]:
     """The sentences of a batch as they are read in passages, and the passages (see `sentences_per_passage`).
 
-    Start and end tokens within a passage are left out, because the sentence encoder was not trained with them amid a
-    text. A sentence of start and end token alone keeps one of them.
+    Special tokens within a passage are left out, because the sentence encoder was not trained with them amid a text. A
+    sentence of special tokens alone keeps one of them.
 
     Args:
         sentences: all sentences of the batch.
         passage_length: most tokens of a passage of several sentences; 0 makes each sentence a passage.
+        left_out: special tokens before and after a sentence that are left out within a passage.
 
-    >>> row = torch.tensor([[7, 1, 8, 7, 2, 8, 7, 3, 8]])
-    >>> sentences, passages = join_sentences(find_sentences(row, torch.ones_like(row), start_token_id=7), 4)
+    >>> row = torch.tensor([[0, 0, 0, 1, 1, 1, 2, 2, 2]])
+    >>> sentences, passages = join_sentences(find_sentences(row, torch.ones_like(row)), passage_length=4)
     >>> sentences.length, passages.length
     (tensor([2, 2, 3]), tensor([4, 3]))
     """
+    before, after = left_out
     lengths = iter(sentences.length.tolist())
     sentences_of_documents = sentences.document.unique_consecutive(return_counts=True)[1].tolist()
-    counts = [sentences_per_passage(islice(lengths, count), passage_length) for count in sentences_of_documents]
+    counts = [
+        sentences_per_passage(islice(lengths, count), passage_length, before + after)
+        for count in sentences_of_documents
+    ]
     num_sentences = torch.tensor([*chain(*counts)], device=sentences.length.device)
     end = num_sentences.cumsum(0)
     first = end - num_sentences
     is_first, is_last = (torch.zeros_like(sentences.start, dtype=torch.bool) for _ in range(2))
     is_first[first], is_last[end - 1] = True, True
-    without_start = (~is_first & (sentences.length > 1)).long()
+    without_start = (sentences.length - 1).clamp(max=before).masked_fill(is_first, 0)
     length = sentences.length - without_start
-    length = length - (~is_last & (length > 1)).long()
+    length = length - (length - 1).clamp(max=after).masked_fill(is_last, 0)
     tokens_before = nn.functional.pad(length.cumsum(0), (1, 0))
     read = sentences._replace(start=sentences.start + without_start, length=length)
     return read, Passages(first, num_sentences, tokens_before[end] - tokens_before[first])
@@ -212,7 +244,7 @@ def scatter_sentences(vectors: Tensor, sentences: Sentences, num_documents: int)
         (documents, most sentences, hidden), zero where there is no sentence, and the tokens of each sentence
         (documents, most sentences), int64, 0 where there is none.
 
-    >>> sentences = find_sentences(torch.tensor([[7, 7], [7, 1]]), torch.ones(2, 2), start_token_id=7)
+    >>> sentences = find_sentences(torch.tensor([[0, 1], [0, 0]]), torch.ones(2, 2))
     >>> scatter_sentences(torch.tensor([[1.0], [2.0], [3.0]]), sentences, num_documents=2)[0].squeeze(-1)
     tensor([[1., 2.],
             [3., 0.]])

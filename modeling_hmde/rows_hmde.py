@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 
@@ -16,17 +16,22 @@ class Tokens(NamedTuple):
 
 @dataclass
 class Piece:
-    """The tokens of one sentence, start and end token included, or of several sentences end to end."""
+    """The tokens of one sentence, special tokens included, or of several sentences end to end."""
 
     input_ids: list[int]
     offsets: list[tuple[int, int]]  # characters in the document; (0, 0) for tokens that stand for no text
-    special: list[int]  # 1 for a start or end token
+    special: list[int]  # 1 for a special token
     words: list[int | None]  # index of the token's word in the row
     num_text_tokens: int  # without special tokens and those of the prompt
     num_sentences: int = 1
     num_cut_tokens: int = 0  # that a sentence lost at its end
+    sentence_ids: list[int] = field(init=False)  # index of the token's sentence in the row
+
+    def __post_init__(self) -> None:
+        self.sentence_ids = [0] * len(self.input_ids)
 
     def extend(self, other: Piece) -> None:
+        self.sentence_ids += [self.num_sentences + sentence for sentence in other.sentence_ids]
         self.input_ids += other.input_ids
         self.offsets += other.offsets
         self.special += other.special
@@ -82,15 +87,19 @@ class RowEncoding:
         return None if token is None else self.word_ids[token]
 
 
-def join_pieces(pieces: list[Piece], limit: int | None, num_suffix: int) -> Piece:
-    """The sentences of a document as one row of at most `limit` tokens, which ends with an end token."""
+def join_pieces(pieces: list[Piece], limit: int | None, num_special: tuple[int, int]) -> Piece:
+    """The sentences of a document as one row of at most `limit` tokens. Where the last one is cut, its end tokens stay.
+
+    Args:
+        num_special: special tokens before and after the text of a sentence.
+    """
     row = Piece([], [], [], [], num_text_tokens=0, num_sentences=0)
     for piece in pieces:
         room = len(piece.input_ids) if limit is None else limit - len(row.input_ids)
         if room >= len(piece.input_ids):
             row.extend(piece)
             continue
-        if room > num_suffix + 1:  # a start token, some text and the end tokens fit
-            row.extend(piece.shortened(room, num_suffix))
+        if room > sum(num_special):  # there is room for some text
+            row.extend(piece.shortened(room, num_special[1]))
         break
     return row

@@ -128,23 +128,22 @@ def english_punkt() -> Any:
         ) from None
 
 
-def sentences_per_passage(lengths: Iterable[int], passage_length: int) -> list[int]:
+def sentences_per_passage(lengths: Iterable[int], passage_length: int, num_special: int = 2) -> list[int]:
     """How many consecutive sentences of a document go into each passage: as many as fit, at least one.
 
-    A passage has one start and one end token, however many sentences it has.
-
     Args:
-        lengths: tokens of each sentence, start and end token included.
+        lengths: tokens of each sentence, special tokens included.
         passage_length: most tokens of a passage of several sentences; 0 makes each sentence a passage.
+        num_special: special tokens of each sentence that a passage has once, however many sentences it has.
 
     >>> sentences_per_passage([30, 20, 60, 10, 80], passage_length=48)
     [2, 1, 1, 1]
     """
     counts: list[int] = []
-    room = passage_length - 2
+    room = passage_length - num_special
     tokens = room + 1
     for length in lengths:
-        text = max(length - 2, 1)
+        text = max(length - num_special, 1)
         tokens += text
         if tokens > room:
             counts.append(0)

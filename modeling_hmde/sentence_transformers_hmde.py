@@ -121,7 +121,8 @@ class HMDESentenceTransformersModule(nn.Module):
         processing_kwargs: dict[str, dict[str, Any]] | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """The tokenizer's `input_ids` and `attention_mask`, (texts, tokens), and the task, which `forward` needs.
+        """The tokenizer's `input_ids`, `attention_mask` and `sentence_ids`, (texts, tokens), and the task, which
+        `forward` needs.
 
         Args:
             inputs: texts, or dictionaries of a text and its language: `{"text": "Ja.", "language": "de"}`.
@@ -170,7 +171,7 @@ class HMDESentenceTransformersModule(nn.Module):
         For documents, the same pass adds `token_embeddings`, (texts, sentences, hidden), and the attention mask becomes
         that of the sentences: `encode(texts, output_value="token_embeddings")` gives each text's sentence vectors.
         """
-        tokens = {name: features[name] for name in ("input_ids", "attention_mask")}
+        tokens = {name: features[name] for name in ("input_ids", "attention_mask", "sentence_ids")}
         if (task or features.get("task")) == "query":
             return Features(features, sentence_embedding=self.model.embed_queries(**tokens))
         output = self.model(**tokens)

@@ -1,14 +1,15 @@
-"""Text to tokens: a document becomes one row of ids in which every sentence begins with the start token.
+"""Text to tokens: a document becomes one row of ids, and beside each id stands the index of its sentence.
 
-[CLS] s1 ... [SEP] [CLS] s2 ... [SEP] [CLS] s3 ... [SEP] [PAD] [PAD]
+input_ids     [CLS] s1 ... [SEP] [CLS] s2 ... [SEP] [CLS] s3 ... [SEP] [PAD] [PAD]
+sentence_ids    0    0 ...   0     1    1 ...   1     2    2 ...   2    -1    -1
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from inspect import signature
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, groupby, islice, pairwise
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -46,8 +47,10 @@ class HMDETokenizer(PreTrainedTokenizerFast):
     """A sentence encoder's tokenizer, applied to documents.
 
     It splits a text into sentences, keeps `max_sentences` of them, and puts them end to end, each with the sentence
-    encoder's own start and end tokens. "[CLS]" or "<s>" in a text stays text and never becomes a special token, so no
-    text can fake the start of a sentence. An empty or white-space document is one empty sentence.
+    encoder's own special tokens, if it has any. "[CLS]" or "<s>" in a text stays text and never becomes a special
+    token. An empty or white-space document is one empty sentence: the special tokens alone, or, where there are none,
+    one end of text or padding token. `sentence_ids` says which tokens are a sentence: 0 for those of the first, and so
+    on, -1 for padding.
 
     A call takes what every tokenizer takes, and
         language: ISO 639-1 code for all texts, or one for each; it selects the sentence splitter's rules.
@@ -61,7 +64,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
 
     Args:
         max_sentences: most sentences of a document.
-        max_sentence_length: most tokens of a sentence, start and end token included.
+        max_sentence_length: most tokens of a sentence, special tokens included.
         min_sentence_bytes: a sentence of fewer bytes of UTF-8 is read as one with the next (see `join_short_spans`).
         segmentation: `sentences`; or `punkt`, sentences by NLTK's rules of English, as in the authors' code; or
             `chunks` of `max_sentence_length` tokens, which ignore sentences (the paper's table 4); or `windows`, which
@@ -115,7 +118,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             query_prompt=query_prompt,
             **kwargs,
         )
-        self.model_input_names = ["input_ids", "attention_mask"]
+        self.model_input_names = ["input_ids", "attention_mask", "sentence_ids"]
         self._prefix_ids, self._suffix_ids = self._frame()
 
     @classmethod
@@ -137,8 +140,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             options: arguments of this class.
 
         Raises:
-            ValueError: the encoder's tokenizer puts no start token before a text, has no padding token, or is not
-                backed by the `tokenizers` library.
+            ValueError: the encoder's tokenizer has no padding token, or is not backed by the `tokenizers` library.
         """
         base = AutoTokenizer.from_pretrained(name_or_path)
         if not base.is_fast:
@@ -156,46 +158,45 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         """Upload the tokenizer's files and code; `options` as the model's. The card comes with the model."""
         return upload(self, repo_id, card=None, **options)
 
-    def by_passage(self, rows: Sequence[Sequence[int]], passage_length: int = 0) -> dict[str, np.ndarray]:
-        """The inputs of an exported model: rows of `input_ids` cut into passages.
+    def by_passage(self, rows: Mapping[str, Any], config: HMDEConfig) -> dict[str, np.ndarray]:
+        """The inputs of an exported model: documents cut into passages.
 
         Args:
-            rows: one for each document, without padding.
-            passage_length: the model's (see HMDEConfig).
+            rows: `input_ids` and `sentence_ids` of documents, lists without padding: what `tokenizer(texts)` gives.
+            config: the model's.
 
         Returns:
-            `input_ids` (documents, most passages, longest passage) and `sentence_lengths` (documents, most sentences),
-            the tokens of each sentence, 0 where there is none; both int64.
-
-        Raises:
-            ValueError: a row does not begin with the start token.
+            `input_ids` and `attention_mask` (documents, most passages, longest passage), and `sentence_lengths`
+            (documents, most sentences), the tokens of each sentence, 0 where there is none; all int64.
         """
+        before, after = config.left_out_in_passages
         documents, lengths = [], []
-        for index, row in enumerate(rows):
-            starts = [column for column, token in enumerate(row) if token == self.start_token_id]
-            if starts[:1] != [0]:
-                raise ValueError(f"row {index} does not begin with the start token {self.start_token_id}")
-            sentences = [list(row[begin:end]) for begin, end in pairwise([*starts, len(row)])]
-            counts = sentences_per_passage(map(len, sentences), passage_length)
+        for row, sentence_ids in zip(rows["input_ids"], rows["sentence_ids"]):
+            tokens = iter(row)
+            sentences = [list(islice(tokens, len([*run]))) for _, run in groupby(sentence_ids)]
+            counts = sentences_per_passage(map(len, sentences), config.passage_length, before + after)
             passages = [sentences[begin:end] for begin, end in pairwise(accumulate(counts, initial=0))]
-            for passage in passages:  # has one start and one end token, as in `join_sentences`
-                passage[1:] = [sentence[1:] for sentence in passage[1:]]
-                passage[:-1] = [sentence[:-1] for sentence in passage[:-1]]
+            for passage in passages:  # loses the special tokens within, as in `join_sentences`
+                passage[1:] = [sentence[min(before, len(sentence) - 1) :] for sentence in passage[1:]]
+                passage[:-1] = [sentence[: max(1, len(sentence) - after)] for sentence in passage[:-1]]
             lengths.append([len(sentence) for passage in passages for sentence in passage])
             documents.append([[*chain(*passage)] for passage in passages])
-        longest = max(len(ids) for rows_of_document in documents for ids in rows_of_document)
+        longest = max(len(ids) for passages_of_document in documents for ids in passages_of_document)
         input_ids = np.full((len(documents), max(map(len, documents)), longest), self.pad_token_id)
+        attention_mask = np.zeros_like(input_ids)
         sentence_lengths = np.zeros((len(documents), max(map(len, lengths))), dtype=np.int64)
-        for document, rows_of_document in enumerate(documents):
+        for document, passages_of_document in enumerate(documents):
             sentence_lengths[document, : len(lengths[document])] = lengths[document]
-            for position, ids in enumerate(rows_of_document):
+            for position, ids in enumerate(passages_of_document):
                 input_ids[document, position, : len(ids)] = ids
-        return {"input_ids": input_ids, "sentence_lengths": sentence_lengths}
+                attention_mask[document, position, : len(ids)] = 1
+        return {"input_ids": input_ids, "attention_mask": attention_mask, "sentence_lengths": sentence_lengths}
 
     @property
-    def start_token_id(self) -> int:
-        """Id of the token that begins every sentence."""
-        return self._prefix_ids[0]
+    def start_token_id(self) -> int | None:
+        """Id of the token that begins every sentence and stands nowhere else; None if there is none."""
+        others = self._prefix_ids[1:] + self._suffix_ids + [self.pad_token_id]
+        return next((token for token in self._prefix_ids[:1] if token not in others), None)
 
     @property
     def num_special_tokens(self) -> tuple[int, int]:
@@ -208,14 +209,12 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             raise ValueError("the tokenizer has no padding token; choose another sentence encoder")
         encoding = self.backend_tokenizer.encode("a", add_special_tokens=True)
         text = [index for index, special in enumerate(encoding.special_tokens_mask) if not special]
-        if not text or text[0] == 0:
+        if not text:
             raise ValueError(
-                f"the tokenizer {self.name_or_path or type(self).__name__} puts no start token before a sentence; HMDE "
-                "finds sentences by their start token, so choose an encoder of the BERT or RoBERTa kind"
+                f"the tokenizer {self.name_or_path or type(self).__name__} reads no token in the text 'a', so the "
+                "tokens around a text cannot be told from it; choose an encoder with another vocabulary"
             )
         prefix, suffix = encoding.ids[: text[0]], encoding.ids[text[-1] + 1 :]
-        if prefix[0] in prefix[1:] + suffix:
-            raise ValueError(f"the start token {prefix[0]} stands more than once around a sentence; it must be unique")
         if self.max_sentence_length <= len(prefix) + len(suffix):
             raise ValueError(
                 f"max_sentence_length is {self.max_sentence_length}, which leaves no room for text beside the "
@@ -274,10 +273,13 @@ class HMDETokenizer(PreTrainedTokenizerFast):
                 f"max_length is {limit}, but a sentence takes {frame} special tokens; give at least {frame + 1}"
             )
         documents = self._pieces(texts, languages, as_queries, to_the_end=return_truncated)
-        rows = [join_pieces(pieces[: self.max_sentences], limit, len(self._suffix_ids)) for pieces in documents]
+        rows = [join_pieces(pieces[: self.max_sentences], limit, self.num_special_tokens) for pieces in documents]
         for pieces, row in zip(documents, rows):
             self._warn_of_truncation(pieces, row, limit)
-        batch: dict[str, list[Any]] = {"input_ids": [row.input_ids for row in rows]}
+        batch: dict[str, list[Any]] = {
+            "input_ids": [row.input_ids for row in rows],
+            "sentence_ids": [row.sentence_ids for row in rows],
+        }
         if return_truncated:
             batch["num_truncated_sentences"] = [len(pieces) - row.num_sentences for pieces, row in zip(documents, rows)]
             batch["num_truncated_tokens"] = [
@@ -322,13 +324,14 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         )
 
     def _pad(self, encoded_inputs: Any, *args: Any, **kwargs: Any) -> dict:
-        # The base class does not pad offsets; the backend of a fast tokenizer does.
+        # The base class does not know sentence_ids, and does not pad offsets; the backend of a fast tokenizer does.
         padded = super()._pad(encoded_inputs, *args, **kwargs)
-        if "offset_mapping" in padded:
-            offsets = padded["offset_mapping"]
-            padding = [(0, 0)] * (len(padded["input_ids"]) - len(offsets))
-            left = (kwargs.get("padding_side") or self.padding_side) == "left"
-            padded["offset_mapping"] = padding + offsets if left else offsets + padding
+        left = (kwargs.get("padding_side") or self.padding_side) == "left"
+        for name, value in {"sentence_ids": -1, "offset_mapping": (0, 0)}.items():
+            if name in padded:
+                values = list(padded[name])
+                padding = [value] * (len(padded["input_ids"]) - len(values))
+                padded[name] = padding + values if left else values + padding
         return padded
 
     def _refuse(self, text_pair: Any, others: dict[str, Any]) -> None:
@@ -433,6 +436,9 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         ids, words = tokens.ids[part], tokens.words[part]
         offsets = [(begin + first, begin + end) for first, end in tokens.offsets[part]]
         before, after = self.num_special_tokens
+        if not before + after + len(prompt_ids) + len(ids):  # an empty text, and a tokenizer without special tokens
+            nothing = self.pad_token_id if self.eos_token_id is None else self.eos_token_id
+            return Piece([nothing], [(0, 0)], [1], [None], num_text_tokens=0)
         return Piece(
             input_ids=[*self._prefix_ids, *prompt_ids, *ids, *self._suffix_ids],
             offsets=[(0, 0)] * (before + len(prompt_ids)) + offsets + [(0, 0)] * after,

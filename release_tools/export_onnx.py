@@ -42,10 +42,10 @@ class Embedder(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, input_ids: Tensor, sentence_lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """(documents, passages, tokens) and (documents, sentences) -> document embeddings (documents, hidden), not
-        normalised, and sentence vectors (documents, sentences, hidden), zero where there is no sentence."""
-        output = self.model(input_ids, sentence_lengths=sentence_lengths)
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, sentence_lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """(documents, passages, tokens) twice and (documents, sentences) -> document embeddings (documents, hidden),
+        not normalised, and sentence vectors (documents, sentences, hidden), zero where there is no sentence."""
+        output = self.model(input_ids, attention_mask, sentence_lengths=sentence_lengths)
         return output.pooler_output, output.sentence_embeddings
 
 
@@ -59,15 +59,16 @@ def main(argv: list[str] | None = None) -> None:
 
 def export(model: HMDEForDocumentEmbedding, file: Path) -> None:
     """Write one file, weights included, for any number of documents, passages, sentences and tokens."""
-    input_ids = torch.full((2, 3, 5), model.config.start_token_id)
+    input_ids = torch.ones(2, 3, 5, dtype=torch.long)
     sentence_lengths = torch.ones(2, 15 if model.config.sentence_pooling == "mean" else 3, dtype=torch.long)
+    passages = {0: "documents", 1: "passages", 2: "tokens"}
     torch.onnx.export(
         Embedder(model).eval(),
-        (input_ids, sentence_lengths),
+        (input_ids, input_ids, sentence_lengths),
         file,
-        input_names=["input_ids", "sentence_lengths"],
+        input_names=["input_ids", "attention_mask", "sentence_lengths"],
         output_names=["document_embeddings", "sentence_embeddings"],
-        dynamic_shapes=({0: "documents", 1: "passages", 2: "tokens"}, {0: "documents", 1: "sentences"}),
+        dynamic_shapes=(passages, passages, {0: "documents", 1: "sentences"}),
         external_data=False,
         dynamo=True,
     )

@@ -36,7 +36,7 @@ class TwoPathEncoder(nn.Module):
         embeddings: Embeddings = {}
         for name, rows in chunk.items():
             if name in ("queries", "sentence_queries"):
-                embeddings[name] = self.model.hmde.encode_sentences(rows["input_ids"], rows["attention_mask"])[1]
+                embeddings[name] = self.model.hmde.encode_sentences(**rows)[1]
             elif "sentence_embeddings" in rows:
                 kept = rows["sentence_embeddings"], rows["sentence_lengths"]
                 embeddings[name] = self.model.hmde.document_encoder(*kept)[1]

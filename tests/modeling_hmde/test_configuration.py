@@ -115,7 +115,6 @@ def test_an_impossible_value_is_refused_by_its_name(field: str, value: object, r
 @pytest.mark.parametrize(
     "field",
     [
-        "start_token_id",
         "pad_token_id",
         "max_sentence_length",
         "max_sentences",

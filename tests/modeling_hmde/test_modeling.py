@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import AutoModel, AutoModelForSequenceClassification, BertConfig, BertModel, PreTrainedTokenizerFast
+from transformers import AutoModel, AutoModelForSequenceClassification
 from transformers.utils.logging import enable_progress_bar
 
 from modeling_hmde import (
@@ -106,18 +105,6 @@ def test_the_pooler_of_an_encoder_without_one_is_refused(modernbert: Path) -> No
         HMDEForDocumentEmbedding.from_sentence_encoder(
             str(modernbert), num_document_attention_heads=4, sentence_pooling="pooler"
         )
-
-
-def test_an_encoder_without_a_start_token_is_refused(tmp_path: Path) -> None:
-    backend = Tokenizer(models.WordLevel({"<pad>": 0, "</s>": 1, "<unk>": 2, "a": 3}, unk_token="<unk>"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    backend.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
-    PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>", pad_token="<pad>").save_pretrained(tmp_path)
-    BertModel(BertConfig(vocab_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=1)).save_pretrained(
-        tmp_path
-    )
-    with pytest.raises(ValueError, match="puts no start token before a sentence"):
-        HMDEForDocumentEmbedding.from_sentence_encoder(str(tmp_path))
 
 
 # --- saved and loaded as a built-in model is (each a trap that custom models on transformers 5 fall into) ------------

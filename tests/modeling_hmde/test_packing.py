@@ -20,6 +20,7 @@ from modeling_hmde.packing_hmde import (
     pad_tokens,
     ranges,
     scatter_sentences,
+    sentences_by_start_token,
 )
 
 START, END, PAD = 7, 8, 0
@@ -36,16 +37,30 @@ def batch(documents: list[list[list[int]]], left: int, right: int) -> tuple[torc
     return torch.tensor(ids), torch.tensor(mask)
 
 
+def sentences_of(ids: torch.Tensor, mask: torch.Tensor) -> Sentences:
+    """Those of rows in which a start token begins each sentence."""
+    return find_sentences(sentences_by_start_token(ids, mask, START), mask)
+
+
 @given(DOCUMENTS, st.integers(0, 3), st.integers(0, 3))
 def test_the_sentences_found_are_those_that_were_laid_end_to_end(
     documents: list[list[list[int]]], left: int, right: int
 ) -> None:
     ids, mask = batch(documents, left, right)
-    found = find_sentences(ids, mask, START)
+    found = sentences_of(ids, mask)
     expected = [(row, place, tokens) for row, document in enumerate(documents) for place, tokens in enumerate(document)]
     assert list(zip(found.document.tolist(), found.position.tolist(), strict=True)) == [where[:2] for where in expected]
     for row, start, length, (_, _, tokens) in zip(found.document, found.start, found.length, expected, strict=True):
         assert ids[row, start : start + length].tolist() == tokens
+
+
+@given(DOCUMENTS, st.integers(0, 3), st.integers(0, 3))
+def test_sentence_ids_say_the_same_as_start_tokens(documents: list[list[list[int]]], left: int, right: int) -> None:
+    ids, mask = batch(documents, left, right)
+    numbers = [[[number] * len(tokens) for number, tokens in enumerate(sentences)] for sentences in documents]
+    sentence_ids, _ = batch(numbers, left, right)
+    for expected, found in zip(sentences_of(ids, mask), find_sentences(sentence_ids, mask), strict=True):
+        assert torch.equal(expected, found)
 
 
 def passages_of(documents: list[list[list[int]]], passage_length: int) -> list[list[list[int]]]:
@@ -80,7 +95,7 @@ def test_a_passage_has_as_many_sentences_of_a_document_as_it_has_room_for(
     documents: list[list[list[int]]], left: int, passage_length: int
 ) -> None:
     ids, mask = batch(documents, left, right=1)
-    found = find_sentences(ids, mask, START)
+    found = sentences_of(ids, mask)
     read, joined = join_sentences(found, passage_length)
     expected = passages_of(documents, passage_length)
     assert joined.length.tolist() == [sum(map(len, sentences)) for sentences in expected]
@@ -96,7 +111,7 @@ def test_a_passage_has_as_many_sentences_of_a_document_as_it_has_room_for(
 @given(DOCUMENTS, PASSAGE_LENGTHS)
 def test_a_sentence_without_text_keeps_a_token(documents: list[list[list[int]]], passage_length: int) -> None:
     """Rows that no HMDETokenizer makes: their sentences have no end token, and some nothing but a start token."""
-    read, joined = join_sentences(find_sentences(*batch(documents, left=0, right=1), START), passage_length)
+    read, joined = join_sentences(sentences_of(*batch(documents, left=0, right=1)), passage_length)
     assert read.length.min() >= 1
     assert joined.length[joined.num_sentences > 1].le(passage_length).all()
 
@@ -104,7 +119,7 @@ def test_a_sentence_without_text_keeps_a_token(documents: list[list[list[int]]],
 def a_few(documents: list[list[list[int]]], left: int, passage_length: int, random: Random) -> Any:
     """The ids of documents, and of some passages: the tokens, the sentences and the lengths."""
     ids, mask = batch(documents, left, right=2)
-    sentences, joined = join_sentences(find_sentences(ids, mask, START), passage_length)
+    sentences, joined = join_sentences(sentences_of(ids, mask), passage_length)
     bucket = torch.tensor(random.sample(range(len(joined.length)), k=random.randint(1, len(joined.length))))
     places = ranges(joined.first_sentence[bucket], joined.num_sentences[bucket])
     passages = [[*chain(*parts)] for parts in passages_of(documents, passage_length)]
@@ -149,7 +164,7 @@ def test_buckets_hold_every_sentence_once_longest_first_within_the_token_budget(
 
 @given(DOCUMENTS)
 def test_scattered_vectors_stand_at_their_sentences_and_zeros_elsewhere(documents: list[list[list[int]]]) -> None:
-    found = find_sentences(*batch(documents, left=0, right=0), START)
+    found = sentences_of(*batch(documents, left=0, right=0))
     vectors = torch.arange(1.0, len(found.document) + 1).unsqueeze(1).expand(-1, 2)
     states, lengths = scatter_sentences(vectors, found, len(documents))
     numbers = iter(range(1, len(vectors) + 1))
@@ -162,7 +177,7 @@ def test_scattered_vectors_stand_at_their_sentences_and_zeros_elsewhere(document
 
 
 def test_vectors_keep_their_gradient_where_they_are_scattered() -> None:
-    found = find_sentences(torch.tensor([[7, 1, 7], [7, 1, 1]]), torch.ones(2, 3), START)
+    found = sentences_of(torch.tensor([[7, 1, 7], [7, 1, 1]]), torch.ones(2, 3))
     vectors = torch.ones(3, 1, requires_grad=True)
     states, _ = scatter_sentences(vectors, found, 2)
     (states.squeeze(-1) * torch.tensor([[1.0, 2.0], [3.0, 4.0]])).sum().backward()
@@ -172,13 +187,13 @@ def test_vectors_keep_their_gradient_where_they_are_scattered() -> None:
 
 def test_a_row_that_does_not_begin_with_the_start_token_is_named() -> None:
     with pytest.raises(ValueError, match="row 1 of the batch begins with token 5, not with the start token 7"):
-        find_sentences(torch.tensor([[7, 1, 1], [5, 7, 1]]), torch.ones(2, 3), START)
+        sentences_of(torch.tensor([[7, 1, 1], [5, 7, 1]]), torch.ones(2, 3))
 
 
 def test_a_row_of_padding_is_named() -> None:
     with pytest.raises(ValueError, match="row 1 of the batch has no real token"):
-        find_sentences(torch.tensor([[7, 1], [7, 1]]), torch.tensor([[1, 1], [0, 0]]), START)
+        sentences_of(torch.tensor([[7, 1], [7, 1]]), torch.tensor([[1, 1], [0, 0]]))
 
 
 def test_a_start_token_in_the_padding_begins_no_sentence() -> None:
-    assert find_sentences(torch.tensor([[7, 1, 7]]), torch.tensor([[1, 1, 0]]), START).length.tolist() == [2]
+    assert sentences_of(torch.tensor([[7, 1, 7]]), torch.tensor([[1, 1, 0]])).length.tolist() == [2]

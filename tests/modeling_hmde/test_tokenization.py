@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, ByT5Tokenizer, PreTrainedTokenizerFast
 
-from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer, tokenization_hmde
+from modeling_hmde import HMDEConfig, HMDETokenizer, tokenization_hmde
 
 SPECIAL_TOKENS = ["[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]", "<s>", "</s>", "<pad>", "<unk>", "<mask>"]
 FULL_WIDTH = [token.translate({place: place + 0xFEE0 for place in range(0x21, 0x7F)}) for token in SPECIAL_TOKENS]
@@ -389,7 +389,7 @@ def test_a_batch_is_its_texts_one_by_one(wide: HMDETokenizer, documents: list[st
     batch = wide(documents)
     assert batch["input_ids"] == [wide(text)["input_ids"] for text in documents] == [*map(wide.encode, documents)]
     assert batch["attention_mask"] == [[1] * len(row) for row in batch["input_ids"]]
-    assert set(batch) == set(wide.model_input_names) == {"input_ids", "attention_mask"}
+    assert set(batch) == set(wide.model_input_names) == {"input_ids", "attention_mask", "sentence_ids"}
 
 
 @pytest.mark.parametrize("options", [{}, {"return_tensors": "pt"}, {"return_tensors": "np"}], ids=str)
@@ -412,6 +412,8 @@ def test_one_short_sentence_is_padded_as_the_sentence_encoders_tokenizer_pads_it
     }
     texts = ["the cat", "der hund sah", ""]
     expected, actual = base(texts, **arguments), wide(texts, **arguments)
+    sentences = actual.pop("sentence_ids")  # 0 for all tokens of the only one, -1 for padding
+    assert torch.equal(torch.as_tensor(sentences), torch.as_tensor(actual["attention_mask"]) - 1)
     assert set(actual) == set(expected)
     for key, values in expected.items():
         assert type(actual[key]) is type(values)
@@ -440,7 +442,7 @@ def test_pad_fills_rows_made_one_by_one(wide: HMDETokenizer, documents: list[str
 
 def test_mask_and_length_come_as_asked_for(wide: HMDETokenizer) -> None:
     encoded = wide(["the cat", ""], return_attention_mask=False, return_length=True)
-    assert set(encoded) == {"input_ids", "length"}
+    assert set(encoded) == {"input_ids", "sentence_ids", "length"}
     assert encoded["length"] == [*map(len, encoded["input_ids"])]
 
 
@@ -593,30 +595,42 @@ def save_plain_tokenizer(folder: Path, template: str, **special_tokens: str) -> 
     return str(folder)
 
 
-def test_an_encoder_that_marks_no_start_as_t5_does_is_refused(tmp_path: Path) -> None:
-    folder = save_plain_tokenizer(tmp_path, "$A [E]", pad_token="[P]", eos_token="[E]")
-    with pytest.raises(ValueError, match="puts no start token before a sentence"):
-        HMDETokenizer.from_sentence_encoder(folder)
-
-
-def test_an_encoder_that_ends_as_it_starts_is_refused(tmp_path: Path) -> None:
-    folder = save_plain_tokenizer(tmp_path, "[S] $A [S]", pad_token="[P]", cls_token="[S]")
-    with pytest.raises(ValueError, match="must be unique"):
-        HMDETokenizer.from_sentence_encoder(folder)
+@pytest.mark.parametrize("padding_side", ["right", "left"])
+@pytest.mark.parametrize(
+    ("template", "before", "after", "start"),
+    [
+        pytest.param("$A", [], [], None, id="none"),
+        pytest.param("$A [E]", [], [2], None, id="end"),
+        pytest.param("[S] $A", [1], [], 1, id="start"),
+        pytest.param("[S] $A [S]", [1], [1], None, id="the same at both ends"),
+        pytest.param("[S] $A [E] [E]", [1], [2, 2], 1, id="two at the end"),
+    ],
+)
+def test_sentences_are_told_apart_whatever_special_tokens_an_encoder_has(
+    template: str, before: list[int], after: list[int], start: int | None, padding_side: str, tmp_path: Path
+) -> None:
+    folder = save_plain_tokenizer(tmp_path, template, pad_token="[P]", eos_token="[E]")
+    tokenizer = HMDETokenizer.from_sentence_encoder(folder, padding_side=padding_side)
+    assert (tokenizer.start_token_id, tokenizer.num_special_tokens) == (start, (len(before), len(after)))
+    encoded = tokenizer(["a a\na", "a", ""], padding=True, padding_side=padding_side)
+    sentences = [[[4, 4], [4]], [[4]], [[]]]
+    for row, document in enumerate(sentences):
+        real = [place for place, mask in enumerate(encoded["attention_mask"][row]) if mask]
+        ids, places = ([encoded[name][row][index] for index in real] for name in ("input_ids", "sentence_ids"))
+        framed = [[*before, *text, *after] or [2] for text in document]  # an empty text is an end token at least
+        assert ids == [*chain(*framed)]
+        assert places == [index for index, tokens in enumerate(framed) for _ in tokens]
+        longest = len(encoded["sentence_ids"][row])
+        assert real == [*range(longest)][slice(-len(real), None) if padding_side == "left" else slice(len(real))]
+        assert {encoded["sentence_ids"][row][place] for place in {*range(longest)} - {*real}} <= {-1}
+    cut = tokenizer("a a\na a a a", truncation=True, max_length=2 * len([*before, *after]) + 4)
+    assert cut["input_ids"] == [*before, 4, 4, *after, *before, 4, 4, *after]
 
 
 def test_an_encoder_without_a_padding_token_is_refused(tmp_path: Path) -> None:
     folder = save_plain_tokenizer(tmp_path, "[S] $A [E]", cls_token="[S]", sep_token="[E]")
     with pytest.raises(ValueError, match="has no padding token"):
         HMDETokenizer.from_sentence_encoder(folder)
-
-
-def test_sentences_are_read_together_between_one_start_and_one_end_token_only(tmp_path: Path) -> None:
-    folder = save_plain_tokenizer(tmp_path, "[S] $A", pad_token="[P]", cls_token="[S]")
-    with pytest.raises(
-        ValueError, match=r"puts 1 special tokens before and 0 after a sentence; .* leave passage_length"
-    ):
-        HMDEForDocumentEmbedding.from_sentence_encoder(folder, passage_length=512)
 
 
 def test_a_tokenizer_written_in_python_is_refused(tmp_path: Path) -> None:
@@ -654,18 +668,27 @@ def test_rows_are_laid_out_by_passage_for_an_exported_model(
     make_tokenizer: Callable[..., HMDETokenizer], passage_length: int, number_of_passages: int
 ) -> None:
     tokenizer = make_tokenizer()
-    rows = tokenizer(["The cat sat. The dog.", "The cat."])["input_ids"]
-    found = tokenizer.by_passage(rows, passage_length)
+    encoded = tokenizer(["The cat sat. The dog.", "The cat."])
+    rows = encoded["input_ids"]
+    sentence_config = {"model_type": "bert", "vocab_size": len(tokenizer)}
+    config = HMDEConfig(
+        sentence_config=sentence_config,
+        sentence_pooling="mean",
+        max_sentence_length=50,
+        passage_length=passage_length,
+        start_token_id=tokenizer.start_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    found = tokenizer.by_passage(encoded, config)
     assert found["input_ids"].shape[:2] == (2, number_of_passages)
     first = rows[0].index(tokenizer.start_token_id, 1)
     left_out = 2 - number_of_passages  # of either sentence, where they are read as one text
     lengths = [first - left_out, len(rows[0]) - first - left_out]
     assert found["sentence_lengths"].tolist() == [lengths, [len(rows[1]), 0]]
     read = rows[0][: first - left_out] + rows[0][first + left_out :]
-    for row, ids in zip([read, rows[1]], found["input_ids"], strict=True):
-        assert ids[ids != tokenizer.pad_token_id].tolist() == row
-    with pytest.raises(ValueError, match="row 1 does not begin with the start token"):
-        tokenizer.by_passage([rows[0], rows[1][1:]])
+    for row, ids, mask in zip([read, rows[1]], found["input_ids"], found["attention_mask"], strict=True):
+        assert ids[mask == 1].tolist() == row
+        assert (ids[mask == 0] == tokenizer.pad_token_id).all()
 
 
 def test_a_saved_vocabulary_is_parsed_once(

@@ -85,7 +85,6 @@ NOT_APPLICABLE = {
     "test_model_outputs_equivalence": "asks for attentions of an attention that does not keep them, which HMDE refuses",
     "test_capture_outputs_decorator": "asks for attentions of an attention that does not keep them, which HMDE refuses",
     "test_training": "expects a loss of every class; test_classification_head.py tests the classifier's",
-    "test_bos_token_with_add_bos_token_false": "leaves no start token, by which HMDE finds sentences",
     "test_call": ASKS_FOR_PAIRS,
     "test_mask_output": ASKS_FOR_PAIRS,
     "test_maximum_encoding_length_pair_input": ASKS_FOR_PAIRS,

@@ -14,6 +14,7 @@ from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 
 DYNAMIC = {
     "input_ids": {0: Dim.DYNAMIC, 1: Dim.DYNAMIC, 2: Dim.DYNAMIC},
+    "attention_mask": {0: Dim.DYNAMIC, 1: Dim.DYNAMIC, 2: Dim.DYNAMIC},
     "sentence_lengths": {0: Dim.DYNAMIC, 1: Dim.DYNAMIC},
 }
 PASSAGES = {
@@ -39,7 +40,7 @@ def rows(tokenizer: HMDETokenizer, documents: list[str]) -> dict[str, torch.Tens
 def passages(
     tokenizer: HMDETokenizer, model: HMDEForDocumentEmbedding, documents: list[str]
 ) -> dict[str, torch.Tensor]:
-    inputs = tokenizer.by_passage(tokenizer(documents)["input_ids"], model.config.passage_length)
+    inputs = tokenizer.by_passage(tokenizer(documents), model.config)
     return {name: torch.from_numpy(array) for name, array in inputs.items()}
 
 
@@ -144,7 +145,7 @@ def test_onnx_runtime_embeds_documents_and_queries_as_pytorch_does(
     atol = 1e-5 * np.abs(expected).max()
 
     def by_passage(texts: list[str], **reading: bool) -> dict[str, np.ndarray]:
-        return tokenizer.by_passage(tokenizer(texts, **reading)["input_ids"], model.config.passage_length)
+        return tokenizer.by_passage(tokenizer(texts, **reading), model.config)
 
     session = onnxruntime.InferenceSession(tmp_path / "onnx" / "model.onnx")
     found, _ = session.run(None, by_passage(documents))

@@ -163,9 +163,8 @@ def collate(
         keys = [(triple[LANGUAGE_OF[role]], triple[CONCEPT_OF[role]]) for role in roles for triple in triples]
         documents = sentence_vectors.batch(keys)
     if sentence_queries:
-        ids, offsets = documents["input_ids"].tolist(), documents.pop("offset_mapping").tolist()
-        start = tokenizer.start_token_id
-        spans = [spans_of_sentences(text, row, places, start) for text, row, places in zip(texts, ids, offsets)]
+        sentence_ids, offsets = documents["sentence_ids"].tolist(), documents.pop("offset_mapping").tolist()
+        spans = [spans_of_sentences(*row) for row in zip(texts, sentence_ids, offsets)]
         by_role = {role: spans[place * len(triples) :][: len(triples)] for place, role in enumerate(roles)}
         anchor_sentences, _ = draw_sentences(triples, "anchor", by_role["anchor"], sentence_queries)
         positive_sentences, sentence_index = draw_sentences(triples, "positive", by_role["positive"], sentence_queries)

@@ -153,8 +153,8 @@ def encode_sentences(
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
     """Yields, for each text in any order, its index, its sentence vectors (sentences, hidden) and the tokens of each
     sentence (sentences,), both on the CPU."""
-    rows = tokenizer(list(texts), language=list(languages))["input_ids"] if texts else []
-    for batch, inputs in padded_batches(tokenizer, {"input_ids": rows}, MAX_TOKENS_PER_BATCH):
+    rows = tokenizer(list(texts), language=list(languages)) if texts else {"input_ids": [], "sentence_ids": []}
+    for batch, inputs in padded_batches(tokenizer, rows, MAX_TOKENS_PER_BATCH):
         sentences, vectors = model.hmde.encode_sentences(**inputs.to(model.device))
         counts = sentences.document.bincount().tolist()
         yield from zip(batch.tolist(), vectors.cpu().split(counts), sentences.length.cpu().split(counts))

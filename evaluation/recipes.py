@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from common.numbers import NonNegativeInt, PositiveInt
 from evaluation.registry import SYSTEMS
+from modeling_hmde.configuration_hmde import SentencePooling
 
 QuerySource = Literal["queries", "documents", "late_sentences"]
 
@@ -26,7 +27,8 @@ class SystemOptions:
         kind: what the system is.
         model: folder or Hub name.
         query_path: what encodes a query, see HMDEConfig. The model's own if not given.
-        pooling: how the vector of a text is read from a sentence encoder, as it was trained.
+        pooling: how the vector of a text is read from a sentence encoder: this and nothing else. If not given, as its
+            pipeline of sentence-transformers says, with the modules behind the pooling and its prompts.
         sentence_layer: the layer, counted from 1, that it is read from; the last if not given.
         query_prompt, document_prompt: text put before each query and each piece of a document, such as e5's "query: "
             and "passage: "; for `sentence_transformers`, what the model itself says if not given.
@@ -38,7 +40,7 @@ class SystemOptions:
     kind: str
     model: str = ""
     query_path: Literal["sentence_encoder", "document_encoder"] | None = None
-    pooling: Literal["cls", "mean", "pooler"] | None = None
+    pooling: SentencePooling | None = None
     sentence_layer: int | None = None
     query_prompt: str = ""
     document_prompt: str = ""

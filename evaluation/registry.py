@@ -41,8 +41,8 @@ class SystemKind(NamedTuple):
 # Sentence encoders that were never trained on documents; each kind reads a document in its own way.
 _PIECES = SystemKind(
     "evaluation.systems.pieces",
-    needs=("model", "pooling"),
-    takes=("sentence_layer", "query_prompt", "document_prompt", "max_length"),
+    needs=("model",),
+    takes=("pooling", "sentence_layer", "query_prompt", "document_prompt", "max_length"),
 )
 _SEARCH = SystemKind("evaluation.systems.search", needs=("model",), takes=("query_path",), ranks=True)
 

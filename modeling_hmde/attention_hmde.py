@@ -44,31 +44,39 @@ def packed_attention(
     scaling: float | None = None,
     dropout: float = 0.0,
     sliding_window: int | None = None,
+    is_causal: bool | None = None,
+    softcap: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Bidirectional attention within each of the sequences that lie end to end in one row.
+    """Attention within each of the sequences that lie end to end in one row, bidirectional or causal as the layer is.
 
     On a GPU in half precision it is core PyTorch's variable-length flash attention, which has no dropout. Elsewhere it
     makes one call for each run of sequences of equal length, so they should be sorted. The call is scaled dot product
     attention, or `attention_by_products` in bfloat16 on a CPU.
 
     Args:
-        module: the attention layer that calls. It must not be causal.
-        query, key, value: (1, heads, tokens, head width).
+        module: the attention layer that calls. Its `is_causal` says whether a token attends to later ones.
+        query, key, value: (1, heads, tokens, head width). Keys and values may have fewer heads, of which each serves a
+            group of the query's.
         attention_mask: not used; the bounds of the sequences take its place.
         cu_seq_lens_q: (sequences + 1,), int32, the index of each sequence's first token, then the count of all tokens.
         max_length_q: tokens of the longest sequence.
         sliding_window: a token attends to those fewer than this many tokens away. None: to all of its sequence.
+        is_causal: what the encoder's configuration says in place of the layer. None: it says nothing.
+        softcap: refused; a layer that gives it bounds its scores.
 
     Returns:
         (1, tokens, heads, head width), and no weights.
 
     Raises:
-        ValueError: the layer is causal, or the bounds are missing because something other than HMDE calls the encoder.
+        ValueError: the layer does not say whether it is causal, or bounds its scores, or the bounds of the sequences
+            are missing because something other than HMDE calls the encoder.
     """
-    if getattr(module, "is_causal", False):
+    causal = getattr(module, "is_causal", None) if is_causal is None else is_causal
+    if causal is None or softcap is not None:
+        lack = "bounds its scores" if causal is not None else "does not say whether it is causal"
         raise ValueError(
-            f"{type(module).__name__} is causal, and packed attention would make it bidirectional; choose another "
+            f"{type(module).__name__} {lack}, and packed attention would compute something else; choose another "
             'attention: set_attn_implementation("sdpa")'
         )
     if cu_seq_lens_q is None or max_length_q is None:
@@ -76,12 +84,16 @@ def packed_attention(
             "packed attention needs cu_seq_lens_q and max_length_q, which HMDE gives it for rows of tokens; to export "
             'the model, or to call its sentence encoder alone, choose another: set_attn_implementation("sdpa")'
         )
+    groups = query.shape[1] // key.shape[1]
+    if groups > 1:
+        key, value = (projected.repeat_interleave(groups, dim=1) for projected in (key, value))
     if has_variable_length_kernel(value):
         if dropout:
             logger.warning_once("variable-length attention has no dropout: the attention's weights keep theirs")
         query, key, value = (projected.squeeze(0).transpose(0, 1) for projected in (query, key, value))
         bounds, longest = cu_seq_lens_q, max_length_q
-        window = (-1, -1) if sliding_window is None else (sliding_window - 1, sliding_window - 1)
+        reach = -1 if sliding_window is None else sliding_window - 1
+        window = (reach, 0 if causal else reach)
         attended: Any = varlen_attn(
             query, key, value, bounds, bounds, longest, longest, scale=scaling, window_size=window
         )
@@ -95,7 +107,7 @@ def packed_attention(
     attended_runs = []
     for run, *parts in zip(runs, *(projected.squeeze(0).split(sizes, dim=1) for projected in (query, key, value))):
         queries, keys, values = (part.unflatten(1, run).transpose(0, 1) for part in parts)
-        mask = sliding_window_mask(run[1], sliding_window, query.device)
+        mask = attention_mask_of(run[1], sliding_window, causal, query.device)
         attended = attend(queries, keys, values, attn_mask=mask, dropout_p=dropout, scale=scaling)
         attended_runs.append(attended.transpose(1, 2).flatten(0, 1))
     return torch.cat(attended_runs).unsqueeze(0), None
@@ -105,12 +117,15 @@ def has_variable_length_kernel(values: Tensor) -> bool:
     return varlen_attn is not None and values.is_cuda and values.dtype in (torch.bfloat16, torch.float16)
 
 
-def sliding_window_mask(length: int, width: int | None, device: torch.device) -> Tensor | None:
-    """(length, length), True where two tokens are fewer than `width` tokens apart; None where all are."""
-    if width is None or length <= width:
+def attention_mask_of(length: int, width: int | None, causal: bool, device: torch.device) -> Tensor | None:
+    """(length, length), True where a token (row) attends to another (column), which is fewer than `width` tokens away
+    and, if `causal`, not later. None where all attend to all."""
+    width = length if width is None else width
+    if length <= width and not causal:
         return None
     positions = torch.arange(length, device=device)
-    return (positions - positions.unsqueeze(1)).abs() < width
+    distances = positions.unsqueeze(1) - positions
+    return (distances < width) & (distances >= 0 if causal else distances > -width)
 
 
 def attention_by_products(

@@ -19,8 +19,9 @@ except ImportError as error:
 from huggingface_hub.dataclasses import StrictDataclassFieldValidationError, strict
 
 from .encoders_hmde import check_layers, check_sentence_layer, first_position
+from .pipeline_hmde import width_after
 
-SentencePooling = Literal["cls", "mean", "pooler"]
+SentencePooling = Literal["cls", "mean", "pooler", "lasttoken", "weightedmean", "max", "mean_sqrt_len_tokens"]
 QueryPath = Literal["sentence_encoder", "document_encoder"]
 
 # Arguments of PreTrainedConfig that are not among its fields.
@@ -62,18 +63,24 @@ class HMDEConfig(PreTrainedConfig):
             one. By it the model finds the sentences of rows that come without `sentence_ids`. LaBSE's `[CLS]` is 101.
         num_special_tokens: how many special tokens the tokenizer puts before and after the text of a sentence.
         pad_token_id: id that fills up rows; where it stands, `attention_mask` is 0.
-        sentence_pooling: the vector of a sentence: the last hidden state of the start token (`cls`), the mean over
-            its tokens (`mean`), or the output of the sentence encoder's own pooler (`pooler`).
+        sentence_pooling: the vector of a sentence: the last hidden state of its first token (`cls`) or of its last
+            (`lasttoken`); over its tokens the mean (`mean`), the mean weighted by position (`weightedmean`), the
+            largest values (`max`), or the sum divided by the root of their number (`mean_sqrt_len_tokens`); or the
+            output of the sentence encoder's own pooler (`pooler`).
+        sentence_modules: what follows the pooling, each a dictionary of a `type` and its fields: `dense` (in_features,
+            out_features, bias, activation, residual), `layer_norm` (dimension), `dropout` (p), `normalize`, `truncate`
+            (size). Their weights are the model's. Empty: nothing, as in the paper.
         sentence_layer: the layer of the sentence encoder, counted from 1, whose hidden states these are, as InfoXLM
             compares sentences by the seventh of twelve. The layers above it are left out. None: the last.
         max_sentence_length: most tokens of a sentence, special tokens included.
         max_sentences: most sentences of a document.
         passage_length: consecutive sentences of a document are read by the sentence encoder as one text while they have
-            at most this many tokens together. The vector of a sentence, the mean over its tokens, then also depends on
-            its neighbours. 0: each sentence is read by itself, as in the paper.
+            at most this many tokens together. The vector of a sentence, pooled over its own tokens, then also depends
+            on its neighbours, in a causal encoder on those before it alone. With `lasttoken`, each sentence keeps its
+            end tokens, at the last of which it is read. 0: each sentence is read by itself, as in the paper.
         num_document_layers, num_document_attention_heads, document_intermediate_size, document_hidden_act,
             document_layer_norm_eps, document_dropout: sizes of the document encoder (the paper's upper transformer).
-            Its width is the sentence encoder's.
+            Its width is that of the sentence vectors.
         sentence_vector_dropout: dropout on the sentence vectors before the document encoder (0.1 in the authors' code).
         classifier_dropout: dropout on the document embedding before a classifier (0.1 in the authors' scripts).
         document_norm: `post` normalises after each residual sum, as the paper does. `pre` normalises before each
@@ -96,7 +103,8 @@ class HMDEConfig(PreTrainedConfig):
         truncate_dims: sizes to which the vectors may be cut, because training takes every loss also of their first so
             many numbers (Kusupati et al., 2022).
         initializer_range: standard deviation of new weights.
-        hidden_size: width of the document embedding. It is the sentence encoder's; there is no need to give it.
+        hidden_size: width of the document embedding. It is that of the sentence vectors: the sentence encoder's, or
+            what the last of `sentence_modules` makes of it. There is no need to give it.
 
     Raises:
         ValueError, TypeError: a value is impossible, or a field unknown. The message names field, value and rule.
@@ -112,6 +120,7 @@ class HMDEConfig(PreTrainedConfig):
     num_special_tokens: list[int] | tuple[int, ...] = (1, 1)
     pad_token_id: int = interval(min=0)(default=0)
     sentence_pooling: SentencePooling = "cls"
+    sentence_modules: list[dict[str, Any]] | tuple[dict[str, Any], ...] = ()
     sentence_layer: int | None = None
     max_sentence_length: int = interval(min=3)(default=128)  # a start token, one token of text, an end token
     max_sentences: int = interval(min=1)(default=32)
@@ -143,7 +152,7 @@ class HMDEConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
         self._check_combinations()
         self._check_against_sentence_encoder()
-        self.hidden_size = self.sentence_config.hidden_size
+        self.hidden_size = width_after(self.sentence_modules, self.sentence_config.hidden_size)
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
@@ -176,7 +185,7 @@ class HMDEConfig(PreTrainedConfig):
     def left_out_in_passages(self) -> tuple[int, int]:
         """How many special tokens before and after a sentence are left out where it stands within a passage."""
         before, after = self.num_special_tokens
-        return before, after
+        return before, 0 if self.sentence_pooling == "lasttoken" else after
 
     def get_text_config(self, *args: Any, **kwargs: Any) -> PreTrainedConfig:
         """The sentence encoder's, whose vocabulary `resize_token_embeddings` changes."""
@@ -193,7 +202,7 @@ class HMDEConfig(PreTrainedConfig):
                 f"passage_length is {self.passage_length}, but a sentence may have {self.max_sentence_length} tokens; "
                 "choose at least max_sentence_length, or 0 to read each sentence by itself"
             )
-        if self.passage_length and self.sentence_pooling != "mean":
+        if self.passage_length and self.sentence_pooling in ("cls", "pooler"):
             raise ValueError(
                 f"passage_length is {self.passage_length}, but sentence_pooling is {self.sentence_pooling!r}, which "
                 "needs a start token before each sentence, and a passage has only one; use 'mean'"
@@ -219,14 +228,15 @@ class HMDEConfig(PreTrainedConfig):
         width = getattr(sentence, "hidden_size", None)
         if width is None:
             raise ValueError(f"sentence_config of type {sentence.model_type!r} has no hidden_size; use an encoder's")
+        width = width_after(self.sentence_modules, width)
         if self.hidden_size not in (0, width):
-            raise ValueError(f"hidden_size is {self.hidden_size}, but the sentence encoder's is {width}; leave it out")
+            raise ValueError(f"hidden_size is {self.hidden_size}, but sentence vectors have {width}; leave it out")
         if self.sentence_layer is not None:
             check_sentence_layer(self.sentence_layer, sentence)
         if width % self.num_document_attention_heads:
             raise ValueError(
                 f"num_document_attention_heads is {self.num_document_attention_heads}, which does not divide the "
-                f"width {width} of the sentence encoder; choose a divisor of {width}"
+                f"width {width} of the sentence vectors; choose a divisor of {width}"
             )
         for size in self.truncate_dims:
             if not 0 < size < width:

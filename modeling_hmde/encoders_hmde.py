@@ -11,25 +11,36 @@ class EncoderFamily(NamedTuple):
     Args:
         packable: it takes `position_ids` and `inputs_embeds`, and passes the attention's arguments down to it, so that
             sentences can lie end to end in one row (see `packed_attention`). Each family is listed because others may
-            accept the same arguments and ignore them. All of its attention must be bidirectional.
+            accept the same arguments and ignore them.
         middle_layers: nothing follows its layers, or only a norm, so that vectors may come from a middle layer.
         positions_after_padding: its first position is `pad_token_id + 1`, so that XLM-R's 514 positions serve 512
             tokens.
+        has_decoder: what AutoModel opens has a decoder too; HMDE takes the encoder alone.
     """
 
     packable: bool = False
     middle_layers: bool = False
     positions_after_padding: bool = False
+    has_decoder: bool = False
 
 
 # By `model_type`. An encoder that is not listed gets padded batches and counts its positions from 0.
 ENCODER_FAMILIES = {
     "bert": EncoderFamily(packable=True, middle_layers=True),
     "camembert": EncoderFamily(packable=True, middle_layers=True, positions_after_padding=True),
+    "eurobert": EncoderFamily(packable=True),
+    "gemma3_text": EncoderFamily(packable=True),
+    "llama": EncoderFamily(packable=True),
     "modernbert": EncoderFamily(packable=True, middle_layers=True),
     "mpnet": EncoderFamily(positions_after_padding=True),
+    "mt5": EncoderFamily(has_decoder=True),
+    "nomic_bert": EncoderFamily(packable=True),
+    "qwen2": EncoderFamily(packable=True),
+    "qwen3": EncoderFamily(packable=True),
     "roberta": EncoderFamily(packable=True, middle_layers=True, positions_after_padding=True),
     "roberta-prelayernorm": EncoderFamily(positions_after_padding=True),
+    "t5": EncoderFamily(has_decoder=True),
+    "umt5": EncoderFamily(has_decoder=True),
     "xlm-roberta": EncoderFamily(packable=True, middle_layers=True, positions_after_padding=True),
     "xlm-roberta-xl": EncoderFamily(positions_after_padding=True),
 }

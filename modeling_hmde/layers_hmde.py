@@ -1,11 +1,19 @@
-"""The choice of an encoder's layers."""
+"""The class of an encoder, and the choice of its layers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import nn
-from transformers import PreTrainedModel
+from transformers import AutoModel, AutoModelForTextEncoding, PreTrainedModel
+
+from .encoders_hmde import encoder_family
+
+
+def auto_class(sentence_config: Any) -> Any:
+    """The Auto class that opens a sentence encoder, without a decoder."""
+    return AutoModelForTextEncoding if encoder_family(sentence_config).has_decoder else AutoModel
 
 
 def keep_layers(encoder: PreTrainedModel, layers: Sequence[int]) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from huggingface_hub import CommitInfo, ModelCard
 from torch import Tensor, nn
-from transformers import AutoModel, PreTrainedModel
+from transformers import AutoConfig, PreTrainedModel
 from transformers import initialization as init
 from transformers.dynamic_module_utils import custom_object_save
 from transformers.modeling_outputs import SequenceClassifierOutput
@@ -30,7 +30,7 @@ from .configuration_hmde import HMDEConfig
 from .document_encoder_hmde import DocumentEncoder, DocumentPositions, ResidualProjection
 from .encoders_hmde import encoder_family, first_position
 from .inference_hmde import InferenceMixin
-from .layers_hmde import cut_above_layer
+from .layers_hmde import auto_class, cut_above_layer
 from .loading_hmde import check_weight_map, check_weights
 from .packing_hmde import (
     PackedTokens,
@@ -45,8 +45,10 @@ from .packing_hmde import (
     scatter_sentences,
     sentences_by_start_token,
 )
-from .pooling_hmde import POOLINGS, mean_of_sentences
+from .pipeline_hmde import read_pipeline
+from .pooling_hmde import POOLINGS, pool_sentences
 from .publishing_hmde import model_card, upload
+from .sentence_modules_hmde import load_weights, make_modules
 from .sentence_transformers_hmde import write_sentence_transformers_files
 from .tokenization_hmde import HMDETokenizer
 
@@ -141,17 +143,25 @@ class HMDEPreTrainedModel(PreTrainedModel):
         """An HMDE with a pretrained sentence encoder below and an untrained document encoder above.
 
         Args:
-            name_or_path: a Hub name or a folder.
+            name_or_path: a Hub name or a folder: a pipeline of sentence-transformers, or a transformer by itself.
             options: fields of `HMDEConfig`, `num_labels`, and `dtype` and `attn_implementation`, for both encoders.
-                The sentence encoder's configuration and the token ids are read from the checkpoint.
+                The sentence encoder's configuration and the token ids are read from the checkpoint. So are
+                `sentence_pooling` and `sentence_modules` where they are not given and there is a pipeline;
+                `sentence_modules=()` leaves out what follows the pooling there, such as LaBSE's `Dense`.
 
         Raises:
-            ValueError, TypeError: the tokenizer has no padding token, or an option is unknown or impossible.
+            ValueError, TypeError: the tokenizer has no padding token, the pipeline has a module that HMDE does not
+                know, or an option is unknown or impossible.
         """
         loading = {key: options.pop(key) for key in ("dtype", "attn_implementation") if key in options}
         HMDEConfig.refuse_unknown_fields(options)
         tokenizer = HMDETokenizer.from_sentence_encoder(name_or_path)
-        sentence_encoder, report = AutoModel.from_pretrained(name_or_path, output_loading_info=True, **loading)
+        pipeline = read_pipeline(name_or_path, options.get("sentence_pooling"), options.get("sentence_modules"))
+        options = {"sentence_pooling": pipeline.pooling, "sentence_modules": pipeline.modules} | options
+        sentence_config = AutoConfig.from_pretrained(name_or_path, subfolder=pipeline.encoder)
+        sentence_encoder, report = auto_class(sentence_config).from_pretrained(
+            name_or_path, subfolder=pipeline.encoder, config=sentence_config, output_loading_info=True, **loading
+        )
         check_weights(name_or_path, report["missing_keys"], head="pooler.")
         sentence_encoder.config.name_or_path = ""  # may be a path of this machine; the model card names the encoder
         config = HMDEConfig(
@@ -168,6 +178,8 @@ class HMDEPreTrainedModel(PreTrainedModel):
         pooler = ("pooler.",) if config.sentence_pooling != "pooler" else ()
         weights = {key: value for key, value in sentence_encoder.state_dict().items() if not key.startswith(pooler)}
         model.base_model.sentence_encoder.load_state_dict(weights)
+        if options["sentence_modules"] == pipeline.modules:
+            load_weights(model.base_model.sentence_modules, name_or_path, pipeline)
         return model.eval()
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:  # type: ignore[override]
@@ -214,17 +226,21 @@ class HMDEModel(HMDEPreTrainedModel):
         attention = config.sentence_config._attn_implementation
         if attention is None and encoder_family(config.sentence_config).packable:
             attention = "packed"
-        self.sentence_encoder = AutoModel.from_config(config.sentence_config, attn_implementation=attention)
+        self.sentence_encoder = auto_class(config.sentence_config).from_config(
+            config.sentence_config, attn_implementation=attention
+        )
+        if getattr(self.sentence_encoder.config, "use_cache", False):
+            self.sentence_encoder.config.use_cache = False  # of keys and values, for texts that are written on
         if config.sentence_layer is not None:
             cut_above_layer(self.sentence_encoder, config.sentence_layer)
         pooler = getattr(self.sentence_encoder, "pooler", None)
         if config.sentence_pooling == "pooler" and pooler is None:
             raise ValueError(
-                f"sentence_pooling is 'pooler', but a {config.sentence_config.model_type} model has none; "
-                "use 'cls' or 'mean'"
+                f"sentence_pooling is 'pooler', but a {config.sentence_config.model_type} model has none; use another"
             )
         if config.sentence_pooling != "pooler" and pooler is not None:
             self.sentence_encoder.pooler = None  # weights without a gradient would stall distributed training
+        self.sentence_modules = make_modules(config.sentence_modules)
         self.document_encoder = DocumentEncoder(config)
         self.post_init()
 
@@ -344,7 +360,7 @@ class HMDEModel(HMDEPreTrainedModel):
                 self._encode_padded(*pad_tokens(input_ids, bucket, lengths, self.config.pad_token_id), bucket.length)
                 for bucket, lengths in zip(bucket_sentences, passage_lengths)
             ]
-        return sentences, torch.cat(vectors)[torch.cat(order).argsort()]
+        return sentences, self.sentence_modules(torch.cat(vectors)[torch.cat(order).argsort()])
 
     def _find_passages(
         self, input_ids: Tensor, attention_mask: Tensor | None, sentence_ids: Tensor | None, passage_length: int
@@ -405,12 +421,12 @@ class HMDEModel(HMDEPreTrainedModel):
         output = self.sentence_encoder(
             input_ids=input_ids.flatten(0, 1), attention_mask=(real | first).flatten(0, 1).long()
         )
-        if self.config.sentence_pooling == "mean":
-            hidden_states = output.last_hidden_state.unflatten(0, input_ids.shape[:2])
-            return mean_of_sentences(hidden_states.flatten(1, 2), real.flatten(1), sentence_lengths)
-        # With the other poolings, a passage is one sentence.
-        pooled = output.pooler_output if self.config.sentence_pooling == "pooler" else output.last_hidden_state[:, 0]
-        return pooled.unflatten(0, input_ids.shape[:2]).masked_fill((sentence_lengths == 0).unsqueeze(-1), 0)
+        if self.config.sentence_pooling == "pooler":  # with this pooling, a passage is one sentence
+            vectors = output.pooler_output.unflatten(0, input_ids.shape[:2])
+        else:
+            tokens = output.last_hidden_state.unflatten(0, input_ids.shape[:2]).flatten(1, 2)
+            vectors = pool_sentences(self.config.sentence_pooling, tokens, real.flatten(1), sentence_lengths)
+        return self.sentence_modules(vectors).masked_fill((sentence_lengths == 0).unsqueeze(-1), 0)
 
 
 class HMDEForDocumentEmbedding(InferenceMixin, HMDEPreTrainedModel):

@@ -13,6 +13,16 @@ class Tokens(NamedTuple):
     words: list[int | None]
     offsets: list[tuple[int, int]]
 
+    def behind(self, first: int, num_characters: int) -> Tokens:
+        """The tokens from `first` on, as if the text began so many characters later, behind a prompt."""
+        words, offsets = self.words[first:], self.offsets[first:]
+        before = next((word for word in words if word is not None), 0)
+        return Tokens(
+            self.ids[first:],
+            [None if word is None else word - before for word in words],
+            [(max(0, begin - num_characters), max(0, end - num_characters)) for begin, end in offsets],
+        )
+
 
 @dataclass
 class Piece:
@@ -85,6 +95,13 @@ class RowEncoding:
     def char_to_word(self, char: int, sequence: int = 0) -> int | None:
         token = self.char_to_token(char)
         return None if token is None else self.word_ids[token]
+
+
+def common_start(ids: list[int], others: list[int]) -> int:
+    """How many ids at the beginning are the same."""
+    return next(
+        (place for place, (one, other) in enumerate(zip(ids, others)) if one != other), min(len(ids), len(others))
+    )
 
 
 def join_pieces(pieces: list[Piece], limit: int | None, num_special: tuple[int, int]) -> Piece:

@@ -20,8 +20,9 @@ from transformers.tokenization_utils_base import TruncationStrategy
 from transformers.utils import logging
 
 from .configuration_hmde import HMDEConfig
+from .pipeline_hmde import read_pipeline
 from .publishing_hmde import upload
-from .rows_hmde import Piece, RowEncoding, Tokens, join_pieces
+from .rows_hmde import Piece, RowEncoding, Tokens, common_start, join_pieces
 from .segmentation_hmde import (
     english_punkt,
     join_short_spans,
@@ -118,6 +119,9 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             query_prompt=query_prompt,
             **kwargs,
         )
+        for prompt in (sentence_prompt, query_prompt):
+            if special := [token for token in self.all_special_tokens if token in prompt]:
+                raise ValueError(f"the prompt {prompt!r} has {special[0]}, but HMDE reads no special token in a text")
         self.model_input_names = ["input_ids", "attention_mask", "sentence_ids"]
         self._prefix_ids, self._suffix_ids = self._frame()
 
@@ -132,17 +136,23 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         return kwargs
 
     @classmethod
-    def from_sentence_encoder(cls, name_or_path: str, **options: Any) -> HMDETokenizer:
+    def from_sentence_encoder(
+        cls, name_or_path: str, query_prompt_name: str = "query", sentence_prompt_name: str = "document", **options: Any
+    ) -> HMDETokenizer:
         """The tokenizer for documents, from that of a pretrained sentence encoder.
 
         Args:
-            name_or_path: a Hub name or a folder.
-            options: arguments of this class.
+            name_or_path: a Hub name or a folder: a pipeline of sentence-transformers, or a transformer by itself.
+            query_prompt_name, sentence_prompt_name: the pipeline's prompts that stand before queries and before the
+                sentences of documents, where it has prompts. "document" also finds "passage" and "corpus".
+            options: arguments of this class; `query_prompt=""` and `sentence_prompt=""` for no prompts.
 
         Raises:
-            ValueError: the encoder's tokenizer has no padding token, or is not backed by the `tokenizers` library.
+            ValueError: the encoder's tokenizer has no padding token, or is not backed by the `tokenizers` library; or
+                the pipeline has no prompt of that name.
         """
-        base = AutoTokenizer.from_pretrained(name_or_path)
+        pipeline = read_pipeline(name_or_path, modules=(), pooling="mean")  # what follows the tokens is the model's
+        base = AutoTokenizer.from_pretrained(name_or_path, subfolder=pipeline.encoder)
         if not base.is_fast:
             raise ValueError(
                 f"the tokenizer of {name_or_path} is a {type(base).__name__}, not backed by the tokenizers library; "
@@ -151,8 +161,15 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         backend = base.backend_tokenizer
         backend.no_truncation()
         backend.no_padding()
+        if pipeline.lower_case:
+            read = [normalizers.Lowercase()] + ([backend.normalizer] if backend.normalizer is not None else [])
+            backend.normalizer = normalizers.Sequence(read)
         backend.normalizer = _break_up_special_tokens(backend.normalizer, base.all_special_tokens)
-        return cls(tokenizer_object=backend, **{**base.special_tokens_map, **options})
+        prompts = {
+            "query_prompt": pipeline.prompt(query_prompt_name),
+            "sentence_prompt": pipeline.prompt(sentence_prompt_name),
+        }
+        return cls(tokenizer_object=backend, **{**base.special_tokens_map, **prompts, **options})
 
     def push_to_hub(self, repo_id: str, **options: Any) -> CommitInfo:
         """Upload the tokenizer's files and code; `options` as the model's. The card comes with the model."""
@@ -376,13 +393,13 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         if self.backend_tokenizer.padding is not None:
             self.backend_tokenizer.no_padding()
         spans = [self._spans(text, language, as_queries, to_the_end) for text, language in zip(texts, languages)]
+        prompt = self.query_prompt if as_queries else self.sentence_prompt
         encodings = iter(
             self.backend_tokenizer.encode_batch(
-                [text[begin:end] for text, text_spans in zip(texts, spans) for begin, end in text_spans],
+                [prompt + text[begin:end] for text, text_spans in zip(texts, spans) for begin, end in text_spans],
                 add_special_tokens=False,
             )
         )
-        prompt = self.query_prompt if as_queries else self.sentence_prompt
         prompt_ids = self.backend_tokenizer.encode(prompt.strip(), add_special_tokens=False).ids if prompt else []
         special = sum(self.num_special_tokens)
         if special + len(prompt_ids) >= self.max_sentence_length:
@@ -397,7 +414,10 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             for begin, _ in text_spans:
                 encoding = next(encodings)
                 tokens = Tokens(encoding.ids, encoding.word_ids, encoding.offsets)  # each read copies the whole list
-                pieces.extend(self._frame_tokens(tokens, begin, prompt_ids, once))
+                num_shared = common_start(tokens.ids, prompt_ids)  # a token that prompt and text made counts as text
+                if prompt:
+                    tokens = tokens.behind(num_shared, len(prompt))
+                pieces.extend(self._frame_tokens(tokens, begin, prompt_ids, num_shared, once))
             # A text without tokens, such as control characters, is one empty sentence, like an empty text.
             documents.append(pieces or [self._frame_piece(prompt_ids, Tokens([], [], []), slice(0), 0)])
         return documents
@@ -416,14 +436,22 @@ class HMDETokenizer(PreTrainedTokenizerFast):
                 break
         return spans
 
-    def _frame_tokens(self, tokens: Tokens, begin: int, prompt_ids: list[int], once: bool) -> list[Piece]:
-        """A sentence as pieces of at most `max_sentence_length` tokens; `once` keeps the first and drops the rest."""
+    def _frame_tokens(
+        self, tokens: Tokens, begin: int, prompt_ids: list[int], num_shared: int, once: bool
+    ) -> list[Piece]:
+        """A sentence as pieces of at most `max_sentence_length` tokens; `once` keeps the first and drops the rest.
+
+        Args:
+            prompt_ids: of the prompt by itself, before each piece but the first.
+            num_shared: how many of them stand before the first piece, whose tokens were read together with the prompt.
+        """
         room = self.max_sentence_length - sum(self.num_special_tokens) - len(prompt_ids)
         overlap = room // 3 if self.segmentation == "windows" else 0
         pieces = []
         # What the last window would have beyond the overlap must be new; a text within the overlap is one window.
         for first in range(0, max(len(tokens.ids) - overlap, min(len(tokens.ids), 1)), room - overlap):
-            pieces.append(self._frame_piece(prompt_ids, tokens, slice(first, first + room), begin))
+            own_prompt = prompt_ids if first else prompt_ids[:num_shared]
+            pieces.append(self._frame_piece(own_prompt, tokens, slice(first, first + room), begin))
             if first:
                 pieces[-1].num_text_tokens -= overlap  # which count with the window before
             if once:

@@ -59,12 +59,13 @@ def main(argv: list[str] | None = None) -> None:
 
 def export(model: HMDEForDocumentEmbedding, file: Path) -> None:
     """Write one file, weights included, for any number of documents, passages, sentences and tokens."""
-    input_ids = torch.ones(2, 3, 5, dtype=torch.long)
-    sentence_lengths = torch.ones(2, 15 if model.config.sentence_pooling == "mean" else 3, dtype=torch.long)
+    input_ids, attention_mask = (torch.ones(2, 3, 5, dtype=torch.long) for _ in range(2))
+    alone = model.config.sentence_pooling in ("cls", "pooler")  # a passage is one sentence
+    sentence_lengths = torch.ones(2, 3 if alone else 15, dtype=torch.long)
     passages = {0: "documents", 1: "passages", 2: "tokens"}
     torch.onnx.export(
         Embedder(model).eval(),
-        (input_ids, input_ids, sentence_lengths),
+        (input_ids, attention_mask, sentence_lengths),
         file,
         input_names=["input_ids", "attention_mask", "sentence_lengths"],
         output_names=["document_embeddings", "sentence_embeddings"],

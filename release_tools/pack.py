@@ -18,6 +18,7 @@ import shutil
 from dataclasses import dataclass
 from inspect import Parameter, signature
 from pathlib import Path
+from typing import Any
 
 import common.terminal
 import common.threads
@@ -130,7 +131,8 @@ def unpack(output: str, base: str, release: str) -> None:
                 difference = dequantise(difference, kept.get_tensor(f"{weight_name}.scales"), int(bits), columns)
             weights[weight_name] = weights[weight_name] + difference if weight_name in weights else difference
     model.load_state_dict(weights)
-    tokenizer = HMDETokenizer.from_sentence_encoder(base, **tokenizer_options(Path(release)))
+    options: dict[str, Any] = tokenizer_options(Path(release))
+    tokenizer = HMDETokenizer.from_sentence_encoder(base, **options)
     with folder_written_whole(output) as folder:
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
@@ -147,6 +149,7 @@ def base_weights(config: HMDEConfig, base: str) -> dict[str, Tensor]:
         base,
         dtype=torch.float32,
         sentence_pooling=config.sentence_pooling,
+        sentence_modules=config.sentence_modules,
         sentence_layer=config.sentence_layer,
     )
     theirs, ours = model.config.sentence_config, config.sentence_config

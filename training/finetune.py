@@ -168,10 +168,11 @@ def classifier(recipe: FinetuneRecipe, labels: Sequence[str]) -> tuple[Any, PreT
 
 def windows_classifier(recipe: FinetuneRecipe, labels: Sequence[str]) -> tuple[Any, HMDETokenizer]:
     """An HMDE of the recipe's sentence encoder whose document encoder stays the identity: the mean of the vectors of
-    windows is classified."""
-    tokenizer = HMDETokenizer.from_sentence_encoder(recipe.model, segmentation="windows")
+    windows is classified. The vector of a window is its start token's, as in the paper."""
+    tokenizer = HMDETokenizer.from_sentence_encoder(recipe.model, segmentation="windows", sentence_prompt="")
+    start_token: dict[str, Any] = {"sentence_pooling": "cls", "sentence_modules": ()}
     model = HMDEForSequenceClassification.from_sentence_encoder(
-        recipe.model, dtype="float32", **MEAN_OF_PIECES, **label_names(labels)
+        recipe.model, dtype="float32", **start_token, **MEAN_OF_PIECES, **label_names(labels)
     )
     model.base_model.document_encoder.requires_grad_(False)
     return model, tokenizer

@@ -109,6 +109,7 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
         model.get_input_embeddings().requires_grad_(False)
     elif recipe.freeze == "sentence_encoder":
         model.hmde.sentence_encoder.requires_grad_(False)
+        model.hmde.sentence_modules.requires_grad_(False)
     if recipe.lora is not None:
         add_lora(model.hmde.sentence_encoder, recipe.lora)
     if recipe.gradient_checkpointing:

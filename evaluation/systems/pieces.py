@@ -66,18 +66,21 @@ def load(options: SystemOptions, dtype: torch.dtype = torch.float32) -> HMDESyst
     if options.kind == "passages":
         reading["passage_length"] = longest
         longest = min(longest, LONGEST_SENTENCE_OF_A_PASSAGE)
+    prompts = {"sentence_prompt": options.document_prompt, "query_prompt": options.query_prompt}
+    if options.pooling is None:  # the pipeline's own where it has them
+        prompts = {name: prompt for name, prompt in prompts.items() if prompt}
+    else:
+        reading |= {"sentence_pooling": options.pooling, "sentence_modules": ()}
     with opening(options.model):
         tokenizer = CuttingTokenizer.from_sentence_encoder(
             options.model,
-            sentence_prompt=options.document_prompt,
-            query_prompt=options.query_prompt,
+            **prompts,
             max_sentence_length=longest,
             **PIECES[options.kind],
         )
         model = HMDEForDocumentEmbedding.from_sentence_encoder(
             options.model,
             dtype=dtype,
-            sentence_pooling=options.pooling,
             sentence_layer=options.sentence_layer,
             max_sentence_length=longest,
             **MEAN_OF_PIECES,

@@ -167,8 +167,10 @@ def fingerprint_of_vectors(model: HMDEForDocumentEmbedding, tokenizer: HMDEToken
         documents,
         fingerprint_of_code(),
         model.config.sentence_pooling,
+        model.config.sentence_modules,
         model.config.passage_length,
         tokenizer.backend_tokenizer.to_str(),
         [getattr(tokenizer, option) for option in options],
         fingerprint_of_weights(model.hmde.sentence_encoder.state_dict().items()),
+        fingerprint_of_weights(model.hmde.sentence_modules.state_dict().items()),
     )

@@ -15,7 +15,7 @@ from common.saved_models import model_type_of, opening
 from modeling_hmde.encoders_hmde import check_sentence_layer
 from modeling_hmde.layers_hmde import keep_layers
 from modeling_hmde.packing_hmde import padded_batches
-from modeling_hmde.pooling_hmde import mean_of_tokens
+from modeling_hmde.pooling_hmde import POOLINGS
 from training.loop.cached_gradients import Chunk, Embeddings, Rows
 from training.loop.options import LoopOptions
 
@@ -68,10 +68,8 @@ class SentenceEncoder(nn.Module):
 
     def pooled(self, hidden_states: Tensor, rows: Rows) -> Tensor:
         """(rows, tokens, hidden) -> (rows, hidden)."""
-        if self.pooling == "cls":
-            return hidden_states[:, 0]
         mask = rows["attention_mask"]
-        return mean_of_tokens(hidden_states[mask.bool()], mask.sum(dim=1), self.model)
+        return POOLINGS[self.pooling](hidden_states[mask.bool()], mask.sum(dim=1), self.model)
 
     @torch.no_grad()
     def encode(

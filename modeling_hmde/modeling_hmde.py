@@ -12,7 +12,6 @@ After Galoğlu, Litschko and Glavaš, "A General-Purpose Multilingual Document E
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from transformers import AutoConfig, PreTrainedModel
 from transformers import initialization as init
 from transformers.dynamic_module_utils import custom_object_save
 from transformers.modeling_outputs import SequenceClassifierOutput
-from transformers.utils import ModelOutput, can_return_tuple
+from transformers.utils import can_return_tuple
 
 from .attention_hmde import PACKED_ATTENTION, packed_attention_arguments
 from .configuration_hmde import HMDEConfig
@@ -32,6 +31,7 @@ from .encoders_hmde import encoder_family, first_position
 from .inference_hmde import InferenceMixin
 from .layers_hmde import auto_class, cut_above_layer
 from .loading_hmde import check_weight_map, check_weights
+from .outputs_hmde import HMDEOutput, selected
 from .packing_hmde import (
     PackedTokens,
     Passages,
@@ -59,36 +59,6 @@ if TYPE_CHECKING:
 # of so many tokens fit into the caches. On a GPU more are needed, or starting the kernels takes longer than their work.
 MAX_TOKENS_PER_BUCKET = 4096
 MAX_TOKENS_PER_BUCKET_ON_GPU = 65_536
-
-
-@dataclass
-class HMDEOutput(ModelOutput):
-    """The encoding of a batch of documents.
-
-    Args:
-        last_hidden_state: (documents, sentences, hidden), the contextualised sentence vectors, zero at padding. With
-            `document_residual`, the sentence encoder's vectors are mixed in.
-        pooler_output: (documents, hidden), the document embeddings, not normalised.
-        sentence_embeddings: (documents, sentences, hidden), the sentence encoder's vectors, zero at padding.
-        sentence_lengths: (documents, sentences), int64, the tokens read of each sentence, 0 where there is none.
-        hidden_states: with `output_hidden_states`, the input of the document encoder and the output of each of its
-            layers: (documents, 1 + sentences, hidden), the DBOS vector first, zero at padding; None in place of those
-            that were not asked for.
-        attentions: with `output_attentions`, the attention weights of each layer of the document encoder: (documents,
-            heads, 1 + sentences, 1 + sentences), each row a distribution over the DBOS vector and the sentences.
-        sentence_encoder_hidden_states, sentence_encoder_attentions: with `output_sentence_encoder`, the same of the
-            sentence encoder: (passages, tokens, hidden) and (passages, heads, tokens, tokens). The passages of all
-            documents follow each other; without `passage_length` each is a sentence.
-    """
-
-    last_hidden_state: Tensor | None = None
-    pooler_output: Tensor | None = None
-    sentence_embeddings: Tensor | None = None
-    sentence_lengths: Tensor | None = None
-    hidden_states: tuple[Tensor | None, ...] | None = None
-    attentions: tuple[Tensor, ...] | None = None
-    sentence_encoder_hidden_states: tuple[Tensor | None, ...] | None = None
-    sentence_encoder_attentions: tuple[Tensor, ...] | None = None
 
 
 class HMDEPreTrainedModel(PreTrainedModel):
@@ -206,16 +176,6 @@ class HMDEPreTrainedModel(PreTrainedModel):
         readme = Path(self.name_or_path or repo_id, "README.md")
         card = ModelCard.load(readme) if readme.exists() else model_card(repo_id, self.config)
         return upload(self, repo_id, card, **options)
-
-
-def selected(hidden_states: Sequence[Tensor], wanted: Any) -> tuple[Tensor | None, ...]:
-    """All hidden states if `wanted` is True. For one or several indices, those hidden states and None elsewhere; an
-    index out of range is ignored, as in transformers."""
-    if wanted is True:
-        return tuple(hidden_states)
-    indices = [wanted] if isinstance(wanted, int) else wanted
-    chosen = {index % len(hidden_states) for index in indices if -len(hidden_states) <= index < len(hidden_states)}
-    return tuple(layer if index in chosen else None for index, layer in enumerate(hidden_states))
 
 
 class HMDEModel(HMDEPreTrainedModel):

@@ -161,14 +161,11 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         backend = base.backend_tokenizer
         backend.no_truncation()
         backend.no_padding()
-        if pipeline.lower_case:
-            read = [normalizers.Lowercase()] + ([backend.normalizer] if backend.normalizer is not None else [])
-            backend.normalizer = normalizers.Sequence(read)
-        backend.normalizer = _break_up_special_tokens(backend.normalizer, base.all_special_tokens)
-        prompts = {
-            "query_prompt": pipeline.prompt(query_prompt_name),
-            "sentence_prompt": pipeline.prompt(sentence_prompt_name),
-        }
+        steps = [normalizers.Lowercase()] if pipeline.lower_case else []
+        steps += [] if backend.normalizer is None else [backend.normalizer]
+        backend.normalizer = normalizers.Sequence(steps + _break_up_special_tokens(base.all_special_tokens))
+        names = {"query_prompt": query_prompt_name, "sentence_prompt": sentence_prompt_name}
+        prompts = {option: pipeline.prompt(name) for option, name in names.items() if option not in options}
         return cls(tokenizer_object=backend, **{**base.special_tokens_map, **prompts, **options})
 
     def push_to_hub(self, repo_id: str, **options: Any) -> CommitInfo:
@@ -485,14 +482,13 @@ def _check_texts(texts: list[Any]) -> list[str]:
     return [replace_surrogates(text) for text in texts]
 
 
-def _break_up_special_tokens(normalizer: Any, special_tokens: list[str]) -> normalizers.Normalizer:
-    """A normalizer after which no special token can be read in a text: "<s>" becomes "< s>".
+def _break_up_special_tokens(special_tokens: list[str]) -> list[normalizers.Normalizer]:
+    """Normalizers after which no special token can be read in a text: "<s>" becomes "< s>".
 
-    A Unigram vocabulary holds its special tokens as ordinary pieces, so text could become one. The rules come after the
+    A Unigram vocabulary holds its special tokens as ordinary pieces, so text could become one. They come after the
     encoder's own normalizer, because that one can make "<s>" of other characters (full-width ones under NFKC).
     """
-    rules = [normalizers.Replace(token, f"{token[0]} {token[1:]}") for token in special_tokens]
-    return normalizers.Sequence(([normalizer] if normalizer is not None else []) + rules)
+    return [normalizers.Replace(token, f"{token[0]} {token[1:]}") for token in special_tokens]
 
 
 HMDETokenizer.register_for_auto_class()

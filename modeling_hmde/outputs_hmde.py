@@ -1,0 +1,50 @@
+"""What a model returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+from transformers.utils import ModelOutput
+
+
+@dataclass
+class HMDEOutput(ModelOutput):
+    """The encoding of a batch of documents.
+
+    Args:
+        last_hidden_state: (documents, sentences, hidden), the contextualised sentence vectors, zero at padding. With
+            `document_residual`, the sentence encoder's vectors are mixed in.
+        pooler_output: (documents, hidden), the document embeddings, not normalised.
+        sentence_embeddings: (documents, sentences, hidden), the sentence encoder's vectors, zero at padding.
+        sentence_lengths: (documents, sentences), int64, the tokens read of each sentence, 0 where there is none.
+        hidden_states: with `output_hidden_states`, the input of the document encoder and the output of each of its
+            layers: (documents, 1 + sentences, hidden), the DBOS vector first, zero at padding; None in place of those
+            that were not asked for.
+        attentions: with `output_attentions`, the attention weights of each layer of the document encoder: (documents,
+            heads, 1 + sentences, 1 + sentences), each row a distribution over the DBOS vector and the sentences.
+        sentence_encoder_hidden_states, sentence_encoder_attentions: with `output_sentence_encoder`, the same of the
+            sentence encoder: (passages, tokens, hidden) and (passages, heads, tokens, tokens). The passages of all
+            documents follow each other; without `passage_length` each is a sentence.
+    """
+
+    last_hidden_state: Tensor | None = None
+    pooler_output: Tensor | None = None
+    sentence_embeddings: Tensor | None = None
+    sentence_lengths: Tensor | None = None
+    hidden_states: tuple[Tensor | None, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+    sentence_encoder_hidden_states: tuple[Tensor | None, ...] | None = None
+    sentence_encoder_attentions: tuple[Tensor, ...] | None = None
+
+
+def selected(hidden_states: Sequence[Tensor], wanted: Any) -> tuple[Tensor | None, ...]:
+    """All hidden states if `wanted` is True. For one or several indices, those hidden states and None elsewhere; an
+    index out of range is ignored, as in transformers."""
+    if wanted is True:
+        return tuple(hidden_states)
+    indices = [wanted] if isinstance(wanted, int) else wanted
+    chosen = {index % len(hidden_states) for index in indices if -len(hidden_states) <= index < len(hidden_states)}
+    return tuple(layer if index in chosen else None for index, layer in enumerate(hidden_states))

@@ -12,11 +12,12 @@ from typing import Any, Literal
 
 from common.numbers import NonNegativeInt, PositiveInt
 from evaluation.registry import SYSTEMS
-from modeling_hmde.configuration_hmde import SentencePooling
 
 QuerySource = Literal["queries", "documents", "late_sentences"]
 
 MEASURES = ("accuracy", "macro_f1")
+# `SentencePooling` of HMDEConfig, written out because a command's help waits for no torch.
+Pooling = Literal["cls", "mean", "pooler", "lasttoken", "weightedmean", "max", "mean_sqrt_len_tokens"]
 
 
 @dataclass
@@ -40,7 +41,7 @@ class SystemOptions:
     kind: str
     model: str = ""
     query_path: Literal["sentence_encoder", "document_encoder"] | None = None
-    pooling: SentencePooling | None = None
+    pooling: Pooling | None = None
     sentence_layer: int | None = None
     query_prompt: str = ""
     document_prompt: str = ""

@@ -104,7 +104,7 @@ class HMDEPreTrainedModel(PreTrainedModel):
     def _finalize_model_loading(model: Any, load_config: Any, loading_info: Any) -> Any:
         # transformers draws here what is missing at random, whatever its size, and says so in a table.
         if not load_config.ignore_mismatched_sizes:
-            missing = loading_info.missing_and_mismatched()
+            missing = loading_info.missing_and_mismatched() - model.all_tied_weights_keys.keys()
             check_weights(load_config.pretrained_model_name_or_path, missing, head="classifier.")
         return PreTrainedModel._finalize_model_loading(model, load_config, loading_info)
 
@@ -196,7 +196,8 @@ class HMDEModel(HMDEPreTrainedModel):
         pooler = getattr(self.sentence_encoder, "pooler", None)
         if config.sentence_pooling == "pooler" and pooler is None:
             raise ValueError(
-                f"sentence_pooling is 'pooler', but a {config.sentence_config.model_type} model has none; use another"
+                f"sentence_pooling is 'pooler', but a {config.sentence_config.model_type} model has none; "
+                "use 'cls' or 'mean'"
             )
         if config.sentence_pooling != "pooler" and pooler is not None:
             self.sentence_encoder.pooler = None  # weights without a gradient would stall distributed training

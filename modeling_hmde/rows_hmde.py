@@ -12,6 +12,7 @@ class Tokens(NamedTuple):
     ids: list[int]
     words: list[int | None]
     offsets: list[tuple[int, int]]
+    num_prompt: int = 0  # at the beginning, made of a prompt alone
 
     def behind(self, first: int, num_characters: int) -> Tokens:
         """The tokens from `first` on, as if the text began so many characters later, behind a prompt."""
@@ -21,6 +22,7 @@ class Tokens(NamedTuple):
             self.ids[first:],
             [None if word is None else word - before for word in words],
             [(max(0, begin - num_characters), max(0, end - num_characters)) for begin, end in offsets],
+            num_prompt=sum(end <= num_characters for _, end in offsets),
         )
 
 

@@ -393,7 +393,11 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         prompt = self.query_prompt if as_queries else self.sentence_prompt
         encodings = iter(
             self.backend_tokenizer.encode_batch(
-                [prompt + text[begin:end] for text, text_spans in zip(texts, spans) for begin, end in text_spans],
+                [
+                    prompt + text[begin:end] if begin < end else ""
+                    for text, text_spans in zip(texts, spans)
+                    for begin, end in text_spans
+                ],
                 add_special_tokens=False,
             )
         )
@@ -416,7 +420,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
                     tokens = tokens.behind(num_shared, len(prompt))
                 pieces.extend(self._frame_tokens(tokens, begin, prompt_ids, num_shared, once))
             # A text without tokens, such as control characters, is one empty sentence, like an empty text.
-            documents.append(pieces or [self._frame_piece(prompt_ids, Tokens([], [], []), slice(0), 0)])
+            documents.append(pieces or [self._frame_piece(prompt_ids, Tokens([], [], []), slice(0, 0), 0)])
         return documents
 
     def _spans(self, text: str, language: str | None, as_query: bool, to_the_end: bool) -> list[tuple[int, int]]:
@@ -469,7 +473,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             offsets=[(0, 0)] * (before + len(prompt_ids)) + offsets + [(0, 0)] * after,
             special=[1] * before + [0] * (len(prompt_ids) + len(ids)) + [1] * after,
             words=[None] * (before + len(prompt_ids)) + words + [None] * after,
-            num_text_tokens=len(ids),
+            num_text_tokens=len(ids) - max(0, tokens.num_prompt - part.start),
         )
 
 

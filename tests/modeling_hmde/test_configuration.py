@@ -79,7 +79,7 @@ def test_every_model_names_its_config_class(model_class: type) -> None:
         ("pad_token_id", -1, "greater or equal to 0"),
         ("pad_token_id", 200, "vocabulary of 200"),
         ("pad_token_id", 101, "must differ"),
-        ("sentence_pooling", "max", "one of ('cls', 'mean', 'pooler')"),
+        ("sentence_pooling", "first", "one of ('cls', 'mean', 'pooler', "),
         ("sentence_layer", 0, "the sentence encoder has 1 layers; give one from 1 to 1"),
         ("sentence_layer", 2, "the sentence encoder has 1 layers; give one from 1 to 1"),
         ("max_sentence_length", 2, "greater or equal to 3"),

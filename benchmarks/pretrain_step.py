@@ -230,7 +230,7 @@ def model_flops(model: HMDEForDocumentEmbedding, rows: Rows, document_path: bool
     """
     flops = int(rows["attention_mask"].sum()) * flops_per_position(model.hmde.sentence_encoder)
     if document_path:
-        num_sentences = int((rows["input_ids"] == model.config.start_token_id).sum())
+        num_sentences = int((rows["sentence_ids"].amax(dim=1) + 1).sum())
         flops += (num_sentences + len(rows["input_ids"])) * flops_per_position(model.hmde.document_encoder)
     return flops
 

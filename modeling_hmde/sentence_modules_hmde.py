@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
+from transformers.modeling_utils import load_state_dict
 from transformers.utils import cached_file
 
 from .pipeline_hmde import Pipeline
@@ -81,5 +80,4 @@ def load_weights(modules: nn.Sequential, name_or_path: str, pipeline: Pipeline) 
         if not [*module.parameters()]:
             continue
         file: Any = partial(cached_file, name_or_path, subfolder=folder, _raise_exceptions_for_missing_entries=False)
-        new, old = file("model.safetensors"), file("pytorch_model.bin")
-        module.load_state_dict(load_file(new) if new else torch.load(old, weights_only=True))
+        module.load_state_dict(load_state_dict(file("model.safetensors") or file("pytorch_model.bin")))

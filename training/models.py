@@ -87,7 +87,7 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
     start = recipe.sentence_encoder
     is_hmde = model_type_of("sentence_encoder", start) == HMDEConfig.model_type
     make_model = trained_hmde if is_hmde else HMDEForDocumentEmbedding.from_sentence_encoder
-    make_tokenizer = HMDETokenizer.from_pretrained if is_hmde else HMDETokenizer.from_sentence_encoder
+    make_tokenizer: Any = HMDETokenizer.from_pretrained if is_hmde else HMDETokenizer.from_sentence_encoder
     with opening(start, "sentence_encoder"):
         model = make_model(start, **recipe.architecture, dtype=torch.float32)
         limits = {name: getattr(model.config, name) for name in ("max_sentences", "max_sentence_length")}

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, ByT5Tokenizer, PreTrainedTokenizerFast
 
-from modeling_hmde import HMDEConfig, HMDETokenizer, tokenization_hmde
+from modeling_hmde import HMDETokenizer, tokenization_hmde
 
 SPECIAL_TOKENS = ["[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]", "<s>", "</s>", "<pad>", "<unk>", "<mask>"]
 FULL_WIDTH = [token.translate({place: place + 0xFEE0 for place in range(0x21, 0x7F)}) for token in SPECIAL_TOKENS]
@@ -663,34 +663,6 @@ def test_time_grows_with_the_sentences_that_are_kept_and_not_with_their_square(l
     row = tokenizer("the cat sat. " * 10_000)["input_ids"]
     assert time.process_time() - begin < 8  # minutes, if a sentence looked at all before it
     assert row.count(tokenizer.start_token_id) == 10_000
-
-
-@pytest.mark.parametrize(("passage_length", "number_of_passages"), [(0, 2), (100, 1)])
-def test_rows_are_laid_out_by_passage_for_an_exported_model(
-    make_tokenizer: Callable[..., HMDETokenizer], passage_length: int, number_of_passages: int
-) -> None:
-    tokenizer = make_tokenizer()
-    encoded = tokenizer(["The cat sat. The dog.", "The cat."])
-    rows = encoded["input_ids"]
-    sentence_config = {"model_type": "bert", "vocab_size": len(tokenizer)}
-    config = HMDEConfig(
-        sentence_config=sentence_config,
-        sentence_pooling="mean",
-        max_sentence_length=50,
-        passage_length=passage_length,
-        start_token_id=tokenizer.start_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    found = tokenizer.by_passage(encoded, config)
-    assert found["input_ids"].shape[:2] == (2, number_of_passages)
-    first = rows[0].index(tokenizer.start_token_id, 1)
-    left_out = 2 - number_of_passages  # of either sentence, where they are read as one text
-    lengths = [first - left_out, len(rows[0]) - first - left_out]
-    assert found["sentence_lengths"].tolist() == [lengths, [len(rows[1]), 0]]
-    read = rows[0][: first - left_out] + rows[0][first + left_out :]
-    for row, ids, mask in zip([read, rows[1]], found["input_ids"], found["attention_mask"], strict=True):
-        assert ids[mask == 1].tolist() == row
-        assert (ids[mask == 0] == tokenizer.pad_token_id).all()
 
 
 def test_a_saved_vocabulary_is_parsed_once(

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.export import Dim
 
-from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 
 DYNAMIC = {
     "input_ids": {0: Dim.DYNAMIC, 1: Dim.DYNAMIC, 2: Dim.DYNAMIC},
@@ -51,6 +51,34 @@ def make_models(
     used = make_model(folder, dtype=torch.float64, **options)
     exportable = make_model(folder, dtype=torch.float64, **{"attn_implementation": "sdpa"} | options)
     return used, exportable, HMDETokenizer.from_sentence_encoder(str(folder))
+
+
+@pytest.mark.parametrize(("passage_length", "number_of_passages"), [(0, 2), (100, 1)])
+def test_rows_are_laid_out_by_passage_for_an_exported_model(
+    labse: Path, passage_length: int, number_of_passages: int
+) -> None:
+    tokenizer = HMDETokenizer.from_sentence_encoder(str(labse))
+    encoded = tokenizer(["The cat sat. The dog.", "The cat."])
+    rows = encoded["input_ids"]
+    sentence_config = {"model_type": "bert", "vocab_size": len(tokenizer)}
+    config = HMDEConfig(
+        sentence_config=sentence_config,
+        sentence_pooling="mean",
+        max_sentence_length=50,
+        passage_length=passage_length,
+        start_token_id=tokenizer.start_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    found = tokenizer.by_passage(encoded, config)
+    assert found["input_ids"].shape[:2] == (2, number_of_passages)
+    first = rows[0].index(tokenizer.start_token_id, 1)
+    left_out = 2 - number_of_passages  # of either sentence, where they are read as one text
+    lengths = [first - left_out, len(rows[0]) - first - left_out]
+    assert found["sentence_lengths"].tolist() == [lengths, [len(rows[1]), 0]]
+    read = rows[0][: first - left_out] + rows[0][first + left_out :]
+    for row, ids, mask in zip([read, rows[1]], found["input_ids"], found["attention_mask"], strict=True):
+        assert ids[mask == 1].tolist() == row
+        assert (ids[mask == 0] == tokenizer.pad_token_id).all()
 
 
 @pytest.mark.parametrize(("encoder", "options"), ENCODERS)

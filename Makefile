@@ -3,7 +3,7 @@ BIN := .venv/bin
 RELEASED_MODEL := runs/hmde-small
 SAMPLE_MODEL := runs/hmde-sample
 
-.PHONY: quickstart model release demo test gpu attack integrations peers clean
+.PHONY: quickstart model release demo test gpu attack integrations peers lowest audit clean
 
 ## Install, put the released model together, pretrain a small HMDE on the sample, evaluate both beside their baselines,
 ## and search with the released one from a fresh process.
@@ -65,7 +65,8 @@ test: .venv/test
 gpu: .venv/test
 	$(BIN)/python -m benchmarks.gpu
 
-## Attack the code: killed processes, damaged files, hostile texts. Prints how many attacks it withstood.
+## Attack the code: killed and stopped processes, damaged files and models, hostile tables and texts. Prints how many
+## attacks it withstood. ATTACK="--minutes 60 --areas '[all scripts]'" chooses; see python -m tests.attack --help.
 attack: .venv/test
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.attack $(ATTACK)
 
@@ -80,6 +81,31 @@ integrations: .venv/test
 peers: .venv/test
 	$(BIN)/pip install --quiet --constraint constraints.txt parameterized
 	OMP_NUM_THREADS=1 $(BIN)/python tests/peers/run.py
+
+## The lowest versions that pyproject.toml allows, except that of torch, in a virtual environment of its own; the tests of
+## the model and of what stands on it pass with them. uv resolves them, which pip cannot.
+lowest:
+	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/pip install --quiet uv
+	$(LOWEST)/bin/uv pip compile --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
+	    --constraint constraints.txt --extra dev --output-file $(LOWEST)/lowest.txt pyproject.toml
+	$(LOWEST)/bin/pip install --quiet --constraint $(LOWEST)/lowest.txt --editable '.[dev]'
+	OMP_NUM_THREADS=1 $(LOWEST)/bin/pytest -n 2 --dist loadfile --no-loadscope-reorder $(LOWEST_TESTS)
+
+LOWEST := .venv-lowest
+LOWEST_TESTS := tests/common tests/modeling_hmde tests/search tests/evaluation
+
+## What the quickstart installs: known weaknesses, by a service of PyPI, and licences.
+audit: .venv/quickstart
+	test -x $(AUDIT)/bin/python || $(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/pip install --quiet pip-audit pip-licenses
+	$(AUDIT)/bin/pip-licenses --python $(BIN)/python --order license --summary
+	$(AUDIT)/bin/pip-licenses --python $(BIN)/python --order license
+	$(BIN)/pip freeze --exclude-editable | sed 's/ @ .*//; s/+cpu$$//' | grep == > $(AUDIT)/installed.txt
+	$(AUDIT)/bin/pip-audit --disable-pip --no-deps --progress-spinner off --requirement $(AUDIT)/installed.txt || \
+	    { echo "pip-audit found weaknesses, or did not reach pypi.org, which knows of them"; exit 1; }
+
+AUDIT := .venv-audit
 
 .venv/quickstart: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -98,4 +124,4 @@ peers: .venv/test
 	touch $@
 
 clean:
-	rm -rf .venv runs
+	rm -rf .venv .venv-lowest .venv-audit runs

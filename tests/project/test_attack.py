@@ -16,12 +16,14 @@ from tests.pretraining import in_processes
 SHORT = [
     *("pretraining is killed", "evaluations share document vectors", "the corpus builder is killed"),
     *("strange files are read", "texts, sentence by sentence", "texts, passages and ModernBERT", "tokens of the Hub"),
+    *("damaged models are loaded", "hostile tables are encoded", "all scripts, segmentation", "all scripts, time"),
 ]
 
 
 @pytest.mark.parametrize("area", SHORT)
 def test_the_first_attacks_of_an_area_are_withstood(area, capsys):
-    (tally,) = attack(AttackOptions(areas=[area], attacks=3 if "texts" in area or "files" in area else 1)).values()
+    quick = ("texts", "files", "models", "tables", "time")
+    (tally,) = attack(AttackOptions(areas=[area], attacks=3 if any(word in area for word in quick) else 1)).values()
     assert tally.attacks
     assert not tally.failures, capsys.readouterr().out
 

@@ -307,3 +307,15 @@ def test_sentences_cannot_be_added_to_an_index_that_keeps_none(tmp_path: Path, e
     assert update_index(tmp_path, documents_of(TEXTS), encoder) == Changes(0, 0, 0, 4)
     with pytest.raises(ValueError, match="keeps no sentence vectors"):
         update_index(tmp_path, documents_of(TEXTS), encoder, sentences=True)
+
+
+def test_the_words_of_a_text_without_end_are_counted_as_far_as_those_of_a_book(
+    tmp_path: Path, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search.update, "CHARACTERS_OF_WORDS", len("The cat sat."))
+    update_index(
+        tmp_path / "index", documents_of({"a": "The cat sat. A dog."}), Encoder.load(str(model_folder), "float32")
+    )
+    index = open_index(tmp_path / "index")
+    assert index.bm25(["cat"], 5).keys() == {"a"}
+    assert not index.bm25(["dog"], 5)

@@ -131,13 +131,13 @@ def index(random: Random, folder: Path) -> str:
     def make(argv: list[str]) -> None:
         from search.documents import Document
         from search.encoder import Encoder
-        from search.index import open_index
+        from search.snapshot import open_snapshot
         from search.update import update_index
 
         documents = [Document(f"{number} {text[:9]}", text[:20], None, text) for number, text in enumerate(texts)]
         encoder = Encoder.load(str(saved_hmde()), "float32")
         update_index(folder / "index", documents, encoder)
-        found = open_index(folder / "index")
+        found = open_snapshot(folder / "index")
         assert found.documents([document.id for document in documents]) == documents
         sample = documents[:: max(1, len(documents) // 20)]
         for document, vector in zip(sample, encoder.encode(sample)):

@@ -91,13 +91,12 @@ def _average(folder: Path) -> tuple[list[str], Path]:
 
 def _evaluate(folder: Path) -> tuple[list[str], Path]:
     data = folder / "data"
-    (data / "documents").mkdir(parents=True)
+    (data / "docs").mkdir(parents=True)
     documents = [{"doc_id": f"d{number}", "text": f"Cat {number}."} for number in range(50)]
-    (data / "documents" / "en.jsonl").write_text("\n".join(map(json.dumps, documents)))
+    (data / "docs" / "en.jsonl").write_text("\n".join(map(json.dumps, documents)))
     (data / "queries").mkdir()
-    queries = [{"query_id": f"q{number}", "text": f"Cat {number}?"} for number in range(9)]
-    (data / "queries" / "en.jsonl").write_text("\n".join(map(json.dumps, queries)))
-    (data / "qrels.tsv").write_text("".join(f"q{number}\td{number}\t1\n" for number in range(9)))
+    (data / "queries" / "en.tsv").write_text("".join(f"q{number}\tCat {number}?\n" for number in range(9)))
+    (data / "qrels.tsv").write_text("".join(f"q{number}\t0\td{number}\t1\n" for number in range(9)))
     recipe = {
         "output": str(folder / "results"),
         "systems": {"hmde": {"kind": "hmde", "model": str(saved_hmde())}},

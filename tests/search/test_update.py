@@ -316,6 +316,6 @@ def test_the_words_of_a_text_without_end_are_counted_as_far_as_those_of_a_book(
     update_index(
         tmp_path / "index", documents_of({"a": "The cat sat. A dog."}), Encoder.load(str(model_folder), "float32")
     )
-    index = open_index(tmp_path / "index")
+    index = open_snapshot(tmp_path / "index")
     assert index.bm25(["cat"], 5).keys() == {"a"}
     assert not index.bm25(["dog"], 5)

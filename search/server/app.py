@@ -83,8 +83,13 @@ def make_app(index: Index, token: str | None = None, limits: Limits = Limits()) 
 
         return Batcher(counted, model_thread, limits.texts, limits.waiting)
 
+    def with_tokens(encode: Callable[[Sequence[str]], np.ndarray]) -> Batcher[str, Any]:
+        # In the same call: if they were counted afterwards, they would wait for the next batch to be encoded.
+        return batcher(lambda texts: list(zip(encode(texts), num_tokens(texts, encoder))))
+
+    embed_queries = with_tokens(encoder.encode_queries)
+    embed_documents = with_tokens(lambda texts: encoder.encode(unnamed(texts)))
     encode_queries = batcher(encoder.encode_queries)
-    encode_documents = batcher(lambda texts: encoder.encode(unnamed(texts)))
     encode_sentences = batcher(lambda texts: list(zip(*encoder.encode_with_sentences(unnamed(texts)))))
 
     async def find(asked: SearchRequest) -> list[Hit]:
@@ -127,12 +132,13 @@ def make_app(index: Index, token: str | None = None, limits: Limits = Limits()) 
         """L2-normalised embeddings of documents or queries, as OpenAI's API gives them."""
         texts = [asked.input] if isinstance(asked.input, str) else asked.input
         limits.check(texts)
-        vectors = np.stack(await (encode_queries if asked.input_type == "query" else encode_documents)(texts))
+        found = await (embed_queries if asked.input_type == "query" else embed_documents)(texts)
+        vectors = np.stack([vector for vector, _ in found])
         if asked.dimensions is not None:
             vectors = shortened(vectors, asked.dimensions)
         values = [encoded(vector, asked.encoding_format) for vector in vectors]
         data = [{"object": "embedding", "index": number, "embedding": value} for number, value in enumerate(values)]
-        tokens = await asyncio.get_running_loop().run_in_executor(model_thread, num_tokens, texts, encoder)
+        tokens = sum(count for _, count in found)
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return {"object": "list", "model": name, "data": data, "usage": usage}
 
@@ -188,9 +194,9 @@ def relevance(query: np.ndarray, document: np.ndarray, sentences: DocumentSenten
     return late_score(float(document @ query), score_sentences(from_numpy(query), sentences).score)
 
 
-def num_tokens(texts: Sequence[str], encoder: Encoder) -> int:
-    """Tokens that the model reads of texts as documents."""
-    return sum(map(len, encoder.tokenizer(list(texts)).input_ids))
+def num_tokens(texts: Sequence[str], encoder: Encoder) -> list[int]:
+    """Tokens that the model reads of each text as a document."""
+    return list(map(len, encoder.tokenizer(list(texts)).input_ids))
 
 
 def shortened(vectors: np.ndarray, dimensions: int) -> np.ndarray:

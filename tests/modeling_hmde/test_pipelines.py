@@ -1,0 +1,174 @@
+"""A pipeline of sentence-transformers gives the vectors of sentence-transformers, or an error that says what is in the
+way; never other vectors."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense, Normalize, Transformer
+from sentence_transformers.sentence_transformer.modules import CNN, LSTM, Dropout, LayerNorm, Pooling
+from torch import nn
+
+from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
+from modeling_hmde.attention_hmde import packed_attention
+from tests.encoder_families import FAMILIES, SIZE, save_family
+
+TEXTS = ["The Cat sat on the mat, and it was warm.", "Кот", "a"]
+POOLINGS = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+ACTIVATIONS: list[Any] = [nn.Tanh(), nn.Identity(), nn.ReLU(), nn.GELU(), nn.Sigmoid(), nn.SiLU()]
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(save_family(FAMILIES["bert"], tmp_path_factory.mktemp("bert")).parent / "plain")
+
+
+class Square(nn.Module):
+    """An activation of one's own, which HMDE cannot know."""
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        return vectors**2
+
+
+def random_pipeline(plain: str, folder: Path, random: Random) -> bool:
+    """Write a pipeline, and tell whether HMDE knows all of it."""
+    known = True
+    modules: list[Any] = [Transformer(plain, do_lower_case=random.random() < 0.3)]
+    if random.random() < 0.1:
+        known = False
+        modules.append(random.choice([CNN(SIZE, SIZE, [1]), LSTM(SIZE, SIZE // 2)]))
+    modes: Any = random.choice(POOLINGS)
+    if random.random() < 0.1:
+        modes, known = random.sample(POOLINGS, k=2), False
+    prompts = {"query": random.choice(["query: ", "Find: ", "q"])} if random.random() < 0.5 else {}
+    with_prompt = random.random() < 0.8
+    known &= with_prompt or not prompts
+    modules.append(Pooling(SIZE, modes, include_prompt=with_prompt))
+    width = modules[-1].pooling_output_dimension
+    for _ in range(random.randint(0, 4)):
+        kind = random.choice(["dense", "dense", "norm", "normalize", "dropout", "odd"])
+        if kind == "dense":
+            size = random.choice([16, 24, 64])
+            options = {"bias": random.random() < 0.5, "use_residual": random.random() < 0.3}
+            modules.append(Dense(width, size, activation_function=random.choice(ACTIVATIONS), **options))
+            width = size
+        elif kind == "norm":
+            modules.append(LayerNorm(width))
+        elif kind == "normalize":
+            modules.append(Normalize())
+        elif kind == "dropout":
+            modules.append(Dropout(0.3))
+        elif random.random() < 0.2:
+            known = False
+            modules.append(Dense(width, width, activation_function=Square()))
+    truncate = random.choice([None, None, 8])
+    SentenceTransformer(modules=modules, prompts=prompts or None, truncate_dim=truncate, device="cpu").save(str(folder))
+    if random.random() < 0.2 and isinstance(modes, str):  # as versions before 5 wrote it
+        file = next(folder.glob("*_Pooling/config.json"))
+        config = json.loads(file.read_text())
+        del config["pooling_mode"]
+        old = {"cls": "cls_token", "lasttoken": "lasttoken"}.get(modes, f"{modes.removesuffix('_tokens')}_tokens")
+        file.write_text(json.dumps(config | {f"pooling_mode_{old}": True}))
+    return known
+
+
+def open_both(folder: Path) -> tuple[HMDEForDocumentEmbedding, HMDETokenizer]:
+    model = HMDEForDocumentEmbedding.from_sentence_encoder(str(folder), num_document_attention_heads=1)
+    return model, HMDETokenizer.from_sentence_encoder(str(folder))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_random_pipeline_gives_its_own_vectors_or_an_error(plain: str, tmp_path: Path) -> None:
+    outcomes = []
+    for seed in range(60):
+        torch.manual_seed(seed)
+        folder = tmp_path / str(seed)
+        known = random_pipeline(plain, folder, Random(seed))
+        outcomes.append(known)
+        if not known:
+            with pytest.raises(ValueError, match=r"begins with|joins|include_prompt is false|has the activation"):
+                open_both(folder)
+            continue
+        model, tokenizer = open_both(folder)
+        reference = SentenceTransformer(str(folder), trust_remote_code=True, device="cpu")
+        expected = reference.encode_query(TEXTS, batch_size=1)
+        found = model.encode_queries(TEXTS, tokenizer, normalize=False)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max(), err_msg=str(seed))
+    assert 10 <= sum(outcomes) <= 55
+
+
+def save(plain: str, folder: Path, *modules: Any, **options: Any) -> str:
+    SentenceTransformer(modules=[Transformer(plain), *modules], device="cpu", **options).save(str(folder))
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("modules", "message"),
+    [
+        ([CNN(SIZE, SIZE, [1]), Pooling(SIZE)], r"begins with .*cnn\.CNN; HMDE reads a Transformer and a Pooling"),
+        ([Pooling(SIZE, ["cls", "max"])], "joins cls, max; .* give it as sentence_pooling"),
+        ([Pooling(SIZE), Dense(SIZE, 8, activation_function=Square())], r"has the activation tests\..*Square"),
+        ([Pooling(SIZE), Dense(SIZE, 8, module_input_name="token_embeddings")], "Dense module has module_input_name"),
+    ],
+)
+def test_what_is_not_known_is_named(modules: list[Any], message: str, plain: str, tmp_path: Path) -> None:
+    folder = save(plain, tmp_path, *modules)
+    with pytest.raises(ValueError, match=message):
+        HMDEForDocumentEmbedding.from_sentence_encoder(folder, num_document_attention_heads=1)
+
+
+def test_an_unknown_module_is_never_dropped_but_by_choice(plain: str, tmp_path: Path) -> None:
+    folder = save(plain, tmp_path, Pooling(SIZE, "cls"), Dense(SIZE, SIZE))
+    listed = (tmp_path / "modules.json").read_text()
+    (tmp_path / "modules.json").write_text(re.sub(r"sentence_transformers[\w.]*\.Dense", "custom_st.Head", listed))
+    with pytest.raises(ValueError, match=r"has the module custom_st\.Head, which HMDE does not know"):
+        HMDEForDocumentEmbedding.from_sentence_encoder(folder)
+    chosen = HMDEForDocumentEmbedding.from_sentence_encoder(folder, sentence_modules=())
+    assert (chosen.config.sentence_pooling, chosen.config.sentence_modules) == ("cls", ())
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        ({"type": "cnn"}, "its type must be one of dense"),
+        ({"type": "truncate"}, "has the fields size"),
+        ({"type": "layer_norm", "dimension": 8}, "reads vectors of 8 numbers, but gets vectors of 768"),
+    ],
+)
+def test_an_impossible_module_is_refused(module: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        HMDEConfig(sentence_modules=[module])
+
+
+def test_prompts_are_the_pipelines_unless_given(tmp_path: Path) -> None:
+    folder = str(save_family(FAMILIES["embeddinggemma"], tmp_path))
+    tokenizer = HMDETokenizer.from_sentence_encoder(folder)
+    assert (tokenizer.query_prompt, tokenizer.sentence_prompt) == (
+        "task: search result | query: ",
+        "title: none | text: ",
+    )
+    chosen = HMDETokenizer.from_sentence_encoder(folder, query_prompt_name="document", sentence_prompt="")
+    assert (chosen.query_prompt, chosen.sentence_prompt) == ("title: none | text: ", "")
+    with pytest.raises(ValueError, match="the pipeline has no prompt 'clustering'; it has document, query"):
+        HMDETokenizer.from_sentence_encoder(folder, query_prompt_name="clustering")
+    with pytest.raises(ValueError, match=r"has <eos>, but HMDE reads no special token in a text"):
+        HMDETokenizer.from_sentence_encoder(folder, query_prompt="<eos> ")
+
+
+def test_an_attention_that_could_make_a_causal_encoder_bidirectional_is_refused() -> None:
+    states = torch.ones(1, 2, 3, 4)
+    bounds = {"cu_seq_lens_q": torch.tensor([0, 3]), "max_length_q": 3}
+    with pytest.raises(ValueError, match="Linear does not say whether it is causal"):
+        packed_attention(nn.Linear(1, 1), states, states, states, None, **bounds)
+    layer = nn.Linear(1, 1)
+    layer.is_causal = True  # type: ignore[assignment]
+    with pytest.raises(ValueError, match="Linear bounds its scores"):
+        packed_attention(layer, states, states, states, None, softcap=50.0, **bounds)

@@ -27,7 +27,7 @@ class Encoder:
 
 if __name__ == "__main__":
     model, documents, output, workers = sys.argv[1:]
-    rows = ray.data.read_parquet(documents, columns=["id", "text", "language"])
+    rows = ray.data.read_parquet(documents).select_columns(["id", "text", "language"])
     # With GPUs, add num_gpus=1 and move the model there.
     pool = ray.data.ActorPoolStrategy(size=int(workers))
     rows.map_batches(Encoder, fn_constructor_args=[model], batch_size=256, compute=pool).write_parquet(output)

@@ -3,7 +3,7 @@ BIN := .venv/bin
 RELEASED_MODEL := runs/hmde-small
 SAMPLE_MODEL := runs/hmde-sample
 
-.PHONY: quickstart model release demo test gpu attack integrations peers lowest audit clean
+.PHONY: quickstart model release demo test mutants gpu attack integrations peers lowest audit clean
 
 ## Install, put the released model together, pretrain a small HMDE on the sample, evaluate both beside their baselines,
 ## and search with the released one from a fresh process.
@@ -64,6 +64,15 @@ test: .venv/test
 ## On a machine with a GPU, under ten minutes: the tests that need one, and encoding and pretraining beside what is common.
 gpu: .venv/test
 	$(BIN)/python -m benchmarks.gpu
+
+## Change the code a little, one change at a time, and print the changes that no test notices: of some files,
+## make mutants FILES="training/losses/*.py", or of the lines that differ from a commit, make mutants SINCE=main.
+mutants: .venv/test
+	OMP_NUM_THREADS=1 nice -n 19 $(BIN)/python -m tests.mutants $(if $(FILES),--files '[$(subst $(space),$(comma) ,$(strip $(FILES)))]') \
+	    $(if $(SINCE),--since $(SINCE)) $(MUTANTS)
+
+comma := ,
+space := $(subst ,, )
 
 ## Attack the code: killed and stopped processes, damaged files and models, hostile tables and texts. Prints how many
 ## attacks it withstood. ATTACK="--minutes 60 --areas '[all scripts]'" chooses; see python -m tests.attack --help.

@@ -138,3 +138,46 @@ def test_chunks_lose_no_token_and_carry_no_column_of_padding(batch):
         assert torch.equal(torch.cat(tokens), whole["input_ids"][whole["attention_mask"].bool()])
         assert all(part["attention_mask"][:, -1].any() for part in parts)
     assert "documents" in chunks[-1]
+
+
+@pytest.mark.parametrize("max_tokens", [40, 10_000])
+def test_random_numbers_go_on_where_the_objective_left_them(encoder, batch, max_tokens):
+    encoder.train()
+    drawn = []
+
+    def drawing(embeddings: Embeddings) -> dict[str, torch.Tensor]:
+        drawn.append(torch.rand(3))
+        drawn.append(torch.get_rng_state())
+        return objective(embeddings)
+
+    backward_through_chunks(Accelerator(cpu=True), encoder, cut_into_chunks(batch, max_tokens), drawing)
+    assert torch.equal(torch.get_rng_state(), drawn[1])
+
+
+@pytest.mark.parametrize("max_tokens", [40, 10_000])
+def test_a_weight_multiplies_gradients_and_not_the_losses_that_are_reported(encoder, batch, max_tokens):
+    encoder.double().eval()
+    chunks = cut_into_chunks(batch, max_tokens)
+    loss, whole = cached(encoder, chunks)
+    encoder.zero_grad()
+    losses = backward_through_chunks(Accelerator(cpu=True), encoder, chunks, objective, weight=0.25)
+    assert float(sum(losses.values())) == pytest.approx(loss)
+    assert not any(one.requires_grad for one in losses.values())
+    for name, gradient in gradients(encoder).items():
+        torch.testing.assert_close(gradient, whole[name] / 4)
+
+
+@pytest.mark.parametrize("synchronise", [True, False])
+def test_gradients_are_sent_once_a_batch_with_its_last_chunk(encoder, batch, monkeypatch, synchronise):
+    accelerator, sent = Accelerator(cpu=True), []
+    backward = accelerator.backward
+
+    def note(loss: torch.Tensor) -> None:
+        sent.append(accelerator.sync_gradients)
+        backward(loss)
+
+    monkeypatch.setattr(accelerator, "backward", note)
+    chunks = cut_into_chunks(batch, 40)
+    backward_through_chunks(accelerator, encoder, chunks, objective, synchronise=synchronise)
+    assert len(chunks) > 2
+    assert sent == [False] * (len(chunks) - 1) + [synchronise]

@@ -19,7 +19,7 @@ from common.files import locked
 from tests.pretraining import in_processes, options, write_corpus
 from training import pretrain
 from training.loop import loop
-from training.loop.checkpoints import checkpoints
+from training.loop.checkpoints import checkpoints, sigterm_lets_the_step_finish
 from training.models import TwoPathEncoder
 
 pytestmark = pytest.mark.usefixtures("fresh_accelerator")
@@ -103,6 +103,15 @@ def test_sigterm_saves_and_exits_with_143(corpus_folder, labse, tmp_path):
     assert [path.name for path in checkpoints(tmp_path / "model-training" / "checkpoints")] == ["step-00000003"]
     assert run([*arguments, "--resume", "true"], tmp_path / "losses") == [0]
     assert [line.split()[0] for line in (tmp_path / "losses").read_text().splitlines()] == list("123456")
+
+
+def test_sigterm_is_asked_for_only_within_the_run():
+    accelerator, before = Accelerator(cpu=True), signal.getsignal(signal.SIGTERM)
+    with sigterm_lets_the_step_finish(accelerator):
+        assert not accelerator.check_trigger()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert accelerator.check_trigger()
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 @pytest.fixture

@@ -1,0 +1,106 @@
+"""Vectors of two processes, as each of them sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from tests.pretraining import in_processes
+from training.data.batches import Batch
+from training.losses.batch import Documents
+from training.losses.processes import (
+    mean_of_all_processes,
+    only_this_process,
+    rows_of_all_processes,
+    rows_of_other_processes,
+)
+
+ROWS = [torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[5.0, 6.0], [7.0, 8.0]])]
+CONCEPTS = {"anchor": [0, 1], "positive": [0, 1], "negative": [7, 8]}
+
+
+def of_two(compute: Callable[[int], Tensor], folder: Path) -> list[Tensor]:
+    """What each of two processes computes."""
+
+    def work(rank: int) -> None:
+        dist.init_process_group("gloo")
+        torch.save(compute(rank), folder / str(rank))
+        dist.barrier()
+
+    assert in_processes(2, work) == [0, 0]
+    return [torch.load(folder / str(rank)) for rank in range(2)]
+
+
+def test_all_rows_are_in_the_order_of_ranks_and_others_without_ones_own(tmp_path: Path) -> None:
+    def compute(rank: int) -> Tensor:
+        with only_this_process():
+            assert torch.equal(rows_of_all_processes(ROWS[rank]), ROWS[rank])
+            assert len(rows_of_other_processes(ROWS[rank])) == 0
+        return torch.cat([rows_of_all_processes(ROWS[rank]), rows_of_other_processes(ROWS[rank])])
+
+    for rank, found in enumerate(of_two(compute, tmp_path)):
+        assert torch.equal(found, torch.cat([*ROWS, ROWS[1 - rank]]))
+
+
+def test_a_row_has_the_gradients_of_the_losses_of_all_processes(tmp_path: Path) -> None:
+    """Process 0 weighs rows by 1, 2, 3, 4, process 1 by 10 times as much."""
+
+    def compute(rank: int) -> Tensor:
+        rows = ROWS[rank].clone().requires_grad_()
+        weights = 10**rank * torch.arange(1.0, 5.0)
+        (rows_of_all_processes(rows).sum(dim=1) * weights).sum().backward()
+        assert rows.grad is not None
+        return rows.grad
+
+    found = torch.cat(of_two(compute, tmp_path))
+    assert torch.equal(found, 11 * torch.arange(1.0, 5.0).unsqueeze(1).expand(4, 2))
+
+
+def test_a_mean_is_over_the_values_of_all_processes_or_over_what_they_count(tmp_path: Path) -> None:
+    def compute(rank: int) -> Tensor:
+        values = torch.tensor([1.0, 2.0, 3.0]) if rank else torch.tensor([10.0])
+        means = [
+            mean_of_all_processes(values),
+            mean_of_all_processes(values, 2 + rank),
+            mean_of_all_processes(values, 0),
+        ]
+        return torch.stack(means)
+
+    for found in of_two(compute, tmp_path):
+        torch.testing.assert_close(found, torch.tensor([16 / 4, 16 / 5, 16.0]))
+
+
+def test_alone_a_process_is_all_there_is() -> None:
+    assert torch.equal(rows_of_all_processes(ROWS[0]), ROWS[0])
+    assert rows_of_other_processes(ROWS[0]).shape == (0, 2)
+    assert float(mean_of_all_processes(torch.tensor([1.0, 3.0]))) == 2
+    assert float(mean_of_all_processes(torch.empty(0))) == 0
+
+
+@pytest.mark.parametrize("hard_negatives", ["own", "all", "none"])
+def test_candidates_are_the_documents_of_both_processes_and_all_hard_negatives_where_asked_for(
+    tmp_path: Path, hard_negatives: str
+) -> None:
+    """Row i of process r is [100 r + i], its concept 10 r more than on process 0."""
+
+    def compute(rank: int) -> Tensor:
+        concepts = {role: torch.tensor(numbers) + 10 * rank for role, numbers in CONCEPTS.items()}
+        vectors = torch.arange(6.0).unsqueeze(1) + 100 * rank
+        documents = Documents(vectors, Batch({}, concepts, ["a", "b"]))
+        found = documents.candidates("positive", "negative", hard_negatives)  # type: ignore[arg-type]
+        assert found.others is not None
+        assert found.other_concepts is not None
+        assert torch.equal(found.positives, vectors[2:4])
+        assert torch.equal(found.negatives, vectors[4:])
+        return torch.stack([found.others.flatten(), found.other_concepts.float()])
+
+    for rank, found in enumerate(of_two(compute, tmp_path)):
+        rows, concepts = [2, 3, *([4, 5] if hard_negatives == "all" else [])], [0, 1, 7, 8]
+        other = 1 - rank
+        assert found[0].tolist() == [row + 100 * other for row in rows]
+        assert found[1].tolist() == [concept + 10 * other for concept in concepts[: len(rows)]]

@@ -77,10 +77,12 @@ def test_attention_by_products_and_its_gradients_are_those_of_the_softmax_writte
     torch.testing.assert_close(gradient, expected_gradient)
 
 
-def test_packed_attention_in_bfloat16_is_that_in_float32_to_its_precision() -> None:
+@pytest.mark.parametrize("scaling", [None, 0.1])
+def test_packed_attention_in_bfloat16_is_that_in_float32_to_its_precision(scaling: float | None) -> None:
     lengths = torch.tensor([9, 9, 4, 1])
     arguments = packed_attention_arguments(lengths)
     states = torch.randn(3, 1, 2, int(lengths.sum()), 8, generator=torch.Generator().manual_seed(0))
+    arguments["scaling"] = scaling
     in_float32, _ = packed_attention(torch.nn.Identity(), *states, None, **arguments)
     in_bfloat16, _ = packed_attention(torch.nn.Identity(), *states.bfloat16(), None, **arguments)
     assert in_bfloat16.dtype == torch.bfloat16

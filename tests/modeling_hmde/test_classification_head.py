@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification
+from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
 
 from modeling_hmde import HMDEForSequenceClassification, HMDETokenizer
 
@@ -130,6 +130,30 @@ def test_from_sentence_encoder_takes_the_labels(labse: Path, labels: dict) -> No
 def test_one_label_a_document_that_does_not_exist_is_refused(labse: Path, inputs: dict[str, torch.Tensor]) -> None:
     with pytest.raises(IndexError):
         make_classifier(labse, num_labels=2)(**inputs, labels=CLASSES)
+
+
+def test_the_trainers_loss_of_accumulated_batches_is_the_mean_over_their_documents(
+    labse: Path, inputs: dict[str, torch.Tensor], tmp_path: Path
+) -> None:
+    model = make_classifier(labse, num_labels=3)
+    with torch.no_grad():
+        expected = float(model(**inputs, labels=CLASSES).loss)
+    examples = [{name: rows[i] for name, rows in inputs.items()} | {"labels": CLASSES[i]} for i in range(4)]
+    arguments = TrainingArguments(
+        str(tmp_path),
+        per_device_train_batch_size=1,
+        gradient_accumulation_steps=4,
+        max_steps=1,
+        learning_rate=0.0,
+        report_to="none",
+        use_cpu=True,
+    )
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        module.attention_probs_dropout_prob = 0.0
+    trained = Trainer(model, arguments, train_dataset=examples).train()
+    assert trained.training_loss == pytest.approx(expected, rel=1e-4)
 
 
 @torch.no_grad()

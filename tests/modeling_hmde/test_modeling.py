@@ -297,8 +297,11 @@ def test_output_is_a_tuple_where_that_is_asked_for(
 # --- rows that are no documents --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("token", [-1, 10**6])
-def test_an_id_out_of_the_vocabulary_is_named(model: HMDEForDocumentEmbedding, token: int) -> None:
+@pytest.mark.parametrize("token", [-1, "first", 10**6])
+def test_an_id_out_of_the_vocabulary_is_named(model: HMDEForDocumentEmbedding, token: int | str) -> None:
+    size = model.config.sentence_config.vocab_size
+    token = size if token == "first" else token
+    assert model(torch.tensor([[2, 7, size - 1]])).pooler_output.isfinite().all()
     with pytest.raises(ValueError, match=rf"input_ids\[1, 2\] is {token}, outside the vocabulary of"):
         model(torch.tensor([[2, 7, 3], [2, 7, token]]))
 
@@ -324,6 +327,36 @@ def test_more_sentences_than_positions_are_refused(labse: Path, make_model: Make
     assert model(torch.tensor([[2, 3, 2, 3]])).pooler_output.isfinite().all()
     with pytest.raises(ValueError, match="has 3 sentences, but this model has learned positions for 2 only"):
         model(torch.tensor([[2, 3, 2, 3, 2, 3]]))
+
+
+@torch.no_grad()
+def test_sentences_can_be_read_by_themselves_with_a_model_that_reads_passages(
+    labse: Path, make_model: MakeModel
+) -> None:
+    row = torch.tensor([[2, 7, 8, 3, 2, 9, 3, 2, 10, 11, 12, 3]])
+    options = {"sentence_pooling": "mean", "max_sentence_length": 40}
+    together, alone = make_model(labse, passage_length=40, **options).hmde, make_model(labse, **options).hmde
+    expected = alone.encode_sentences(row, None)[1]
+    torch.testing.assert_close(together.encode_sentences(row, None, passage_length=0)[1], expected)
+    assert not torch.allclose(together.encode_sentences(row, None)[1], expected, atol=1e-2)
+    torch.testing.assert_close(
+        alone.encode_sentences(row, None, passage_length=40)[1], together.encode_sentences(row, None)[1]
+    )
+
+
+@torch.no_grad()
+def test_a_passage_of_padding_alone_has_a_token_to_attend_to(labse: Path, make_model: MakeModel) -> None:
+    """Not every runtime of exported models has a softmax over nothing."""
+    model = make_model(labse, attn_implementation="sdpa", sentence_pooling="mean")
+    masks = []
+    model.hmde.sentence_encoder.register_forward_pre_hook(
+        lambda _, __, inputs: masks.append(inputs["attention_mask"]), with_kwargs=True
+    )
+    passages = torch.tensor([[[2, 7, 3], [2, 8, 3]], [[2, 9, 3], [0, 0, 0]]])
+    output = model(passages, sentence_lengths=torch.tensor([[3, 3], [3, 0]]))
+    assert masks[0].tolist() == [[1, 1, 1], [1, 1, 1], [1, 1, 1], [1, 0, 0]]
+    assert output.pooler_output.isfinite().all()
+    assert not output.sentence_embeddings[1, 1].any()
 
 
 def test_a_query_of_several_sentences_is_refused(model: HMDEForDocumentEmbedding) -> None:
@@ -399,7 +432,9 @@ def test_a_model_in_bfloat16_gives_numpy_float32_and_torch_bfloat16(
     saved: Path, tokenizer: HMDETokenizer, documents: list[str]
 ) -> None:
     model = AutoModel.from_pretrained(saved, dtype=torch.bfloat16)
-    assert model.encode_documents(documents, tokenizer).dtype == np.float32
+    vectors = model.encode_documents(documents, tokenizer)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
     assert model.encode_documents(documents, tokenizer, return_tensors="pt").dtype == torch.bfloat16
 
 

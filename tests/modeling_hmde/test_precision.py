@@ -130,6 +130,62 @@ def test_all_dropout_of_the_document_encoder_is_that_of_its_dropout_modules(
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("document_norm", ["post", "pre"])
+@pytest.mark.parametrize("sublayer", ["attention", "feed_forward"])
+def test_what_each_sublayer_adds_loses_some_values_in_training(
+    labse: Path, make_model: MakeModel, document_norm: str, sublayer: str
+) -> None:
+    """The other sublayer adds nothing here, so that the effect is this one's."""
+    model = make_model(labse, document_norm=document_norm, num_document_layers=1, document_dropout=0.5)
+    (layer,) = model.hmde.document_encoder.layers
+    other = layer.feed_forward if sublayer == "attention" else layer.attention
+    torch.nn.init.zeros_(other.output.weight)
+    torch.nn.init.zeros_(other.output.bias)
+    inputs = tokenize(labse)
+    expected = model(**inputs).pooler_output
+    layer.dropout.train()
+    assert not torch.allclose(model(**inputs).pooler_output, expected, **TOLERANCE)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("attn_implementation", ["packed", "sdpa", "eager"])
+def test_attention_loses_some_weights_in_training(labse: Path, make_model: MakeModel, attn_implementation: str) -> None:
+    model = make_model(labse, document_dropout=0.5, attn_implementation=attn_implementation)
+    inputs = tokenize(labse)
+    expected = model(**inputs).pooler_output
+    model.hmde.document_encoder.layers[0].attention.dropout.train()
+    assert not torch.allclose(model(**inputs).pooler_output, expected, **TOLERANCE)
+
+
+@torch.no_grad()
+def test_with_positions_and_norms_after_sums_the_input_loses_some_values_in_training(
+    labse: Path, make_model: MakeModel
+) -> None:
+    """As BERT's embeddings do."""
+    model = make_model(labse, document_positions=True, document_norm="post", document_dropout=0.5)
+    read = []
+    model.hmde.document_encoder.layers[0].register_forward_pre_hook(lambda _, arguments: read.append(arguments[0]))
+    model.hmde.document_encoder.input_dropout.train()
+    model(**tokenize(labse))
+    assert float((read[0] == 0).float().mean()) == pytest.approx(0.5, abs=0.1)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("document_pooling", ["mean", "token_mean"])
+def test_the_mean_of_the_sentences_of_a_model_in_half_precision_is_taken_in_float32(
+    labse: Path, make_model: MakeModel, document_pooling: str
+) -> None:
+    options = {"sentence_pooling": "mean", "document_pooling": document_pooling}
+    model = make_model(labse, dtype=torch.bfloat16, **options)
+    output = model(**tokenize(labse, [THIRTY_TWO_SENTENCES]))
+    weights = output.sentence_lengths if document_pooling == "token_mean" else output.sentence_lengths > 0
+    weights = weights.float().unsqueeze(-1)
+    expected = (weights * output.last_hidden_state.float()).sum(dim=1) / weights.sum(dim=1)
+    # Half of them differ where the products are rounded to bfloat16 before they are added.
+    assert (output.pooler_output == expected.bfloat16()).float().mean() > 0.9
+
+
+@torch.no_grad()
 def test_on_request_sentence_vectors_lose_some_values_before_the_document_encoder(
     labse: Path, make_model: MakeModel
 ) -> None:

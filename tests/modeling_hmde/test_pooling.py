@@ -1,0 +1,58 @@
+"""Poolings against means and tokens written out, text by text."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from modeling_hmde.pooling_hmde import POOLINGS, mean_of_sentences
+
+LENGTHS = [3, 1, 5]
+
+
+class Encoder(nn.Module):
+    """Its pooler reads the first token of (texts, tokens, hidden), as that of BERT."""
+
+    def pooler(self, hidden_states: Tensor) -> Tensor:
+        return 2 * hidden_states[:, 0]
+
+
+@pytest.fixture
+def states() -> Tensor:
+    return torch.randn(sum(LENGTHS), 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def test_each_text_is_its_first_token_their_mean_or_what_the_pooler_makes_of_the_first(states: Tensor) -> None:
+    texts = states.split(LENGTHS)
+    first, mean = torch.stack([text[0] for text in texts]), torch.stack([text.mean(dim=0) for text in texts])
+    for pooling, expected in {"cls": first, "mean": mean, "pooler": 2 * first}.items():
+        found = POOLINGS[pooling](states, torch.tensor(LENGTHS), Encoder())  # type: ignore[index]
+        torch.testing.assert_close(found, expected)
+
+
+def test_the_exporters_mean_is_that_of_the_same_tokens_between_padding(states: Tensor) -> None:
+    """Two documents of two passages each; padding stands at the end of each passage, and says nothing."""
+    rows = torch.full((2, 8, 4), torch.nan, dtype=torch.float64)
+    real = torch.tensor([[1, 1, 1, 0, 1, 0, 0, 0], [1, 1, 1, 0, 1, 1, 0, 0]]).bool()
+    rows[real] = states
+    rows[~real] = 7.0
+    lengths = torch.tensor([[2, 1, 1], [5, 0, 0]])
+    found = mean_of_sentences(rows, real, lengths)
+    sentences = [states[:2], states[2:3], states[3:4], states[4:9]]
+    expected = torch.zeros(2, 3, 4, dtype=torch.float64)
+    expected[0] = torch.stack([sentence.mean(dim=0) for sentence in sentences[:3]])
+    expected[1, 0] = sentences[3].mean(dim=0)
+    torch.testing.assert_close(found, expected)
+
+
+def test_means_of_half_precision_are_summed_in_float32() -> None:
+    states = torch.rand(2, 4000, 8, generator=torch.Generator().manual_seed(0)).bfloat16()
+    expected = states.float().mean(dim=1).bfloat16()
+    lengths = torch.tensor([4000, 4000])
+    found = POOLINGS["mean"](states.flatten(0, 1), lengths, None)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found, expected, rtol=0.005, atol=0)
+    found = mean_of_sentences(states, torch.ones(2, 4000).bool(), lengths.unsqueeze(1))
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.squeeze(1), expected, rtol=0.005, atol=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import multiprocessing
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -122,6 +123,53 @@ def test_of_many_processes_that_take_one_lock_only_one_has_it_and_none_is_left(t
         adder.join()
     assert (tmp_path / "count").read_text() == "120"
     assert names_in(tmp_path) == {"count"}
+
+
+def test_a_lock_inside_the_same_lock_leaves_it_held_until_the_outer_block_ends(tmp_path):
+    def take() -> None:
+        with locked(tmp_path / "output", wait=False):
+            pass
+
+    with locked(tmp_path / "output"):
+        take()
+        assert names_in(tmp_path) == {".output.lock"}
+        other = CONTEXT.Process(target=take)
+        other.start()
+        other.join()
+        assert other.exitcode == 1
+    assert names_in(tmp_path) == set()
+
+
+def test_a_folder_that_is_written_anew_has_nothing_of_the_one_before_and_is_whole_whenever_it_is_there(
+    tmp_path, monkeypatch
+):
+    folder = tmp_path / "folder"
+    seen = []
+    move, remove = os.replace, shutil.rmtree
+
+    def look() -> None:
+        if folder.exists():
+            seen.append(names_in(folder))
+
+    def replace(*paths: object) -> None:
+        move(*paths)
+        look()
+
+    def rmtree(path: Path, **options: object) -> None:
+        assert path != folder, "a reader would see a part of it"
+        remove(path, **options)
+        look()
+
+    write_slowly(folder, "a")
+    monkeypatch.setattr(os, "replace", replace)
+    monkeypatch.setattr(shutil, "rmtree", rmtree)
+    with folder_written_whole(folder) as partial:
+        (partial / "new").write_text("")
+    assert names_in(folder) == {"new"}
+    assert names_in(tmp_path) == {"folder"}
+    before = {str(name) for name in range(8)}
+    assert [names for names in seen if names not in (before, {"new"})] == []
+    assert before in seen  # while the new one was written
 
 
 def test_an_array_has_its_space_before_it_is_filled(tmp_path):

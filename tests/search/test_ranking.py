@@ -43,6 +43,19 @@ def test_documents_are_ranked_by_cosine_and_explained_by_their_sentences(tmp_pat
         assert sum(sentence.score for sentence in hit.explanation.sentences) == pytest.approx(hit.score, abs=1e-5)
 
 
+@pytest.mark.parametrize("ranking", get_args(Ranking))
+def test_documents_with_equal_scores_stand_in_the_order_of_their_ids(
+    tmp_path: Path, encoder: Encoder, ranking: Ranking
+) -> None:
+    same = {name: TEXTS["cat"] for name in ("m", "z", "a", "k")}
+    update_index(tmp_path, documents_of(same | {"dog": TEXTS["dog"]}), encoder)
+    index = open_snapshot(tmp_path)
+    found = rank(index, "The cat", encoder, ranking)
+    assert [id for id in found if id != "dog"] == ["a", "k", "m", "z"]
+    assert len({found[id] for id in same}) == 1
+    assert list(rank(index, "The cat", encoder, ranking, depth=5)) == list(found)
+
+
 class NamedVectors(Encoder):
     """Texts of documents and queries are numbers, each with its vector."""
 

@@ -8,9 +8,11 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from search.documents import Document
 from search.encoder import Encoder
 from search.ranking import rank, search_index
 from search.snapshot import IndexNotFound, is_index, open_snapshot
@@ -33,6 +35,29 @@ def test_a_reader_keeps_the_version_that_it_opened(tmp_path: Path, encoder: Enco
 def test_a_folder_without_an_index_is_named(tmp_path: Path) -> None:
     with pytest.raises(IndexNotFound, match=f"{tmp_path} holds no index; make one with: python -m search index"):
         open_snapshot(tmp_path)
+
+
+def test_documents_vectors_and_sentences_come_in_the_order_in_which_they_are_asked_for(
+    index_folder: Path, encoder: Encoder
+) -> None:
+    index = open_snapshot(index_folder)
+    documents = documents_of(TEXTS)
+    vectors, sentences = encoder.encode_with_sentences(documents)
+    for order in ([3, 0, 2], [1], [2, 1, 0, 3]):
+        ids = [documents[place].id for place in order]
+        assert index.documents(ids) == [documents[place] for place in order]
+        np.testing.assert_allclose(index.vectors(ids), vectors[order], atol=1e-6)
+        for found, place in zip(index.sentences(ids), order, strict=True):
+            assert found.spans == sentences[place].spans
+            np.testing.assert_allclose(found.vectors, sentences[place].vectors, atol=1e-3)
+    assert index.documents([]) == []
+
+
+def test_an_index_counts_its_documents_and_names_their_languages(tmp_path: Path, encoder: Encoder) -> None:
+    documents = [Document(name, "", language, "x") for name, language in zip("abcd", ["fr", None, "de", "fr"])]
+    update_index(tmp_path, documents, encoder)
+    assert len(open_snapshot(tmp_path)) == 4
+    assert open_snapshot(tmp_path).languages == ["de", "fr"]
 
 
 @pytest.mark.parametrize("harm", ["cut", "remove"])

@@ -16,8 +16,10 @@ import yaml
 
 from evaluation.__main__ import main
 from evaluation.datasets.retrieval_sets import RetrievalSet
+from evaluation.metrics import RETRIEVAL_MEASURES
+from evaluation.recipes import RetrievalTask
 from evaluation.systems.hmde import HMDESystem
-from evaluation.tasks.retrieval import encode, evaluate_retrieval, groups_of, rank, to_trec
+from evaluation.tasks.retrieval import encode, evaluate_retrieval, evaluate_task, groups_of, rank, score, to_trec
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 
 
@@ -111,6 +113,48 @@ def test_a_query_ranks_as_many_documents_as_it_may() -> None:
     assert {len(rank(encoded, RETRIEVAL_SET, "en-de", depth).run["q1"]) for depth in (3, 4, 5)} == {3, 4}
     run = rank(encoded, RETRIEVAL_SET, "en-de", depth=2).run
     assert run["q2"] == {"d4": pytest.approx(1.0), "d2": pytest.approx(0.8)}
+
+
+POOLED = RetrievalSet(
+    documents={"en": {"d1": "A", "d2": "B", "d3": "C"}, "de": {"d1": "B", "d2": "D", "d3": "C"}},
+    queries={"en": {"d1": "A", "d2": "B"}},
+    qrels={"d1": {"d1": 1}, "d2": {"d2": 1}},
+    query_source="documents",
+)
+
+
+def test_in_the_pool_a_document_seeks_its_translation_among_as_many_others_as_are_asked_for() -> None:
+    # By cosine, A (1): en.d1 itself, en.d2 and de.d1 .96, de.d2 .6, en.d3 and de.d3 0; equal scores by descending id.
+    task = RetrievalTask("", ["en-all"], depth=3, query_source="documents")
+    _, runs = evaluate_task(Lookup(SYSTEM_VECTORS), task, POOLED)
+    assert set(runs["en-all"]["d1"]) == {"en.d2", "de.d1", "de.d2"}
+    assert next(iter(runs["en-all"]["d2"])) == "de.d1"  # the same text in the other language; en.d2 is the query
+
+
+def test_in_the_pool_the_share_of_ones_own_language_is_of_the_first_ten_as_they_are_ranked() -> None:
+    values = {name: {"q": 1.0} for name in RETRIEVAL_MEASURES}
+    run = {"q": {f"de.{i}": 0.9 - i / 100 for i in range(7)} | {f"en.{i}": 0.5 - i / 100 for i in range(5)}}
+    assert score(values, run, POOLED, "en-all")["own_language@10"] == pytest.approx(3 / 10)
+    assert score(values, run | {"p": {"en.1": 1.0}}, POOLED, "en-all")["own_language@10"] == pytest.approx(4 / 11)
+    assert "own_language@10" not in score(values, run, POOLED, "en-de")
+
+
+class ByLanguage:
+    """A system that reads a text otherwise in each language."""
+
+    def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
+        return np.array([[1.0, 0.0]] * len(queries), dtype=np.float32)
+
+    def encode_documents(self, documents: Sequence[str], language: str) -> np.ndarray:
+        return np.array([[1.0, 0.0] if language == "de" else [0.0, 1.0]] * len(documents), dtype=np.float32)
+
+
+def test_the_same_texts_in_two_languages_have_vectors_of_their_own_in_the_cache(tmp_path: Path) -> None:
+    same = RetrievalSet({"de": {"d1": "A"}, "fr": {"d1": "A"}}, {"en": {"q1": "up"}}, {"q1": {"d1": 1}})
+    for _ in range(2):
+        encoded = encode(ByLanguage(), same, ["en-de", "en-fr"], tmp_path / "cache", "system")
+        assert encoded.documents["de"].tolist() == [[1.0, 0.0]]
+        assert encoded.documents["fr"].tolist() == [[0.0, 1.0]]
 
 
 def test_averages_tell_held_out_document_languages_from_those_of_training() -> None:

@@ -1,13 +1,12 @@
-"""Measures of rankings and labels against their definitions, worked out by hand."""
+"""Measures of rankings against their definitions, worked out by hand."""
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 
-from evaluation.metrics import accuracy_and_f1, r_precisions, retrieval_values
+from evaluation.metrics import retrieval_values
 
 
 def run_of(count: int) -> dict[str, float]:
@@ -39,21 +38,3 @@ def test_average_precision_and_reciprocal_rank_are_of_the_whole_ranking_where_it
     assert values["MAP"] == pytest.approx({"q": (1 / 2 + 2 / 4 + 3 / 1000) / 3, "p": 1.0})
     assert values["MRR"] == pytest.approx({"q": 1 / 2, "p": 1.0})
     assert retrieval_values(qrels, run)["MAP"] == pytest.approx({"q": 1 / 2 / 3, "p": 1.0})
-
-
-def test_accuracy_and_macro_f1_count_each_label_that_occurs_or_is_predicted() -> None:
-    found = accuracy_and_f1(["a", "a", "b", "b"], ["a", "b", "b", "c"])
-    # Precision and recall: a 1 and 1/2, b 1/2 and 1/2, c 0 and nothing.
-    assert found == pytest.approx({"accuracy": 0.5, "macro_f1": (2 / 3 + 1 / 2 + 0) / 3})
-
-
-def test_r_precision_is_the_share_of_the_labels_among_as_many_most_probable_ones() -> None:
-    targets = np.array([[1, 0, 1, 0], [0, 1, 0, 0], [1, 1, 1, 0]])
-    decisions = np.array([[0.9, 0.5, 0.1, -0.3], [0.2, 0.1, 0.3, 0.0], [3.0, 2.0, 1.0, 0.0]])
-    assert r_precisions(targets, decisions) == pytest.approx([1 / 2, 0, 1])
-
-
-def test_of_labels_that_are_as_probable_the_first_count() -> None:
-    targets = np.zeros((1, 200), dtype=int)
-    targets[0, :50] = 1
-    assert r_precisions(targets, np.zeros((1, 200))) == [1.0]

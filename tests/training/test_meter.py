@@ -33,13 +33,13 @@ def batches(clock: Clock) -> Iterator[str]:
 
 
 def test_rates_are_per_second_over_all_processes_and_losses_are_means(clock) -> None:
-    read = Meter(num_processes=3, device_tflops=2.0)
+    read = Meter(num_processes=3)
     for name in read.waiting(batches(clock)):
         clock.now += 3
         losses = {"document_loss": torch.tensor(1.0 if name == "a" else 2.0)}
         if name == "b":
             losses["query_loss"] = torch.tensor(5.0)
-        read.add(losses, Work(documents=4, tokens=100, flops=8e12))
+        read.add(losses, Work(documents=4, tokens=100))
     assert read.read() == pytest.approx(
         {
             "document_loss": 1.5,
@@ -47,7 +47,6 @@ def test_rates_are_per_second_over_all_processes_and_losses_are_means(clock) -> 
             "documents_per_second": 3 * 8 / 8,
             "tokens_per_second": 3 * 200 / 8,
             "share_of_time_waiting_for_data": 2 / 8,
-            "model_flop_utilisation": 16e12 / 8 / 2e12,
         }
     )
 
@@ -55,10 +54,10 @@ def test_rates_are_per_second_over_all_processes_and_losses_are_means(clock) -> 
 def test_each_reading_is_of_what_came_since_the_last_one(clock) -> None:
     read = Meter(num_processes=1)
     list(read.waiting(batches(clock)))
-    read.add({"loss": torch.tensor(9.0)}, Work(1, 1, 1.0))
+    read.add({"loss": torch.tensor(9.0)}, Work(1, 1))
     read.read()
     clock.now += 2
-    read.add({"loss": torch.tensor(1.0)}, Work(4, 6, 1.0))
+    read.add({"loss": torch.tensor(1.0)}, Work(4, 6))
     assert read.read() == pytest.approx(
         {"loss": 1.0, "documents_per_second": 2, "tokens_per_second": 3, "share_of_time_waiting_for_data": 0}
     )

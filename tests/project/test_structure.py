@@ -139,6 +139,7 @@ def test_training_needs_the_packages_of_its_extra_and_no_others(command: str) ->
         "datasets",
         "duckdb",
         "filelock",
+        "isal",
         "jinja2",
         "jsonargparse",
         "peft",
@@ -148,4 +149,5 @@ def test_training_needs_the_packages_of_its_extra_and_no_others(command: str) ->
         "tqdm",
         "yaml",
     }
-    assert packages_in_all(REPOSITORY / command, set()) <= LIBRARIES | extra | sys.stdlib_module_names
+    optional = {"pyspark"}
+    assert packages_in_all(REPOSITORY / command, set()) <= LIBRARIES | extra | optional | sys.stdlib_module_names

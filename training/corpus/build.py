@@ -15,7 +15,7 @@ Finished steps are kept in `<output>.steps` until the end, and a run that was st
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,8 @@ from training.corpus.subsample import sample_triples
 
 def main(argv: list[str] | None = None) -> None:
     recipe = options_from(CorpusRecipe, argv)
+    if recipe.size_of is not None:
+        recipe = replace(recipe, num_triples=size_of_corpus(recipe.size_of))
     output = Path(recipe.output)
     with locked(output, wait=False):
         check_output(output, Path(recipe.articles))
@@ -61,6 +63,18 @@ def main(argv: list[str] | None = None) -> None:
     if recipe.push_to_hub:
         upload_folder(output, recipe.push_to_hub, "dataset")
     print(json.dumps(statistics, indent=2))
+
+
+def size_of_corpus(folder: str) -> int:
+    """The triples of a corpus.
+
+    Raises:
+        ValueError: the folder holds none.
+    """
+    statistics = Path(folder) / "statistics.json"
+    if not statistics.is_file():
+        raise ValueError(f"size_of is {folder}, which holds no corpus; make that one first, or give num_triples")
+    return int(json.loads(statistics.read_text(encoding="utf-8"))["triples_in_all"])
 
 
 def check_output(output: Path, articles: Path) -> None:
@@ -108,6 +122,7 @@ def build_corpus(connection: duckdb.DuckDBPyConnection, recipe: CorpusRecipe, ou
                 triples,
                 category_limit=recipe.category_limit,
                 seed=recipe.seed,
+                engine=recipe.engine,
             )
     if recipe.num_triples is not None:
         all_triples, triples = triples, steps / "sample.parquet"

@@ -8,9 +8,8 @@ import duckdb
 import pyarrow.compute as pc
 
 from common.files import write_json
-from common.records import parquet_columns
 from training.corpus.database import count_rows, read_parquet, write_parquet
-from training.corpus.sql_dumps import dump_to_parquet
+from training.corpus.sql_dumps import column_types, dump_to_parquet
 
 ARTICLE, CATEGORY = 0, 14  # namespaces of MediaWiki
 DUMP_COLUMNS = {  # the columns that are read of each dump, and which rows
@@ -45,7 +44,7 @@ def write_categories(connection: duckdb.DuckDBPyConnection, dumps: dict[str, Pat
         columns, keep = DUMP_COLUMNS[name]
         tables[name] = target.with_name(f"{target.stem}.{name}.parquet")
         counts[f"rows_of_{name}"] = dump_to_parquet(path, tables[name], columns, keep)
-    link_columns = parquet_columns(tables["categorylinks"])
+    link_columns = column_types(dumps["categorylinks"])
     by_id = "cl_target_id" in link_columns
     if by_id and "linktarget" not in dumps:
         raise ValueError(f"{dumps['categorylinks']} names categories by id; the linktarget dump of that date is needed")

@@ -10,6 +10,7 @@ from jsonargparse.typing import ClosedUnitInterval
 from common.numbers import NonNegativeInt, PositiveInt, Share
 
 Source = Literal["tables", "wiki40b", "wikipedia"]
+Engine = Literal["duckdb", "spark"]
 
 
 @dataclass(kw_only=True)
@@ -63,8 +64,14 @@ class CorpusRecipe:
     num_triples: PositiveInt | None = None
     """Draw this many of the triples; all if not given."""
 
+    size_of: str | None = None
+    """Folder of another corpus: draw as many triples as it has, in place of num_triples."""
+
     pair_exponent: ClosedUnitInterval = 1.0
     """With num_triples, a pair of languages with n triples has a share in proportion to n^pair_exponent."""
+
+    engine: Engine = "duckdb"
+    """Duckdb on this machine, or spark on a cluster for what one machine cannot hold."""
 
     threads: PositiveInt | None = None
     """Threads of DuckDB; one for each core if not given."""
@@ -81,5 +88,5 @@ class CorpusRecipe:
     def __post_init__(self) -> None:
         if len(set(self.languages)) < max(len(self.languages), 2):
             raise ValueError(f"languages are {self.languages}; name at least two, each once")
-        if self.pair_exponent != 1.0 and self.num_triples is None:
+        if self.pair_exponent != 1.0 and self.num_triples is None and self.size_of is None:
             raise ValueError("pair_exponent has an effect on the draw of num_triples only; set num_triples too")

@@ -10,6 +10,11 @@ import duckdb
 from training.corpus.database import count_by, count_rows, read_parquet
 from training.corpus.subsample import LANGUAGE_PAIR
 
+PAPER_TRIPLES = {  # paper, section 3.1
+    ("de", "en", "fr", "it"): 1_100_000,
+    ("ar", "el", "en", "fa", "fi", "fr", "hu", "ja", "ms", "ru", "tr", "zh"): 592_000,
+}
+
 
 def corpus_statistics(
     connection: duckdb.DuckDBPyConnection,
@@ -26,22 +31,38 @@ def corpus_statistics(
         dumps: what was counted in the SQL dumps of each language.
     """
     articles, triples = read_parquet(folder / "articles"), read_parquet(folder / "triples.parquet")
-    counts = f"SELECT count(*) AS languages FROM {articles} GROUP BY concept_id HAVING languages > 1"
-    pairs = f"SELECT count(*), coalesce(sum(languages * (languages - 1) // 2), 0)::BIGINT FROM ({counts})"
-    concepts, num_pairs = connection.execute(pairs).fetchall()[0]
-    sources = f"SELECT source, license, count(*) FROM {articles} GROUP BY ALL ORDER BY ALL"
+    lengths = connection.execute(
+        f"""
+        SELECT language, count(*), quantile_disc(length(text), 0.5), quantile_disc(length(text), 0.9),
+               round(avg(coalesce(len(categories), 0)), 2)
+        FROM {articles} GROUP BY language ORDER BY language
+        """
+    ).fetchall()
+    concepts, pairs = connection.execute(
+        f"""
+        SELECT count(*), coalesce(sum(languages * (languages - 1) // 2), 0)::BIGINT
+        FROM (SELECT count(*) AS languages FROM {articles} GROUP BY concept_id HAVING languages > 1)
+        """
+    ).fetchall()[0]
+    sources = connection.execute(
+        f"SELECT source, license, count(*) FROM {articles} GROUP BY ALL ORDER BY ALL"
+    ).fetchall()
     num_triples = count_rows(connection, f"FROM {triples}")
+    paper = PAPER_TRIPLES.get(tuple(sorted(recipe["languages"])))
     return {
         "recipe": recipe,
-        "articles": count_by(connection, articles, "language"),
+        "articles": {language: count for language, count, *_ in lengths},
         "concepts": concepts,
-        "pairs": num_pairs,
-        "pairs_without_triple": num_pairs - num_triples,
+        "pairs": pairs,
+        "pairs_without_triple": pairs - num_triples,
         "triples": count_by(connection, triples, "split"),
         "triples_by_languages": count_by(connection, triples, LANGUAGE_PAIR),
         "triples_by_anchor": count_by(connection, triples, "anchor_language"),
+        "triples_of_the_paper": paper if recipe["source"] != "tables" else None,
         "triples_in_all": num_triples,
         "read": read,
         "dumps": dumps,
-        "sources": [list(row) for row in connection.execute(sources).fetchall()],
+        "characters": {language: {"median": half, "p90": most} for language, _, half, most, _ in lengths},
+        "categories_per_article": {language: mean for language, *_, mean in lengths},
+        "sources": [list(row) for row in sources],
     }

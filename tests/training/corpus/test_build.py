@@ -105,6 +105,15 @@ def test_a_run_that_was_stopped_after_it_dropped_short_concepts_goes_on(tmp_path
     assert read[0] == read[1]
 
 
+def test_a_corpus_is_drawn_down_to_the_size_of_another(tmp_path):
+    articles = write_articles(tmp_path / "articles", world())
+    small = run(articles, tmp_path / "small", "--languages", '["en", "fr"]')
+    drawn = run(articles, tmp_path / "drawn", "--size_of", str(tmp_path / "small"))
+    assert 0 < len(drawn) == len(small) < len(run(articles, tmp_path / "all"))
+    with pytest.raises(ValueError, match="size_of is nowhere, which holds no corpus; make that one first"):
+        run(articles, tmp_path / "other", "--size_of", "nowhere")
+
+
 def test_statistics_count_what_was_written(tmp_path):
     triples = run(write_articles(tmp_path / "articles", world()), tmp_path / "corpus")
     statistics = json.loads((tmp_path / "corpus" / "statistics.json").read_text())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import re
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 import pytest
@@ -11,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training.corpus.wikipedias import CREATE, write_dump
-from training.corpus import sql_dumps
-from training.corpus.sql_dumps import dump_to_parquet
+from training.corpus.sql_dumps import column_types, dump_to_parquet, read_dump
 
 
 @given(
@@ -32,36 +33,45 @@ from training.corpus.sql_dumps import dump_to_parquet
     ),
     rows_per_insert=st.integers(1, 9),
     between=st.sampled_from([b",", b",\n"]),
-    rows_at_once=st.sampled_from([1, 3, 1000]),
+    block=st.sampled_from([3, 50, 1 << 20]),
 )
-def test_every_row_that_mysqldump_can_write_is_read_back(
-    tmp_path_factory, rows, rows_per_insert, between, rows_at_once
-):
+def test_every_row_that_mysqldump_can_write_is_read_back(tmp_path_factory, rows, rows_per_insert, between, block):
     path = tmp_path_factory.mktemp("dumps") / "xxwiki-latest-page.sql.gz"
     create = "`a` int(8),\n  `b` varbinary(255),\n  `c` float DEFAULT NULL"
     write_dump(path, create, rows, rows_per_insert, between)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sql_dumps, "ROWS_AT_ONCE", rows_at_once)
-        assert dump_to_parquet(path, path.with_name("page.parquet"), ["a", "b", "c"]) == len(rows)
-    table = parquet.read_table(path.with_name("page.parquet"))
+        patch.setattr("training.corpus.sql_dumps._BLOCK", block)
+        table = pa.concat_tables(read_dump(path, ["a", "b", "c"]))
     expected = [(a, None if b is None else b.decode(errors="replace"), c) for a, b, c in rows]
     assert list(zip(*(table[name].to_pylist() for name in "abc"))) == expected
 
 
-def test_only_the_columns_and_rows_that_are_wanted_are_written(tmp_path):
-    rows = [(number, 0, "A", 0, 0.5, None) for number in (1, 2, 1)]
-    path = write_dump(tmp_path / "xxwiki-latest-page.sql.gz", CREATE["page"], rows)
-    assert dump_to_parquet(path, tmp_path / "page.parquet", ["page_id", "unknown"], pc.field("page_id") > 1) == 3
-    assert parquet.read_table(tmp_path / "page.parquet").to_pylist() == [{"page_id": 2}]
+def test_an_insert_of_many_megabytes_is_read_in_bounded_batches(tmp_path, monkeypatch):
+    monkeypatch.setattr("training.corpus.sql_dumps._BLOCK", 1 << 12)  # blocks end anywhere inside rows
+    rows = [(index, f"Title_{index}_" + "x" * 50) for index in range(2000)]
+    path = tmp_path / "xxwiki-latest-page.sql.gz"
+    write_dump(path, "`a` int(8),\n  `b` varbinary(255)", rows, rows_per_insert=300)
+    batches = list(read_dump(path, ["a", "b"]))
+    assert max(map(len, batches)) == 300
+    assert [row for batch in batches for row in zip(*(batch[name].to_pylist() for name in "ab"))] == rows
+
+
+def test_columns_come_from_the_dump_and_only_rows_that_are_kept_are_written(tmp_path):
+    path = write_dump(tmp_path / "xxwiki-latest-page.sql.gz", CREATE["page"], [(1, 0, "A", 0, 0.5, None)] * 4)
+    assert list(column_types(path)) == re.findall(r"`(\w+)`", CREATE["page"])
+    keep = pc.field("page_id") > 1
+    assert dump_to_parquet(path, tmp_path / "page.parquet", ["page_id"], keep) == 4
+    assert parquet.read_metadata(tmp_path / "page.parquet").num_rows == 0
+    assert parquet.read_schema(tmp_path / "page.parquet").names == ["page_id"]
 
 
 @pytest.mark.parametrize(
     ("break_it", "message"),
     [
-        (lambda raw: raw[: len(raw) // 2], "is no whole gzip file"),
+        (lambda raw: raw[: len(raw) // 2], "truncated or damaged"),
         (lambda raw: gzip.compress(gzip.decompress(raw).split(b"UNLOCK")[0]), "does not end with"),
         (lambda raw: gzip.compress(b"<html>not found</html>"), "no CREATE TABLE"),
-        (lambda raw: gzip.decompress(raw), "is no whole gzip file"),
+        (lambda raw: gzip.decompress(raw), "truncated or damaged"),
         (lambda raw: raw + gzip.compress(b"INSERT INTO"), "does not end with `-- Dump completed`"),
         (lambda raw: gzip.compress(gzip.decompress(raw).replace(b"NULL)", b"NULL,1)", 1)), "is damaged"),
     ],

@@ -11,6 +11,7 @@ import torch
 from torch.export import Dim
 
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
+from tests.encoder_families import FAMILIES, save_family
 
 DYNAMIC = {
     "input_ids": {0: Dim.DYNAMIC, 1: Dim.DYNAMIC, 2: Dim.DYNAMIC},
@@ -187,3 +188,18 @@ def test_onnx_runtime_embeds_documents_and_queries_as_pytorch_does(
     found, _ = quantized.run(None, by_passage(documents))
     cosines = (found * expected).sum(axis=1) / np.linalg.norm(found, axis=1) / np.linalg.norm(expected, axis=1)
     assert 0.9 < cosines.min() < 1 - 1e-7
+
+
+@pytest.mark.parametrize("name", ["qwen3-embedding", "embeddinggemma", "umt5"])
+def test_causal_and_other_families_are_exported_with_their_modules_and_passages(
+    name: str, make_model: Callable[..., HMDEForDocumentEmbedding], documents: list[str], tmp_path: Path
+) -> None:
+    folder = save_family(FAMILIES[name], tmp_path)
+    options = {"max_sentence_length": 100, "passage_length": 200}
+    model = make_model(folder, **options)
+    tokenizer = HMDETokenizer.from_sentence_encoder(str(folder))
+    export_onnx.export(make_model(folder, attn_implementation="eager", **options), tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    found, _ = session.run(None, tokenizer.by_passage(tokenizer(documents), model.config))
+    expected = model.encode_documents(documents, tokenizer, normalize=False)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5 * np.abs(expected).max())

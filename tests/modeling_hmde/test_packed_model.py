@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModel, AutoTokenizer, BertModel, MPNetConfig
 
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, attention_hmde, modeling_hmde
+from tests.encoder_families import FAMILIES, save_family
 from tests.reference_model import (
     DOCUMENTS,
     EXACT,
@@ -41,10 +42,11 @@ def variable_length_attention(
     attended = []
     for begin, end in itertools.pairwise(cu_seq_q.tolist()):
         places = torch.arange(end - begin)
-        distances = (places - places.unsqueeze(1)).abs()
+        distances = places.unsqueeze(1) - places  # from a token back to another
         scores = torch.einsum("qhd,khd->hqk", query[begin:end], key[begin:end]) * scale
-        if window_size[0] >= 0:
-            scores = scores.masked_fill(distances > window_size[0], -torch.inf)
+        for reach, distance in zip(window_size, (distances, -distances), strict=True):
+            if reach >= 0:
+                scores = scores.masked_fill(distance > reach, -torch.inf)
         attended.append(torch.einsum("hqk,khd->qhd", scores.softmax(dim=-1), value[begin:end]))
     return torch.cat(attended)
 
@@ -95,6 +97,20 @@ def test_the_path_of_a_gpu_gives_the_embeddings_and_gradients_of_a_processor(
     if checkpointing:
         model.gradient_checkpointing_enable()
     assert_same_gradients(gradients_of(model, inputs), expected)
+
+
+@pytest.mark.parametrize("name", ["harrier-270m", "embeddinggemma", "qwen3-embedding", "qwen2-sliding", "gte-qwen2"])
+def test_the_path_of_a_gpu_keeps_causal_and_sliding_attention(
+    name: str, make_model: MakeModel, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    folder = save_family(FAMILIES[name], tmp_path)
+    inputs = tokenize(folder)
+    expected = gradients_of(make_model(folder, attn_implementation="sdpa", dtype=torch.float64), inputs)
+    request.getfixturevalue("gpu_kernel")
+    actual = gradients_of(make_model(folder, dtype=torch.float64), inputs)
+    for part, gradient in expected.items():  # RMSNorm rounds to float32
+        largest = float(gradient.abs().max())
+        torch.testing.assert_close(actual[part], gradient, rtol=0, atol=1e-5 * largest + 1e-9, msg=part)
 
 
 def test_autocast_reaches_the_kernel_of_a_gpu_in_one_dtype(

@@ -187,6 +187,17 @@ FAMILIES = {
     ),
     "deberta-v2": Family("deberta-v2", unigram, "max", packed=False),
     "electra": Family("electra", wordpiece, "mean_sqrt_len_tokens", {"embedding_size": SIZE}, packed=False),
+    "albert": Family("albert", unigram, "mean", {"embedding_size": 16}, packed=False),
+    "roformer": Family("roformer", wordpiece, "cls", {"embedding_size": SIZE}, packed=False),
+    "e5-mistral": Family(
+        "mistral",
+        llama_tokens,
+        "lasttoken",
+        {"num_key_value_heads": 2, "sliding_window": 8},
+        lambda: [Normalize()],
+        INSTRUCTION,
+        packed=False,
+    ),
     "umt5": Family(
         "umt5",
         lambda: unigram("$A </s>", pad_first=True),

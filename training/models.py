@@ -111,6 +111,7 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
         model.hmde.sentence_encoder.requires_grad_(False)
         model.hmde.sentence_modules.requires_grad_(False)
     if recipe.lora is not None:
+        model.hmde.sentence_modules.requires_grad_(False)
         add_lora(model.hmde.sentence_encoder, recipe.lora)
     if recipe.gradient_checkpointing:
         model.gradient_checkpointing_enable()

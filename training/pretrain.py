@@ -58,6 +58,7 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
     encoder = TwoPathEncoder(model, max_sentences=model.config.max_sentences if recipe.losses.read_sentences else None)
     document_rate = recipe.learning_rate if recipe.document_learning_rate is None else recipe.document_learning_rate
     groups = groups_by_decay(model.hmde.sentence_encoder, recipe.learning_rate, recipe.weight_decay)
+    groups += groups_by_decay(model.hmde.sentence_modules, recipe.learning_rate, recipe.weight_decay)
     groups += groups_by_decay(model.hmde.document_encoder, document_rate, recipe.weight_decay)
     teacher = load_teacher(model, tokenizer, recipe.losses.distillation, accelerator.device)
     set_seed(recipe.seed, device_specific=True)  # dropout of its own for each process, from here on

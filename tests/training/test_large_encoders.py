@@ -10,14 +10,16 @@ import pytest
 import yaml
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from torch import nn
 from transformers import (
     AutoModel,
+    Gemma3TextConfig,
     ModernBertConfig,
     PreTrainedConfig,
     PreTrainedTokenizerFast,
+    Qwen3Config,
 )
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
@@ -59,12 +61,30 @@ def pipeline(
     return folder / "all"
 
 
+GEMMA = SIZES | {"num_key_value_heads": 1, "head_dim": 8, "vocab_size": 259, "pad_token_id": 256, "bos_token_id": 257}
+GEMMA |= {"eos_token_id": 258, "sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"]}
+QWEN = SIZES | {"num_key_value_heads": 2, "head_dim": 8, "vocab_size": 259, "pad_token_id": 256, "eos_token_id": 258}
 MODERNBERT = SIZES | {"vocab_size": 259, "pad_token_id": 256, "local_attention": 16, "global_attn_every_n_layers": 2}
 MODERNBERT |= {"bos_token_id": 257, "cls_token_id": 257, "eos_token_id": 258, "sep_token_id": 258}
 
 
+def harrier(folder: Path) -> Path:
+    return pipeline(folder, Gemma3TextConfig(**GEMMA), tokenizer("<s>", "</s>"), "lasttoken", Normalize())
+
+
+def qwen3(folder: Path) -> Path:
+    return pipeline(folder, Qwen3Config(**QWEN), tokenizer("", "</s>", side="left"), "lasttoken", Normalize())
+
+
 def granite(folder: Path) -> Path:
     return pipeline(folder, ModernBertConfig(**MODERNBERT), tokenizer("<s>", "</s>"), "cls", Normalize())
+
+
+def embedding_gemma(folder: Path) -> Path:
+    dense = [Dense(32, 64, bias=False, activation_function=nn.Identity())]
+    dense += [Dense(64, 32, bias=False, activation_function=nn.Identity())]
+    config = Gemma3TextConfig(**GEMMA, use_bidirectional_attention=True)
+    return pipeline(folder, config, tokenizer("<s>", "</s>"), "mean", *dense, Normalize())
 
 
 def arguments(recipe: str, corpus: Path, start: Path, output: Path, *changes: str) -> list[str]:
@@ -88,7 +108,10 @@ def check_finished(model: Path, documents: list[str], work: Path) -> None:
 @pytest.mark.parametrize(
     ("recipe", "make_encoder"),
     [
+        ("harrier-270m", harrier),
+        ("qwen3-0.6b", qwen3),
         ("granite-311m", granite),
+        ("embeddinggemma-300m", embedding_gemma),
     ],
 )
 def test_a_recipe_goes_from_start_to_a_model_that_users_open(
@@ -116,3 +139,11 @@ def test_a_recipe_goes_from_start_to_a_model_that_users_open(
     assert any("embed" in name or "norm" in name for name in moved if "sentence_encoder" in name) != adapter
     checkpoint = load_file(tmp_path / "model-training" / "checkpoints" / "step-00000002" / "model.safetensors")
     assert any("lora_" in name for name in checkpoint) == adapter
+
+
+def test_both_stages_of_the_recommended_recipe(corpus_folder: Path, tmp_path: Path, documents: list[str]) -> None:
+    start = harrier(tmp_path / "encoder")
+    pretrain.main(arguments("recommended", corpus_folder, start, tmp_path / "first"))
+    second = arguments("recommended-second-stage", corpus_folder, tmp_path / "first", tmp_path / "second")
+    pretrain.main(second)
+    check_finished(tmp_path / "second", documents, tmp_path)

@@ -16,6 +16,7 @@ from typing import Any
 import common.terminal
 import common.threads
 
+import torch
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 from torch import Tensor
@@ -28,6 +29,7 @@ from training.data.triples import Triples
 from training.loop.cached_gradients import Embeddings, cut_into_chunks, embed_chunks
 from training.loop.loop import Stage, train
 from training.loop.meter import Work
+from training.loop.momentum import MomentumQueue
 from training.lora import merged_weights
 from training.losses import weighted_losses
 from training.losses.batch import BatchVectors
@@ -60,6 +62,10 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
     groups = groups_by_decay(model.hmde.sentence_encoder, recipe.learning_rate, recipe.weight_decay)
     groups += groups_by_decay(model.hmde.sentence_modules, recipe.learning_rate, recipe.weight_decay)
     groups += groups_by_decay(model.hmde.document_encoder, document_rate, recipe.weight_decay)
+    queue = None
+    if recipe.losses.queue is not None:
+        size, momentum = recipe.losses.queue.size, recipe.losses.queue.momentum
+        queue = MomentumQueue(encoder, size, model.config.hidden_size, momentum, accelerator.device)
     teacher = load_teacher(model, tokenizer, recipe.losses.distillation, accelerator.device)
     set_seed(recipe.seed, device_specific=True)  # dropout of its own for each process, from here on
 
@@ -90,7 +96,15 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
         vectors = BatchVectors(embeddings, batch, model.config.temperature)
         if teacher is not None:
             vectors.teacher = embed_chunks(teacher, cut_into_chunks(batch.rows, recipe.max_tokens_per_chunk))
-        return weighted_losses(vectors, recipe.losses, model.config.truncate_dims)
+        keys = None
+        if queue is not None and torch.is_grad_enabled():  # it has no part in the validation loss
+            keys = embed_chunks(queue.encoder, cut_into_chunks(batch.rows, recipe.max_tokens_per_chunk))["documents"]
+            vectors.key_documents, vectors.queued = keys, (queue.vectors, queue.concepts)
+        batch_losses = weighted_losses(vectors, recipe.losses, model.config.truncate_dims)
+        if queue is not None and keys is not None:
+            key_roles = dict(zip(batch.concepts, keys.unflatten(0, (len(batch.concepts), -1))))
+            queue.push(key_roles["positive"], batch.concepts["positive"])  # after the loss, in which they stand already
+        return batch_losses
 
     def work(batch: Batch) -> Work:
         documents = batch.rows["documents"]
@@ -114,6 +128,7 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
         criterion="mrr",
         save=save,
         validation_batches=lambda: batches.in_order(draw_triples("dev"), make_batch),
+        queue=queue,
     )
 
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from common.numbers import PositiveFloat, PositiveInt, Share
-from replications.infoxlm.momentum import MomentumQueue
 from training.loop.cached_gradients import cut_into_chunks, embed_chunks
+from training.loop.momentum import MomentumQueue
 from training.losses.candidates import same_concept
 from training.losses.processes import mean_of_all_processes, rows_of_other_processes
 from training.sentences.batches import IGNORED

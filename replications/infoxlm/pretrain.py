@@ -22,11 +22,11 @@ from transformers import PreTrainedModel
 from common.command_line import options_from, run
 from replications.infoxlm.data import InfoXLMCollator, InfoXLMPairs, Texts
 from replications.infoxlm.losses import InfoXLMLosses, XlCo, infoxlm_losses, masked_tokens
-from replications.infoxlm.momentum import MomentumQueue
 from replications.masked_lm import MaskedLMOptions, check_mask_token, encoder_with_head, predict_tokens
 from replications.new_encoder import start_tokenizer
 from training.loop.cached_gradients import Chunk, Embeddings, Rows
 from training.loop.loop import Stage, train
+from training.loop.momentum import MomentumQueue
 from training.model_card import write_sentence_card
 from training.sentences.batches import SentenceBatch
 from training.sentences.encoder import SentenceEncoder
@@ -136,7 +136,7 @@ def infoxlm_stage(recipe: InfoXLMRecipe, accelerator: Accelerator) -> Stage[Sent
         encoder=encoder,
         collate=InfoXLMCollator(tokenizer, recipe.max_length, recipe.prompt, losses=losses),
         losses=weigh,
-        follower=queue,
+        queue=queue,
     )
 
 

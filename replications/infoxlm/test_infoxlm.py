@@ -21,11 +21,11 @@ from replications.infoxlm.losses import (
     infoxlm_losses,
     masked_tokens,
 )
-from replications.infoxlm.momentum import MomentumQueue
 from replications.masked_lm import check_mask_token
 from tests.pretraining import write_corpus
 from tests.sentence_pairs import write_pairs
 from tests.tiny_encoders import unigram_tokenizer
+from training.loop.momentum import MomentumQueue
 from training.sentences.batches import SentenceBatch
 from training.sentences.losses import PairVectors, chosen_losses, weighted_losses
 

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from common.numbers import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from training.losses.candidates import EPSILON, same_concept
+from training.losses.distance_constraint import nearer_than_negatives
 from training.losses.processes import mean_of_all_processes, rows_of_other_processes
 from training.sentences.batches import IGNORED
 from training.sentences.losses import LossFunction, PairVectors
@@ -138,24 +139,6 @@ def distance(way: OneWay, options: Distance) -> Tensor:
     distances = distances / (mean_of_all_processes(distances[others | own]) + EPSILON)
     drawn = way.negatives(options.num_negatives)
     return nearer_than_negatives(distances, drawn, margin=options.margin, weight=options.margin_weight)
-
-
-def nearer_than_negatives(distances: Tensor, negatives: Tensor, margin: float, weight: float) -> Tensor:
-    """The distance of each anchor's positive, and the mean of what its negatives lack to be farther away by a margin
-    (Li 2021, equations 4.20 and 4.21).
-
-    Args:
-        distances: (batch, candidates); candidate i is the positive of anchor i.
-        negatives: the same shape, bool, which candidates are negatives.
-        margin: alpha.
-        weight: lambda.
-
-    Returns:
-        (batch,)
-    """
-    positive_distances = distances.diagonal()
-    failings = F.relu(margin - (distances - positive_distances.unsqueeze(1))) * negatives
-    return positive_distances + weight * failings.sum(dim=1) / negatives.sum(dim=1).clamp(min=1)
 
 
 def distance_loss(vectors: PairVectors, options: Distance) -> Tensor:

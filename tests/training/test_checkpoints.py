@@ -61,6 +61,8 @@ CHANGES = {
     "losses.queries.weight": 1.0,
     "save_steps": 2,
     "max_steps": 8,
+    "losses.queue.size": 6,
+    "losses.queue.momentum": 0.9,
 }
 
 
@@ -68,7 +70,7 @@ CHANGES = {
     ("processes", "changes"), [(1, {}), (1, {"max_tokens_per_chunk": 150}), (2, {"batch_size": 2})]
 )
 def test_a_killed_run_goes_on_bit_for_bit(corpus_folder, labse, tmp_path, processes, changes):
-    """With dropout and drawn queries, killed somewhere in an epoch."""
+    """With dropout, drawn queries, a queue and a momentum encoder, killed somewhere in an epoch."""
     changes = CHANGES | changes
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert run(options(corpus_folder, labse, whole, **changes), tmp_path / "a", processes=processes) == [0] * processes

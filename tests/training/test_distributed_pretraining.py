@@ -29,21 +29,24 @@ EXACT = {
 
 
 @pytest.mark.parametrize(
-    ("environment", "max_tokens_per_chunk"),
+    ("environment", "max_tokens_per_chunk", "loss"),
     [
-        pytest.param({}, 4096, id="ddp-whole"),
-        pytest.param({}, 100, id="ddp-in-chunks"),
-        pytest.param(FSDP2, 4096, id="fsdp2-whole"),
-        pytest.param(FSDP2, 100, id="fsdp2-in-chunks"),
+        pytest.param({}, 4096, "info_nce", id="ddp-whole"),
+        pytest.param({}, 100, "distance_constraint", id="ddp-in-chunks"),
+        pytest.param(FSDP2, 4096, "distance_constraint", id="fsdp2-whole"),
+        pytest.param(FSDP2, 100, "info_nce", id="fsdp2-in-chunks"),
     ],
 )
 def test_two_processes_have_the_gradients_of_one(
-    corpus_folder, labse, tmp_path, monkeypatch, environment, max_tokens_per_chunk
+    corpus_folder, labse, tmp_path, monkeypatch, environment, max_tokens_per_chunk, loss
 ):
-    """With accumulation, and more chunks on one process than on the other."""
+    """With accumulation, a queue, and more chunks on one process than on the other."""
+    contrast = {"hard_negatives": "all", "symmetric": True}
     losses = {
-        "info_nce": {"hard_negatives": "all", "symmetric": True},
+        "info_nce": None,
+        loss: contrast,
         "queries": {"weight": 0.5, "hard_negatives": "all"},
+        "queue": {"size": 8, "momentum": 0.9, "hard_negatives": "all"},
     }
     changes = EXACT | {"losses": json.dumps(losses), "max_steps": 3, "eval_steps": 3, "save_steps": 3}
     changes |= {"max_tokens_per_chunk": max_tokens_per_chunk}

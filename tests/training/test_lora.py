@@ -142,10 +142,16 @@ def test_a_run_leaves_the_start_plus_a_product_of_narrow_matrices(corpus_folder,
 
 
 def test_a_checkpoint_has_the_adapter_and_the_document_encoder_alone(corpus_folder, labse, tmp_path):
-    pretrain.main(options(corpus_folder, labse, tmp_path / "model", **LORA, max_steps=4))
-    saved = load_file(tmp_path / "model-training" / "checkpoints" / "step-00000004" / "model.safetensors")
-    assert all("lora_" in name or "document_encoder" in name for name in saved)
-    assert sum("lora_" in name for name in saved) == 2 * 12
+    """The weights of a momentum encoder too."""
+    changes = LORA | {"losses.queue.size": 4, "max_steps": 4}
+    pretrain.main(options(corpus_folder, labse, tmp_path / "model", **changes))
+    checkpoint = tmp_path / "model-training" / "checkpoints" / "step-00000004"
+    states = [torch.load(path, weights_only=False) for path in checkpoint.glob("custom_checkpoint_*.pkl")]
+    (queue,) = (state for state in states if "vectors" in state)
+    assert queue["vectors"].shape[0] == len(queue["concepts"]) == 4
+    for saved in (load_file(checkpoint / "model.safetensors"), queue["encoder"]):
+        assert all("lora_" in name or "document_encoder" in name for name in saved)
+        assert sum("lora_" in name for name in saved) == 2 * 12
 
 
 @pytest.mark.parametrize("environment", [None, FSDP2], ids=["one-process", "fsdp2"])

@@ -289,6 +289,8 @@ def test_queries_may_be_of_the_positives_language_and_its_title_is_then_no_part_
         ({"max_steps": 0}, r'"max_steps":(.|\s)*v>0'),
         ({"resume": "true"}, "no checkpoint to resume from"),
         ({"max_tokens_per_chunk": 0}, r'"max_tokens_per_chunk":\s.*v>0'),
+        ({"losses.queue.size": -1}, r"PositiveInt: -1 does not conform"),
+        ({"losses.queue": '{"size": 4, "momentum": 1.0}'}, r"Share: 1\.0 does not conform"),
         ({"sentence_dropout": 1.0}, r"Not of type Share: does not conform"),
         ({"language_exponent": -1.0}, r'"language_exponent":\s.*v>=0'),
         ({"batch_size": 1000}, "a batch of 1000 examples over all processes is more than there are"),
@@ -340,6 +342,8 @@ def test_a_concept_has_the_same_integer_in_every_batch_and_no_other_concept_has_
 
 def test_a_run_with_every_option_of_the_objective_and_the_batches_trains(corpus_folder, labse, tmp_path):
     changes = {
+        "losses.queue.size": 8,
+        "losses.queue.momentum": 0.9,
         "language_exponent": 0.5,
         "max_tokens_per_chunk": 200,
         "losses.queries.weight": 1.0,
@@ -349,7 +353,7 @@ def test_a_run_with_every_option_of_the_objective_and_the_batches_trains(corpus_
     pretrain.main(options(corpus_folder, labse, tmp_path / "model", max_steps=3, **changes))
     (log,) = (tmp_path / "model-training" / "logs" / "pretrain").glob("events*")
     events = EventAccumulator(str(log)).Reload()
-    losses = {"document_loss", "reverse_loss", "query_loss"}
+    losses = {"document_loss", "reverse_loss", "query_loss", "queue_loss"}
     throughput = {"documents_per_second", "tokens_per_second"}
     assert losses | throughput <= set(events.Tags()["scalars"])
     assert all(event.value > 0 for name in losses | throughput for event in events.Scalars(name))
@@ -404,11 +408,15 @@ def test_the_step_of_the_least_validation_loss_is_kept_and_not_the_start(corpus_
     assert "The model kept is that of optimizer step 8 of 12" in card
 
 
-def test_the_validation_loss_is_that_of_the_dev_triples_without_dropout(corpus_folder, labse, tmp_path, monkeypatch):
+@pytest.mark.parametrize("queue", [{}, {"losses.queue.size": 4}])
+def test_the_validation_loss_is_that_of_the_dev_triples_without_dropout(
+    corpus_folder, labse, tmp_path, monkeypatch, queue
+):
+    """With a queue too, which has no part in it."""
     found = []
     original = Loop.validation_loss
     monkeypatch.setattr(Loop, "validation_loss", lambda *given: found.append(original(*given)) or found[-1])
-    changes = {"keep": "validation_loss", "max_steps": 1, "warmup_steps": 10, "batch_size": 3}
+    changes = {"keep": "validation_loss", "max_steps": 1, "warmup_steps": 10, "batch_size": 3, **queue}
     pretrain.main(options(corpus_folder, labse, tmp_path / "model", **changes))
     recipe = PretrainRecipe(corpus=str(corpus_folder), output="", sentence_encoder=str(labse))
     model = HMDEForDocumentEmbedding.from_pretrained(tmp_path / "model")

@@ -45,6 +45,7 @@ from training.loop.checkpoints import (
 from training.loop.distributed import follow
 from training.loop.finite import check_grad_norm, check_losses
 from training.loop.meter import Meter, Work
+from training.loop.momentum import MomentumQueue
 from training.loop.options import LoopOptions
 from training.losses.processes import only_this_process
 
@@ -73,17 +74,6 @@ class Batches(Protocol):
         """The batches of each optimizer step, without end, on the device of this process."""
 
 
-class Follower(Protocol):
-    """What follows the encoder from step to step, such as a momentum encoder. Checkpoints hold it."""
-
-    def step(self, encoder: nn.Module) -> None:
-        """After each optimizer step."""
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
-
-
 BatchType = TypeVar("BatchType", bound=Batch)
 OptionsType = TypeVar("OptionsType", bound=LoopOptions)
 
@@ -97,13 +87,13 @@ class Stage(Generic[BatchType]):
         parameter_groups: for the optimizer.
         batches: the training data.
         losses: of a batch, by name, each a mean over its examples. Their sum is minimised. Called without gradients for
-            the validation loss.
+            the validation loss, in which a queue has no part.
         work: what a batch gives this process to do.
         evaluate: scores of an encoder on the dev split, by name. Called on the main process alone.
         criterion: the score by which the best model is chosen; higher is better.
         save: an encoder's model, into a folder.
         validation_batches: the dev split in batches, on the device of this process, for `keep: validation_loss`.
-        follower: what follows the encoder, if anything does.
+        queue: vectors of earlier batches, if there is a loss for them.
         schedule: the factor of the learning rates by total steps and step, in place of that of the options.
     """
 
@@ -116,7 +106,7 @@ class Stage(Generic[BatchType]):
     criterion: str
     save: Callable[[nn.Module, Path], None]
     validation_batches: Callable[[], Iterator[BatchType]]
-    follower: Follower | None = None
+    queue: MomentumQueue | None = None
     schedule: Callable[[int, int], float] | None = None
 
 
@@ -200,8 +190,8 @@ class Loop(Generic[BatchType]):
         else:
             self.schedule = get_scheduler(options.schedule, self.optimizer, options.warmup_steps, self.total_steps)
         accelerator.register_for_checkpointing(self.schedule, self.progress)
-        if stage.follower is not None:
-            accelerator.register_for_checkpointing(stage.follower)
+        if stage.queue is not None:
+            accelerator.register_for_checkpointing(stage.queue)
 
     def run(self) -> Progress:
         if self.options.resume:
@@ -251,8 +241,8 @@ class Loop(Generic[BatchType]):
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.schedule.step()
-        if self.stage.follower is not None:
-            self.stage.follower.step(self.accelerator.unwrap_model(self.encoder))
+        if self.stage.queue is not None:
+            self.stage.queue.step(self.accelerator.unwrap_model(self.encoder))
         return grad_norm
 
     def backward(self, batch: BatchType, weight: float, synchronise: bool) -> dict[str, Tensor]:

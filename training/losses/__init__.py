@@ -12,10 +12,12 @@ from typing import Any
 from torch import Tensor
 
 from training.losses.batch import BatchVectors
+from training.losses.distance_constraint import DistanceConstraint, distance_constraint_losses
 from training.losses.distillation import Distillation, distillation_losses
 from training.losses.info_nce import InfoNCE, info_nce_losses
 from training.losses.late_interaction import LateInteraction, late_interaction_losses
 from training.losses.queries import Queries, query_losses
+from training.losses.queue import Queue, queue_losses
 
 
 @dataclass
@@ -25,11 +27,17 @@ class Losses:
     info_nce: InfoNCE | None = None
     """Documents of one concept are drawn together (paper, equation 1)."""
 
+    distance_constraint: DistanceConstraint | None = None
+    """The same by distances and a margin (T-MDE)."""
+
     queries: Queries | None = None
     """A query is drawn to the document that it seeks."""
 
     late_interaction: LateInteraction | None = None
     """A query is drawn to the document that it seeks by their vectors and its best sentence; sentences keep apart."""
+
+    queue: Queue | None = None
+    """Contrast with vectors of earlier batches (InfoXLM)."""
 
     distillation: Distillation | None = None
     """A teacher's vectors are learned."""
@@ -37,7 +45,7 @@ class Losses:
     @property
     def symmetric(self) -> bool:
         """Whether a positive needs a hard negative of its own."""
-        return self.info_nce is not None and self.info_nce.symmetric
+        return any(loss is not None and loss.symmetric for loss in (self.info_nce, self.distance_constraint))
 
     @property
     def read_queries(self) -> bool:
@@ -52,8 +60,10 @@ class Losses:
 
 LOSSES: dict[str, Callable[[BatchVectors, Any], dict[str, Tensor]]] = {
     "info_nce": info_nce_losses,
+    "distance_constraint": distance_constraint_losses,
     "queries": query_losses,
     "late_interaction": late_interaction_losses,
+    "queue": queue_losses,
     "distillation": distillation_losses,
 }
 

@@ -15,6 +15,8 @@ from training.losses.processes import rows_of_other_processes
 if TYPE_CHECKING:
     from training.data.batches import Batch
 
+Queued = tuple[Tensor, Tensor]  # vectors (rows, hidden) of earlier batches and their concepts (rows,)
+
 
 @dataclass
 class BatchVectors:
@@ -27,12 +29,16 @@ class BatchVectors:
             `sentence_queries_as_documents` (sentences, hidden), see `Batch.sentence_index`.
         batch: the triples.
         temperature: what cosines are divided by (tau in equation 1).
+        key_documents: (documents of all roles, hidden), by the momentum encoder, if there is a queue.
+        queued: vectors of earlier batches, likewise.
         teacher: the teacher's vectors of all that is embedded, by the same names, if there is a teacher.
     """
 
     embeddings: dict[str, Tensor]
     batch: Batch
     temperature: float
+    key_documents: Tensor | None = None
+    queued: Queued | None = None
     teacher: dict[str, Tensor] = field(default_factory=dict)
 
     @cached_property
@@ -58,11 +64,13 @@ class BatchVectors:
     def cut(self, size: int) -> BatchVectors:
         """The first `size` numbers of every vector, for a model whose vectors may be cut (Matryoshka; Kusupati et al.,
         2022)."""
+        key_documents = None if self.key_documents is None else self.key_documents[..., :size]
+        queued = None if self.queued is None else (self.queued[0][..., :size], self.queued[1])
         embeddings, teacher = (
             {name: vectors[..., :size] for name, vectors in by_name.items()}
             for by_name in (self.embeddings, self.teacher)
         )
-        return BatchVectors(embeddings, self.batch, self.temperature, teacher)
+        return BatchVectors(embeddings, self.batch, self.temperature, key_documents, queued, teacher)
 
 
 class Documents:
@@ -81,18 +89,23 @@ class Documents:
         self.other_vectors = dict(zip(batch.concepts, _from_other_processes(by_role)))
         self.other_concepts = dict(zip(batch.concepts, _from_other_processes(concepts)))
 
-    def candidates(self, positive: str, hard: str, hard_negatives: HardNegatives) -> Candidates:
-        """The documents of the role `positive` of all triples, hard negatives of the role `hard`, and the documents of
-        other processes."""
+    def candidates(
+        self, positive: str, hard: str, hard_negatives: HardNegatives, queued: Queued | None = None
+    ) -> Candidates:
+        """The documents of the role `positive` of all triples, hard negatives of the role `hard`, the documents of
+        other processes, and those of a queue."""
         roles = [positive, hard] if hard_negatives == "all" else [positive]
+        others = [(self.other_vectors[role], self.other_concepts[role]) for role in roles]
+        others += [queued] if queued is not None else []
+        vectors, concepts = zip(*others)
         return Candidates(
             self.vectors[positive],
             self.vectors[hard],
             concepts=self.concepts["anchor"],
             negative_concepts=self.concepts[hard],
             hard_negatives=hard_negatives,
-            others=torch.cat([self.other_vectors[role] for role in roles]),
-            other_concepts=torch.cat([self.other_concepts[role] for role in roles]),
+            others=torch.cat(vectors),
+            other_concepts=torch.cat(concepts),
         )
 
 

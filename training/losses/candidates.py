@@ -24,7 +24,7 @@ class Candidates(NamedTuple):
         negative_concepts: (batch,), int64, that of each hard negative.
         hard_negatives: an anchor sees its own hard negative (`own`, the paper), those of the whole batch (`all`, the
             authors' code), or none.
-        others: (others, hidden), negatives of every anchor from beyond the batch: those of other processes.
+        others: (others, hidden), negatives of every anchor from beyond the batch: other processes, a queue.
         other_concepts: (others,), int64, theirs.
     """
 

@@ -15,8 +15,9 @@ from torch import Tensor
 from common.numbers import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from training.data.batches import Batches
 from training.loop.cached_gradients import Embeddings
-from training.loop.loop import Follower, Stage
+from training.loop.loop import Stage
 from training.loop.meter import Work
+from training.loop.momentum import MomentumQueue
 from training.loop.options import LoopOptions
 from training.models import groups_by_decay
 from training.sentences.batches import SentenceBatch, SentenceCollator
@@ -81,7 +82,7 @@ def sentence_stage(
     encoder: SentenceEncoder,
     collate: SentenceCollator,
     losses: Callable[[PairVectors], dict[str, Tensor]],
-    follower: Follower | None = None,
+    queue: MomentumQueue | None = None,
     evaluate: Callable[[Any, SentenceCollator, DevPairs], dict[str, float]] | None = None,
     criterion: str = "p_at_1",
 ) -> Stage[SentenceBatch]:
@@ -91,7 +92,7 @@ def sentence_stage(
         encoder: what is trained, in the state in which it starts.
         collate: from some pairs to their batch.
         losses: from what the encoder makes of a batch to its weighted losses, by name.
-        follower: what follows the encoder from step to step, such as a momentum encoder.
+        queue: keys of earlier batches, if there is a loss for them.
         evaluate: scores of an encoder on the dev pairs, by name; P@1 if not given.
         criterion: the score by which the best step is chosen.
 
@@ -143,5 +144,5 @@ def sentence_stage(
         criterion=criterion,
         save=save,
         validation_batches=lambda: batches.in_order(dev_pairs.examples(), collate),
-        follower=follower,
+        queue=queue,
     )

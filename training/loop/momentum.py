@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from training.loop.checkpoints import frozen_weights
 from training.loop.distributed import follow
 from training.losses.processes import rows_of_all_processes
 
@@ -24,6 +25,7 @@ class MomentumQueue:
     """
 
     def __init__(self, encoder: nn.Module, size: int, hidden_size: int, momentum: float, device: torch.device) -> None:
+        self.frozen = set(frozen_weights(encoder))
         self.encoder = copy.deepcopy(encoder).requires_grad_(False).to(device).eval()
         self.size = size
         self.momentum = momentum
@@ -40,9 +42,11 @@ class MomentumQueue:
         follow(self.encoder, encoder, self.momentum)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"encoder": self.encoder.state_dict(), "vectors": self.vectors, "concepts": self.concepts}
+        """Without the weights that are not trained: they never differ from those of the start."""
+        weights = {name: weight for name, weight in self.encoder.state_dict().items() if name not in self.frozen}
+        return {"encoder": weights, "vectors": self.vectors, "concepts": self.concepts}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.encoder.load_state_dict(state["encoder"])
+        self.encoder.load_state_dict(state["encoder"], strict=False)
         self.vectors = state["vectors"].to(self.vectors.device)
         self.concepts = state["concepts"].to(self.concepts.device)

@@ -1,4 +1,4 @@
-"""All measures: for rankings (MAP, nDCG, MRR ...) and for labels (accuracy, macro-F1)."""
+"""All measures: for rankings (MAP, nDCG, MRR ...), one label a text (accuracy, macro-F1), several (R-precision)."""
 
 from __future__ import annotations
 
@@ -44,3 +44,14 @@ def accuracy_and_f1(labels: Sequence[str], predicted: Sequence[str]) -> dict[str
         "accuracy": float(accuracy_score(labels, predicted)),
         "macro_f1": float(f1_score(labels, predicted, average="macro")),
     }
+
+
+def r_precisions(targets: np.ndarray, decisions: np.ndarray) -> list[float]:
+    """The R-precision of each document: where it has R labels, the share of them among its R most probable ones.
+
+    Args:
+        targets: (documents, labels), 1 where a document has the label.
+        decisions: (documents, labels), higher where more probable.
+    """
+    ranked = np.argsort(-decisions, axis=1, kind="stable")
+    return [float(relevant[order[: relevant.sum()]].mean()) for relevant, order in zip(targets, ranked)]

@@ -16,6 +16,7 @@ from evaluation.registry import SYSTEMS
 QuerySource = Literal["queries", "documents", "late_sentences"]
 
 MEASURES = ("accuracy", "macro_f1")
+MULTILABEL_MEASURES = ("r_precision", "micro_f1")
 # `SentencePooling` of HMDEConfig, written out because a command's help waits for no torch.
 Pooling = Literal["cls", "mean", "pooler", "lasttoken", "weightedmean", "max", "mean_sqrt_len_tokens"]
 
@@ -139,7 +140,8 @@ class ClassificationTask(TaskOptions):
         finetuned: classifiers that were trained as a whole, by name: the folders or Hub names of one or more runs,
             whose scores are averaged.
         finetuned_on: languages that these were trained on; the first train language if not given.
-        measure: the one in the tables; the results have both.
+        measure: the one in the tables. With accuracy or macro_f1, a text has one label; with r_precision or micro_f1 it
+            may have several, and only frozen vectors are tested. The results have both of the two.
     """
 
     data: str
@@ -150,7 +152,7 @@ class ClassificationTask(TaskOptions):
     bootstrap_resamples: NonNegativeInt = 0
     finetuned: dict[str, list[str]] = field(default_factory=dict)
     finetuned_on: list[str] = field(default_factory=list)
-    measure: Literal["accuracy", "macro_f1"] = "accuracy"
+    measure: Literal["accuracy", "macro_f1", "r_precision", "micro_f1"] = "accuracy"
     results_of_systems = "-frozen"
     results_of_models = "-finetuned"
 
@@ -158,6 +160,18 @@ class ClassificationTask(TaskOptions):
         self.finetuned_on = self.finetuned_on or self.train_languages[:1]
         if not self.test_languages:
             raise ValueError("test_languages is empty; name at least one")
+        if self.multilabel and self.finetuned:
+            raise ValueError(f"measure is {self.measure}, of several labels a text, and finetuned models predict one")
+
+    @property
+    def multilabel(self) -> bool:
+        """Whether a text may have several labels."""
+        return self.measure in MULTILABEL_MEASURES
+
+    @property
+    def measures(self) -> tuple[str, str]:
+        """The measures of the task. The first has a value for each document."""
+        return MULTILABEL_MEASURES if self.multilabel else MEASURES
 
     def takes(self, system: SystemOptions) -> bool:
         return bool(self.train_languages) and not self.text_pairs and not system.ranks

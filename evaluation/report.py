@@ -1,4 +1,4 @@
-"""The report of a comparison: tables, report.md and results.json. Knows no models and no data."""
+"""The report of a comparison: tables, plots, report.md and results.json. Knows no models and no data."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import yaml
 
 from common.files import write_json, write_text
 from common.progress import progress_bar
+from evaluation.plots import SEED, colours, plot_averages, plot_rows
 from evaluation.significance import bootstrap_interval, paired_p_values
 from evaluation.tables import Table, environment
 
@@ -26,7 +27,7 @@ Results = dict[str, dict[str, Result]]  # by task and system
 
 
 def write_comparison(recipe: dict[str, Any], results: Results) -> None:
-    """Write report.md and results.json, and show the tables."""
+    """Write report.md, results.json and the plots, and show the tables."""
     output = Path(recipe["output"])
     reference = recipe["reference"] or list(recipe["systems"])[-1]
     with progress_bar("differences and intervals", sum(map(len, results.values())), "result", delay=1) as progress:
@@ -44,6 +45,7 @@ def write_comparison(recipe: dict[str, Any], results: Results) -> None:
     widths = [table_of_intervals(task, task_results) for task, task_results in results.items()]
     made = {
         "command": shlex.join(["python", "-m", "evaluation", *sys.argv[1:]]),
+        "seed": SEED,
         "environment": environment(),
         "recipe": recipe,
     }
@@ -60,6 +62,7 @@ def write_comparison(recipe: dict[str, Any], results: Results) -> None:
     sections = {
         "Scores": [table.to_markdown() for table in tables],
         "How sure": [table.to_markdown() for table in widths if any(table.scores.values())],
+        "Plots": [f"![{path.stem}](plots/{path.name})\n" for path in plot(results, output / "plots")],
         "How it was made": [f"```yaml\n{how}```\n"],
     }
     lines = ["# Evaluation\n"]
@@ -109,3 +112,29 @@ def table_of_intervals(task: str, results: dict[str, Result]) -> Table:
 def measure_of(results: dict[str, Result]) -> str:
     """The measure in the tables of a task, which is that of each of its results."""
     return next(iter(results.values()))["measure"]
+
+
+def plot(results: Results, folder: Path) -> list[Path]:
+    """All plots that the results allow. Those of vectors were made with the results."""
+    colour_of = colours(system for task_results in results.values() for system in task_results)  # the same in all plots
+    paths = []
+    averages = {
+        f"{task}, {measure_of(task_results)}": {
+            system: result["averages"]["average"][result["measure"]]
+            for system, result in task_results.items()
+            if "average" in result["averages"]
+        }
+        for task, task_results in results.items()
+    }
+    if any(averages.values()):
+        shown = {task: task_results for task, task_results in averages.items() if task_results}
+        paths.append(plot_averages(shown, colour_of, folder / "averages.png"))
+    for task, task_results in results.items():
+        rows = {
+            system: {row: scores[result["measure"]] for row, scores in result["rows"].items()}
+            for system, result in task_results.items()
+        }
+        paths.append(plot_rows(f"{measure_of(task_results)} on {task}", rows, colour_of, folder / f"{task}.png"))
+    all_results = [result for task_results in results.values() for result in task_results.values()]
+    vector_plots = [folder / result["plot"] for result in all_results if "plot" in result]
+    return paths + [path for path in vector_plots if path.exists()]

@@ -1,7 +1,7 @@
 """Labelled texts in this project's own format, read and checked. Knows no systems and no measures.
 
-A classification set is a folder of `<language>.<part>.tsv` in MLDoc's format, label TAB text; two texts have a tab
-between them. All files are UTF-8.
+A classification set is a folder of `<language>.<part>.tsv` in MLDoc's format, label TAB text; several labels of a text
+have "|" between them, and two texts a tab. All files are UTF-8.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from common.records import malformed
 from evaluation.datasets.files import lines
 from evaluation.datasets.languages import check_language
 from evaluation.recipes import ClassificationTask
+
+# Between the labels of a text that has several.
+LABEL_SEPARATOR = "|"
 
 
 class LabelledTexts(NamedTuple):
@@ -51,22 +54,25 @@ def read_labelled_set(task: ClassificationTask) -> LabelledSet:
     tests = [read(language, "test") for language in task.test_languages]
     for part in train:
         known = set(part.labels)
+        if task.multilabel:
+            known = {one for label in known for one in label.split(LABEL_SEPARATOR)}
         if len(known) == 1:
             raise ValueError(f"{part.file} has no label but {known.pop()!r}; there is nothing to tell apart")
-        check_labels([*dev, *tests], known, str(part.file))
+        check_labels([*dev, *tests], known, str(part.file), task.multilabel)
     return LabelledSet(train, dev, tests)
 
 
-def check_labels(files: Sequence[LabelledTexts], known: set[str], known_by: str) -> None:
+def check_labels(files: Sequence[LabelledTexts], known: set[str], known_by: str, multilabel: bool = False) -> None:
     """Raises:
     ValueError: a file has a label that cannot be predicted.
     """
     for texts in files:
-        for label in {*texts.labels} - known:
-            raise ValueError(
-                f"{texts.file} has the label {label!r}, which {known_by} does not know: it knows "
-                f"{', '.join(sorted(known))}; use the same labels in all files"
-            )
+        for label in texts.labels:
+            if not {*(label.split(LABEL_SEPARATOR) if multilabel else [label])} <= known:
+                raise ValueError(
+                    f"{texts.file} has the label {label!r}, which {known_by} does not know: it knows "
+                    f"{', '.join(sorted(known))}; use the same labels in all files"
+                )
 
 
 def read_labelled_texts(path: Path, pairs: bool = False) -> tuple[list[str], list[str]]:

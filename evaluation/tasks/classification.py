@@ -30,8 +30,15 @@ from common.device import device
 from common.fingerprints import fingerprint
 from common.progress import Advance, no_bar, progress_bar
 from common.saved_models import model_type_of, opening
-from evaluation.datasets.labelled_sets import LabelledSet, LabelledTexts, check_labels, read_labelled_set
-from evaluation.metrics import accuracy_and_f1
+from evaluation.datasets.labelled_sets import (
+    LABEL_SEPARATOR,
+    LabelledSet,
+    LabelledTexts,
+    check_labels,
+    read_labelled_set,
+)
+from evaluation.metrics import accuracy_and_f1, r_precisions
+from evaluation.plots import plot_vectors
 from evaluation.recipes import MEASURES, ClassificationTask
 from evaluation.systems import System
 from evaluation.tables import Scores, averages
@@ -86,8 +93,12 @@ def learn(
     dev_labels: Sequence[str],
     name: str,
 ) -> tuple[Callable[[np.ndarray, Sequence[str]], list[Measured]], float]:
-    """A logistic regression."""
-    classifier = fit_logistic_regression(train_vectors, train_labels, dev_vectors, dev_labels, name)
+    """The task's logistic regression: one, or one a label where a text may have several."""
+    examples = (train_vectors, train_labels, dev_vectors, dev_labels)
+    if task.multilabel:
+        measure_on, C = fit_multilabel(*examples, name)
+        return lambda vectors, labels: [measure_on(vectors, labels)], C
+    classifier = fit_logistic_regression(*examples, name)
     return lambda vectors, labels: [measure(labels, list(classifier.predict(vectors)))], classifier.C
 
 
@@ -107,12 +118,62 @@ def fit_logistic_regression(
     """
     from sklearn.linear_model import LogisticRegression
 
-    candidates = []
+    def fit(C: float) -> LogisticRegression:
+        return LogisticRegression(C=C, max_iter=10_000).fit(train_vectors, train_labels)
+
+    return max(fit_c_grid(fit, name), key=lambda classifier: classifier.score(dev_vectors, dev_labels))
+
+
+def fit_multilabel(
+    train_vectors: np.ndarray,
+    train_labels: Sequence[str],
+    dev_vectors: np.ndarray,
+    dev_labels: Sequence[str],
+    name: str = "",
+) -> tuple[Callable[[np.ndarray, Sequence[str]], Measured], float]:
+    """As `fit_logistic_regression`, for texts with several labels: a logistic regression for each label, and the C with
+    the highest R-precision on dev.
+
+    Returns:
+        what measures the regressions on vectors and labels (mean R-precision, micro-F1 and the number of documents, and
+        the R-precision of each document), and the C.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import f1_score
+    from sklearn.multiclass import OneVsRestClassifier
+    from sklearn.preprocessing import MultiLabelBinarizer
+
+    def split(labels: Sequence[str]) -> list[list[str]]:
+        return [label.split(LABEL_SEPARATOR) for label in labels]
+
+    binarizer = MultiLabelBinarizer()
+    targets = binarizer.fit_transform(split(train_labels))
+
+    def fit(C: float) -> OneVsRestClassifier:
+        return OneVsRestClassifier(LogisticRegression(C=C, max_iter=10_000)).fit(train_vectors, targets)
+
+    def measure(classifier: OneVsRestClassifier, vectors: np.ndarray, labels: Sequence[str]) -> Measured:
+        wanted = binarizer.transform(split(labels))
+        precisions = r_precisions(wanted, classifier.decision_function(vectors))
+        micro_f1 = f1_score(wanted, classifier.predict(vectors), average="micro", zero_division=0)
+        scores = {"r_precision": float(np.mean(precisions)), "micro_f1": float(micro_f1), "documents": len(labels)}
+        return scores, precisions
+
+    def r_precision(classifier: OneVsRestClassifier) -> float:
+        return measure(classifier, dev_vectors, dev_labels)[0]["r_precision"]
+
+    best = max(fit_c_grid(fit, name), key=r_precision)
+    return partial(measure, best), best.estimator.C
+
+
+def fit_c_grid(fit: Callable[[float], Any], name: str) -> list[Any]:
+    """A classifier of each C, the smallest first, so that `max` finds the smallest of equals."""
+    classifiers = []
     with progress_bar(name, len(C_GRID), unit="fit", delay=1) as progress:
         for C in C_GRID:
-            candidates.append(LogisticRegression(C=C, max_iter=10_000).fit(train_vectors, train_labels))
+            classifiers.append(fit(C))
             progress.update()
-    return max(candidates, key=lambda classifier: classifier.score(dev_vectors, dev_labels))
+    return classifiers
 
 
 def evaluate_system(
@@ -123,7 +184,7 @@ def evaluate_system(
     learn: Learn = learn,
     protocol: str = "logistic regression, C chosen on dev of the train language",
 ) -> dict[str, Any]:
-    """Everything that is reported of a system whose vectors are left as they are.
+    """Everything that is reported of a system whose vectors are left as they are. Plots them too.
 
     Args:
         learn, protocol: the classifier above the vectors, and what it is.
@@ -139,13 +200,20 @@ def evaluate_system(
         bar = f"{run.bar}, draw {draw + 1} of {task.bootstrap_resamples}"
         draws.append(scores_by_row(learn_and_test(task, labelled, vectors, learn, bar, draw)[0]))
     over_draws = f"; averages over {task.bootstrap_resamples} draws of the training documents too" if draws else ""
-    return {
+    result = {
         "protocol": f"frozen vectors, {protocol}{over_draws}",
-        **summary(task.measure, measured, draws),
+        **summary(task, measured, draws),
         "C": chosen,
         "documents": sum(map(len, vectors.values())),
         "document_seconds": seconds,
     }
+    if not task.multilabel:
+        result["plot"] = f"{run.task}-{run.system}.png"
+        with progress_bar(f"{run.bar}: plot", 1, "plot") as progress:
+            shown = [vectors[test.file] for test in labelled.tests]
+            plot_vectors(run.system, labelled.tests, shown, run.output / "plots" / result["plot"])
+            progress.update()
+    return result
 
 
 def learn_and_test(
@@ -202,7 +270,7 @@ def evaluate_models(
     }
     return {
         "protocol": f"fine-tuned on {', '.join(task.finetuned_on)}, {len(runs)} run{'s' * (len(runs) > 1)}",
-        **summary(task.measure, measured),
+        **summary(task, measured),
         "documents": sum(len(part.texts) for part in labelled.tests),
         "document_seconds": time.perf_counter() - began,
     }
@@ -236,13 +304,10 @@ def scores_of_classifier(
     return [measure(test.labels, labels) for test, labels in zip(tests, predicted)]
 
 
-def summary(task_measure: str, measured: dict[str, Measured], draws: Sequence[Scores] = ()) -> dict[str, Any]:
+def summary(task: ClassificationTask, measured: dict[str, Measured], draws: Sequence[Scores] = ()) -> dict[str, Any]:
     """Scores by row, `<train language>-<test language>`, and averages: of all, of one language and across languages.
     The transfer gap is what is lost across languages. Each average over draws of the training documents is a row of its
-    own. Values by item are accuracies: of rows by document, and of averages by draw.
-
-    Args:
-        task_measure: the one in the tables.
+    own. Values by item are of the first of the task's measures: of rows by document, and of averages by draw.
     """
     scores = scores_by_row(measured)
     same = [row for row in scores if len(set(row.split("-"))) == 1]
@@ -251,25 +316,27 @@ def summary(task_measure: str, measured: dict[str, Measured], draws: Sequence[Sc
         "average, same language": same,
         "average, across languages": [row for row in scores if row not in same],
     }
-    means = averages(scores, groups, MEASURES)
+    means = averages(scores, groups, task.measures)
     if len(means) == 3:
         means["transfer gap"] = {
             measure: means["average, same language"][measure] - means["average, across languages"][measure]
-            for measure in MEASURES
+            for measure in task.measures
         }
     items = {row: values for row, (_, values) in measured.items()}
-    draw_means = [averages(draw, groups, MEASURES) for draw in draws]
+    draw_means = [averages(draw, groups, task.measures) for draw in draws]
     for group in draw_means[0] if draw_means else ():
         row = f"{group}, {len(draws)} draws"
-        means[row] = {measure: float(np.mean([draw[group][measure] for draw in draw_means])) for measure in MEASURES}
-        items[row] = [draw[group]["accuracy"] for draw in draw_means]
+        means[row] = {
+            measure: float(np.mean([draw[group][measure] for draw in draw_means])) for measure in task.measures
+        }
+        items[row] = [draw[group][task.measures[0]] for draw in draw_means]
     return {
         "task_type": "text-classification",
-        "measure": task_measure,
+        "measure": task.measure,
         "rows": scores,
         "averages": means,
         "per_item": {
-            row: {"accuracy": {str(number): value for number, value in enumerate(values)}}
+            row: {task.measures[0]: {str(number): value for number, value in enumerate(values)}}
             for row, values in items.items()
         },
     }

@@ -115,8 +115,12 @@ def test_clef_and_mldoc_go_through_the_whole_command(recipe: dict[str, Any]) -> 
     for line in (
         "MAP on clef, full ranking by cosine",
         "| average | 0.750 | 0.750 |",
+        "![averages](plots/averages.png)",
     ):
         assert line in report.splitlines()
+    for path in ("averages", "clef", "mldoc-frozen", "mldoc-first", "mldoc-seg"):
+        assert (Path(recipe["output"]) / "plots" / f"{path}.png").stat().st_size > 1000
+    assert results["seed"] == 0
     assert results["environment"]["packages"]["torch"]
 
 

@@ -202,6 +202,18 @@ def test_each_protocol_has_a_table_that_names_it(recipe: dict[str, Any], saved: 
     assert table.count("| en-fr | 0.733 |") == 1
 
 
+def test_labels_are_ranked_where_a_text_has_several(recipe: dict[str, Any]) -> None:
+    task = recipe["classification"]["topics"] | {"measure": "r_precision", "test_languages": ["fr"]}
+    for part in ("train", "dev"):
+        write_texts(Path(task["data"]) / f"en.{part}.tsv", ("cats|pets", CATS), ("dogs|pets", DOGS), ("none", "le"))
+    write_texts(Path(task["data"]) / "fr.test.tsv", ("cats|pets", CATS), ("dogs|cats", DOGS), ("dogs", CATS))
+    found = run_main(recipe | {"classification": {"topics": task}})["tasks"]["topics-frozen"]["base"]
+    # The first two labels of CATS are cats and pets, of DOGS dogs and pets; the first of CATS is not dogs.
+    assert found["rows"]["en-fr"]["r_precision"] == pytest.approx((1 + 1 / 2 + 0) / 3)
+    # cats, pets; dogs, pets; cats, pets: 3 of 6 are right, of 5.
+    assert found["rows"]["en-fr"]["micro_f1"] == pytest.approx(6 / 11)
+
+
 def test_predictions_equal_those_of_one_text_at_a_time(
     classifier: HMDEForSequenceClassification, tokenizer: HMDETokenizer, documents: list[str]
 ) -> None:
@@ -265,6 +277,10 @@ def test_a_label_that_a_classifier_does_not_have_is_named_with_its_file(recipe: 
         ({"train_languages": ["fr"]}, "fr.train.tsv is missing"),
         ({"test_languages": []}, "test_languages is empty"),
         ({"finetuned": {"hmde": ["nowhere"]}}, "hmde: nowhere does not open"),
+        (
+            {"finetuned": {"hmde": ["nowhere"]}, "measure": "r_precision"},
+            "measure is r_precision, of several labels a text, and finetuned models predict one",
+        ),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_written(

@@ -1,0 +1,167 @@
+"""Public data sets in their real layouts, small: what becomes of them, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evaluation.datasets import module_of
+from evaluation.datasets.labelled_sets import read_labelled_texts
+from evaluation.datasets.languages import long_code
+from evaluation.datasets.retrieval_sets import read_retrieval_set
+from evaluation.recipes import ClassificationTask, RetrievalTask
+
+
+def written(path: Path, content: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = content.encode() if isinstance(content, str) else content
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def json_lines(*rows: dict) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def convert(task: RetrievalTask | ClassificationTask, output: Path) -> None:
+    task = replace(task, format=f"evaluation.datasets.{task.format}")
+    module_of(task).convert(task, output)
+
+
+def labelled(folder: Path, name: str) -> tuple[list[str], list[str]]:
+    return read_labelled_texts(folder / f"{name}.tsv")
+
+
+def test_mldr_becomes_a_retrieval_set(tmp_path: Path) -> None:
+    folder = tmp_path / "mldr" / "mldr-v1.0-de"
+    written(
+        folder / "corpus.jsonl.gz", json_lines({"docid": "doc-de-1", "text": "eins"}, {"docid": "d2", "text": "zwei"})
+    )
+    passages = {"positive_passages": [{"docid": "d2", "text": "zwei"}], "negative_passages": []}
+    written(folder / "test.jsonl.gz", json_lines({"query_id": "q-de-1", "query": "Was\tist?", **passages}))
+    convert(RetrievalTask(str(tmp_path / "mldr"), ["de-de"], format="mldr"), tmp_path / "out")
+    found = read_retrieval_set(tmp_path / "out", ["de-de"])
+    assert found.queries == {"de": {"q-de-1": "Was ist?"}}
+    assert found.qrels == {"q-de-1": {"d2": 1}}
+    with pytest.raises(ValueError, match=r"mldr-v1.0-en/corpus.jsonl.gz is missing"):
+        convert(RetrievalTask(str(tmp_path / "mldr"), ["en-de"], format="mldr"), tmp_path / "out")
+    with pytest.raises(ValueError, match=r"mldr-v1.0-fr/corpus.jsonl.gz is missing"):
+        convert(RetrievalTask(str(tmp_path / "mldr"), ["fr-fr"], format="mldr"), tmp_path / "out")
+
+
+def test_ntrex_becomes_documents_with_one_id_in_all_languages(tmp_path: Path) -> None:
+    folder = tmp_path / "ntrex"
+    written(folder / "DOCUMENT_IDS.tsv", "bbc.1\nbbc.1\nrt.2\n")
+    written(folder / "NTREX-128" / "newstest2019-src.eng.txt", "One.\nTwo.\nThree.\n")
+    written(folder / "NTREX-128" / "newstest2019-ref.deu.txt", "Eins.\nZwei.\nDrei.\n")
+    task = RetrievalTask(str(folder), ["en-de", "de-en"], format="ntrex", query_source="documents")
+    convert(task, tmp_path / "out")
+    found = read_retrieval_set(tmp_path / "out", task.pairs, query_source="documents")
+    assert dict(found.documents["de"]) == {"bbc.1": "Eins.\nZwei.", "rt.2": "Drei."}
+    assert found.queries["en"] == {"bbc.1": "One.\nTwo.", "rt.2": "Three."}
+    written(folder / "NTREX-128" / "newstest2019-ref.deu.txt", "Eins.\n")
+    with pytest.raises(ValueError, match=r"newstest2019-ref.deu.txt has 1 lines, DOCUMENT_IDS.tsv 3"):
+        convert(task, tmp_path / "out")
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\x85", "\x0c", "\r"])
+def test_only_a_line_feed_ends_a_sentence(tmp_path: Path, mark: str) -> None:
+    written(tmp_path / "ntrex" / "DOCUMENT_IDS.tsv", "bbc.1\nrt.2\n")
+    for name in ("src.eng", "ref.deu"):
+        written(tmp_path / "ntrex" / "NTREX-128" / f"newstest2019-{name}.txt", f"One{mark} two.\r\nThree.\n")
+    task = RetrievalTask(str(tmp_path / "ntrex"), ["en-de"], format="ntrex", query_source="documents")
+    convert(task, tmp_path / "out")
+    found = read_retrieval_set(tmp_path / "out", ["en-de"], query_source="documents")
+    assert dict(found.documents["de"]) == {"bbc.1": f"One{mark} two.", "rt.2": "Three."}
+
+
+def test_ntrex_names_some_languages_by_region_or_kind(tmp_path: Path) -> None:
+    written(tmp_path / "ntrex" / "DOCUMENT_IDS.tsv", "bbc.1\n")
+    for code in ("zho-TW", "zho-CN", "por-BR", "por", "arb"):
+        written(tmp_path / "ntrex" / "NTREX-128" / f"newstest2019-ref.{code}.txt", f"{code}\n")
+    task = RetrievalTask(str(tmp_path / "ntrex"), ["zh-pt", "zh-ar"], format="ntrex", query_source="documents")
+    convert(task, tmp_path / "out")
+    found = read_retrieval_set(tmp_path / "out", task.pairs, query_source="documents")
+    assert {language: texts["bbc.1"] for language, texts in found.documents.items()} == {"pt": "por", "ar": "arb"}
+    assert found.queries == {"zh": {"bbc.1": "zho-CN"}}
+    with pytest.raises(ValueError, match=r"newstest2019-ref.fin.txt is missing"):
+        convert(RetrievalTask(str(tmp_path / "ntrex"), ["fi-pt"], format="ntrex"), tmp_path / "out")
+
+
+def test_masakhanews_becomes_headlines_and_texts(tmp_path: Path) -> None:
+    header = "category\theadline\ttext\turl\n"
+    for language, part in (("eng", "train"), ("eng", "dev"), ("swa", "test")):
+        row = f"sports\tHead {language}\tText {part}.\thttps://x\n"
+        written(tmp_path / "news" / "data" / language / f"{part}.tsv", header + row)
+    convert(ClassificationTask(str(tmp_path / "news"), ["sw"], format="masakhanews"), tmp_path / "out")
+    assert labelled(tmp_path / "out", "sw.test") == (["sports"], ["Head swa Text test."])
+    assert labelled(tmp_path / "out", "en.dev") == (["sports"], ["Head eng Text dev."])
+
+
+def test_sib200_becomes_labelled_sentences(tmp_path: Path) -> None:
+    for language, part in (("eng_Latn", "train"), ("eng_Latn", "dev"), ("zho_Hans", "test"), ("swh_Latn", "test")):
+        text = f"index_id\tcategory\ttext\n1\tgeography\tA {part}.\n"
+        written(tmp_path / "sib" / "data" / language / f"{part}.tsv", text)
+    convert(ClassificationTask(str(tmp_path / "sib"), ["zh", "sw"], format="sib200"), tmp_path / "out")
+    assert labelled(tmp_path / "out", "zh.test") == (["geography"], ["A test."])
+
+
+def test_multieurlex_becomes_texts_with_several_labels(tmp_path: Path) -> None:
+    row = {
+        "celex_id": "3",
+        "text": {"en": "A\nlaw.", "de": "Ein Gesetz."},
+        "eurovoc_concepts": {"level_1": ["7", "12"]},
+    }
+    other = {"celex_id": "4", "text": {"en": "Old.", "de": None}, "eurovoc_concepts": {"level_1": ["7"]}}
+    for part in ("train", "dev", "test"):
+        written(tmp_path / "eurlex" / f"{part}.jsonl", json_lines(row, other))
+    task = ClassificationTask(str(tmp_path / "eurlex"), ["de"], format="multieurlex", measure="r_precision")
+    convert(task, tmp_path / "out")
+    assert labelled(tmp_path / "out", "en.train") == (["7|12", "7"], ["A law.", "Old."])
+    assert labelled(tmp_path / "out", "de.test") == (["7|12"], ["Ein Gesetz."])
+
+
+def test_a_quoted_field_may_hold_line_feeds(tmp_path: Path) -> None:
+    for part in ("train", "dev", "test"):
+        content = 'category\theadline\ttext\nsports\tA\t"one\ntwo ""three"""\n'
+        written(tmp_path / "news" / "data" / "eng" / f"{part}.tsv", content)
+    convert(ClassificationTask(str(tmp_path / "news"), ["en"], format="masakhanews"), tmp_path / "out")
+    assert labelled(tmp_path / "out", "en.test") == (["sports"], ['A one two "three"'])
+
+
+NEWS = "category\theadline\ttext\nsports\tA\tone\n"
+LAW = {"text": {"en": "A law."}, "eurovoc_concepts": {"level_1": ["7"]}}
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "content", "message"),
+    [
+        ("masakhanews", "data/eng/train.tsv", "category\ttext\nsports\tone\n", "line 2: lacks one of the columns"),
+        ("masakhanews", "data/eng/train.tsv", NEWS + "sports\tA\n", "line 3: lacks one of the columns category, head"),
+        ("masakhanews", "data/eng/train.tsv", NEWS + '"' + "x" * 200_000, r"line 3: cannot be read \(field larger"),
+        ("masakhanews", "data/eng/train.tsv", NEWS.encode() + b"a\tb\t\xfc\n", "line 3: is not UTF-8"),
+        ("multieurlex", "train.jsonl", json_lines(LAW) + "{\n", "line 2: is no JSON"),
+        ("multieurlex", "train.jsonl", json_lines(LAW, []), r"line 2: lacks a field, or has one of another type"),
+        ("multieurlex", "train.jsonl", json_lines(LAW, {"text": {}}), r"line 2: lacks a field.*eurovoc_concepts"),
+        ("multieurlex", "train.jsonl", json_lines(LAW | {"text": {"en": 5}}), "line 1: .* are not all strings"),
+        ("mldr", "mldr-v1.0-en/corpus.jsonl.gz", json_lines({"docid": "d"}), "line 1: lacks a field.*'text'"),
+        ("mldr", "mldr-v1.0-en/corpus.jsonl.gz", "", "gz is empty"),
+    ],
+)
+def test_a_malformed_file_is_named_with_its_line(
+    tmp_path: Path, name: str, file: str, content: str | bytes, message: str
+) -> None:
+    written(tmp_path / file, content)
+    task: RetrievalTask | ClassificationTask = RetrievalTask(str(tmp_path), ["en-en"], format=name)
+    if name in ("masakhanews", "multieurlex"):
+        task = ClassificationTask(str(tmp_path), ["en"], format=name)
+    with pytest.raises(ValueError, match=message):
+        convert(task, tmp_path / "out")
+
+
+def test_languages_that_have_a_short_code_are_found_by_their_long_one() -> None:
+    assert [long_code(code) for code in ("de", "zh", "sw", "pcm", "am")] == ["deu", "zho", "swa", "pcm", "amh"]

@@ -14,6 +14,8 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+import common.threads
+
 from benchmarks.measure import markdown_table
 from common.command_line import options_from, run
 from common.numbers import PositiveInt

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from modeling_hmde.pooling_hmde import POOLINGS, mean_of_sentences
+from modeling_hmde.pooling_hmde import POOLINGS, pool_sentences
 
 LENGTHS = [3, 1, 5]
 
@@ -38,7 +38,7 @@ def test_the_exporters_mean_is_that_of_the_same_tokens_between_padding(states: T
     rows[real] = states
     rows[~real] = 7.0
     lengths = torch.tensor([[2, 1, 1], [5, 0, 0]])
-    found = mean_of_sentences(rows, real, lengths)
+    found = pool_sentences("mean", rows, real, lengths)
     sentences = [states[:2], states[2:3], states[3:4], states[4:9]]
     expected = torch.zeros(2, 3, 4, dtype=torch.float64)
     expected[0] = torch.stack([sentence.mean(dim=0) for sentence in sentences[:3]])
@@ -53,6 +53,6 @@ def test_means_of_half_precision_are_summed_in_float32() -> None:
     found = POOLINGS["mean"](states.flatten(0, 1), lengths, None)
     assert found.dtype == torch.bfloat16
     torch.testing.assert_close(found, expected, rtol=0.005, atol=0)
-    found = mean_of_sentences(states, torch.ones(2, 4000).bool(), lengths.unsqueeze(1))
+    found = pool_sentences("mean", states, torch.ones(2, 4000).bool(), lengths.unsqueeze(1))
     assert found.dtype == torch.bfloat16
     torch.testing.assert_close(found.squeeze(1), expected, rtol=0.005, atol=0)

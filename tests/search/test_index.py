@@ -11,10 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from search import Document, Documents, Index
 from search.documents import Columns
 from search.encoder import Encoder
 from search.snapshot import IndexNotFound, InvalidCondition
+from tests.encoder_families import FAMILIES, save_family
 from tests.paths import REPOSITORY
 from tests.search.small_index import TEXTS, CountingEncoder, check_index, documents_of
 
@@ -163,3 +165,21 @@ def test_an_index_is_opened_by_its_folder_alone_from_a_fresh_process(index: Inde
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert float(done.stdout) == pytest.approx(index.search("The cat")[0].score, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["qwen3-embedding", "embeddinggemma", "umt5"])
+def test_an_index_finds_by_the_vectors_of_encoders_of_other_families(tmp_path: Path, name: str) -> None:
+    folder = str(save_family(FAMILIES[name], tmp_path))
+    model = HMDEForDocumentEmbedding.from_sentence_encoder(folder, num_document_attention_heads=4)
+    tokenizer = HMDETokenizer.from_sentence_encoder(folder)
+    model.save_pretrained(tmp_path / "hmde")
+    tokenizer.save_pretrained(tmp_path / "hmde")
+    index = Index(tmp_path / "index", str(tmp_path / "hmde"), dtype="float32")
+    index.add(documents_of(TEXTS))
+    (query,) = model.encode_queries(["The cat"], tokenizer)
+    vectors, sentences = model.encode_documents(list(TEXTS.values()), tokenizer, sentences=True)
+    found = {hit.document.id: hit.score for hit in index.search("The cat", 10, ranking="dense")}
+    assert found == pytest.approx(dict(zip(TEXTS, vectors @ query)), abs=1e-5)
+    best = {name: float((document.vectors.numpy() @ query).max()) for name, document in zip(TEXTS, sentences)}
+    explained = {hit.document.id: hit.explanation.score for hit in index.search("The cat", 10)}
+    assert explained == pytest.approx(best, abs=2e-3)  # kept vectors have two bytes a number

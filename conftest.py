@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported: no test may reach for the network
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -32,6 +34,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("lancedb")
     # LanceDB does not survive a fork, so tests that use it in their own process come after those that fork.
     items.sort(key=lambda item: item.get_closest_marker("lancedb") is not None)
+
+
+@pytest.fixture(autouse=True)
+def _fresh_accelerator() -> Iterator[None]:
+    """Accelerate keeps its settings in the process; each run of ours is a process of its own."""
+    forget_accelerator()  # a fixture of a whole file may have trained a model
+    yield
+    forget_accelerator()
+
+
+def forget_accelerator() -> None:
+    if state := sys.modules.get("accelerate.state"):
+        state.AcceleratorState._reset_state(reset_partial_state=True)
 
 
 @pytest.fixture(autouse=True)

@@ -44,8 +44,6 @@ from tests.sentence_pairs import (
 )
 from training.sentences.pairs import Pair
 
-pytestmark = pytest.mark.usefixtures("fresh_accelerator")
-
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:

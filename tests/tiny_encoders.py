@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -205,15 +205,6 @@ def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.pretraining import write_corpus
 
     return write_corpus(tmp_path_factory.mktemp("pretrain"))
-
-
-@pytest.fixture
-def fresh_accelerator() -> Iterator[None]:
-    """Accelerate keeps its settings in the process; each run of ours is a process of its own."""
-    from accelerate.state import AcceleratorState
-
-    yield
-    AcceleratorState._reset_state(reset_partial_state=True)
 
 
 @pytest.fixture(scope="session")

@@ -482,7 +482,6 @@ def test_a_folder_is_a_system_of_the_evaluation_that_reads_whole_documents(train
     np.testing.assert_allclose(vector, expected / np.linalg.norm(expected), atol=1e-5)
 
 
-@pytest.mark.usefixtures("fresh_accelerator")
 @pytest.mark.parametrize("environment", [{}, FSDP2], ids=["ddp", "fsdp2"])
 def test_two_processes_have_the_gradients_of_one(corpus, translators, tmp_path, monkeypatch, environment):
     changes = {"max_tokens_per_chunk": 60, "max_steps": 1}

@@ -22,8 +22,6 @@ from training.loop import loop
 from training.loop.checkpoints import checkpoints, sigterm_lets_the_step_finish
 from training.models import TwoPathEncoder
 
-pytestmark = pytest.mark.usefixtures("fresh_accelerator")
-
 FSDP2 = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_AUTO_WRAP_POLICY": "NO_WRAP"}
 
 

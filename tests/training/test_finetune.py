@@ -25,8 +25,6 @@ from training import finetune
 ANIMALS, WEATHER = "The cat sat on the mat. The dog did see it {}.", "It was warm there. It was {} degrees!"
 CONFIGURATIONS = REPOSITORY / "configuration" / "finetune"
 
-pytestmark = pytest.mark.usefixtures("fresh_accelerator")
-
 
 @pytest.fixture
 def folder(tmp_path: Path, labse: Path, tokenizer: HMDETokenizer) -> Path:

@@ -28,8 +28,6 @@ from tests.tiny_encoders import SIZES, save_encoder
 from tests.training.test_lora import encoded_elsewhere
 from training import pretrain
 
-pytestmark = pytest.mark.usefixtures("fresh_accelerator")
-
 PRETRAIN = REPOSITORY / "configuration" / "pretrain"
 
 

@@ -21,8 +21,6 @@ from training.lora import Lora, merged_weights
 from training.models import TwoPathEncoder, build
 from training.pretrain_recipe import PretrainRecipe
 
-pytestmark = pytest.mark.usefixtures("fresh_accelerator")
-
 ARCHITECTURE = {"num_document_attention_heads": 4, "document_intermediate_size": 32, "max_sentences": 4}
 LORA = {"lora.rank": 3, "lora.alpha": 6, "lora.dropout": 0.1}
 

@@ -32,8 +32,6 @@ from training.losses.batch import BatchVectors
 from training.models import TwoPathEncoder, build
 from training.pretrain_recipe import PretrainRecipe
 
-pytestmark = pytest.mark.usefixtures("fresh_accelerator")
-
 
 @pytest.mark.parametrize(
     "changes",

@@ -18,8 +18,6 @@ from training import pretrain_sentences
 from training.sentences.encoder import SentenceEncoder, cut_encoder, load_encoder
 from training.sentences.pairs import DevPairs
 
-pytestmark = pytest.mark.usefixtures("fresh_accelerator")
-
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:

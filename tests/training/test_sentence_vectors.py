@@ -23,8 +23,6 @@ from training.data.sentence_vectors import SentenceVectors, fingerprint_of_vecto
 from training.data.triples import CONCEPT_OF, LANGUAGE_OF, Triples
 from training.models import TwoPathEncoder
 
-pytestmark = pytest.mark.usefixtures("fresh_accelerator")
-
 
 @pytest.fixture
 def triples(corpus_folder) -> Triples:

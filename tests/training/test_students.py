@@ -23,8 +23,6 @@ from training.losses.distillation import distillation
 from training.models import TwoPathEncoder, build, load_teacher
 from training.pretrain_recipe import PretrainRecipe
 
-pytestmark = pytest.mark.usefixtures("fresh_accelerator")
-
 
 @pytest.fixture
 def teacher(xlmr, tmp_path) -> str:

@@ -38,17 +38,19 @@ class SystemKind(NamedTuple):
     ranks: bool = False
 
 
+_HMDE = SystemKind("evaluation.systems.hmde", needs=("model",), takes=("query_path",))
 # Sentence encoders that were never trained on documents; each kind reads a document in its own way.
 _PIECES = SystemKind(
     "evaluation.systems.pieces",
     needs=("model",),
     takes=("pooling", "sentence_layer", "query_prompt", "document_prompt", "max_length"),
 )
+_NEAREST = "evaluation.systems.nearest_piece"
 _SEARCH = SystemKind("evaluation.systems.search", needs=("model",), takes=("query_path",), ranks=True)
 
 SYSTEMS = {
     # A trained HMDE, which knows its own pooling, prompts and lengths.
-    "hmde": SystemKind("evaluation.systems.hmde", needs=("model",), takes=("query_path",)),
+    "hmde": _HMDE,
     # The first tokens of a document as one sentence.
     "first": _PIECES,
     # The mean over windows of tokens that overlap by a third, at most 32 of them (LaBSE-Seg; paper, section 3.3).
@@ -65,8 +67,14 @@ SYSTEMS = {
         needs=("model",),
         takes=("query_prompt", "document_prompt", "max_length", "trust_remote_code"),
     ),
+    # A document's score is that of its nearest sentence, read by itself, or of its nearest window. The kinds from here
+    # on skip queries that are whole documents.
+    "nearest_sentence": _HMDE._replace(module=_NEAREST, ranks=True),
+    "nearest_window": _PIECES._replace(module=_NEAREST, ranks=True),
+    # By the document's vector and its nearest sentence: what `late` below comes near to, but for BM25.
+    "both_scales": _HMDE._replace(module=_NEAREST, ranks=True),
     # What a user of an index of search/ gets from an HMDE and BM25. Behind the documents that these rank stand the
-    # others by their vectors. Skips queries that are whole documents.
+    # others by their vectors.
     "hybrid": _SEARCH,
     # As `hybrid`, and the best of a document's sentences count too.
     "late": _SEARCH,

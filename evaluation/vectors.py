@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from common.progress import Advance, no_bar
 from evaluation.datasets.retrieval_sets import DocumentFile
 
 Encode = Callable[[list[str]], np.ndarray]
+Part = TypeVar("Part")
 
 # Documents whose texts are in memory at once: as many as an HMDE tokenizes together.
 DOCUMENTS_AT_ONCE = 1024
@@ -45,7 +47,7 @@ def cached_vectors(
         ValueError: the file of the documents changed while they were encoded.
     """
     if cache is None:
-        return np.concatenate(list(_encoded(encode, documents, advance)))
+        return np.concatenate(list(encoded_in_parts(encode, documents, advance)))
     made_from = fingerprint_of_documents(documents)
     path = cache / f"{cache_key}-{made_from}.npy"
     with locked(path):
@@ -53,7 +55,7 @@ def cached_vectors(
             advance(len(documents))
         else:
             with file_written_whole(path) as partial:
-                _write_vectors(partial, _encoded(encode, documents, advance), len(documents))
+                _write_vectors(partial, encoded_in_parts(encode, documents, advance), len(documents))
                 if fingerprint_of_documents(documents) != made_from:
                     raise ValueError("the documents changed while they were encoded; start again when they are final")
     return np.load(path, mmap_mode="r")
@@ -71,8 +73,10 @@ def _write_vectors(path: Path, batches: Iterator[np.ndarray], count: int) -> Non
     vectors.flush()
 
 
-def _encoded(encode: Encode, documents: Mapping[str, str], advance: Advance) -> Iterator[np.ndarray]:
-    """The vectors of all documents, piece by piece."""
+def encoded_in_parts(
+    encode: Callable[[list[str]], Part], documents: Mapping[str, str], advance: Advance
+) -> Iterator[Part]:
+    """What `encode` makes of all documents, some at a time."""
     texts = texts_of(documents)
     while batch := list(islice(texts, DOCUMENTS_AT_ONCE)):
         yield encode(batch)

@@ -1,0 +1,84 @@
+"""The systems that rank by the nearest sentence or window: as a loop over single texts ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evaluation.datasets.retrieval_sets import RetrievalSet
+from evaluation.recipes import RetrievalTask, SystemOptions
+from evaluation.systems import check_systems, load_system
+from evaluation.tasks.retrieval import evaluate_task
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from tests.evaluation.test_rankings import DOCUMENTS, QRELS, QUERIES
+from tests.evaluation.test_systems import mean_vector, overflowing_windows
+
+TEXTS = {
+    "de": DOCUMENTS["de"],
+    "all": {f"{language}.{id}": text for language, texts in DOCUMENTS.items() for id, text in texts.items()},
+}
+
+
+@pytest.mark.parametrize("document_language", ["de", "all"])
+@pytest.mark.parametrize(("kind", "share"), [("nearest_sentence", 1.0), ("both_scales", 0.6)])
+def test_scores_are_those_of_one_document_at_a_time(
+    kind: str, share: float, document_language: str, model_folder: Path, tmp_path: Path
+) -> None:
+    system = load_system(SystemOptions(kind, model=str(model_folder)))
+    pair = f"en-{document_language}"
+    data = RetrievalSet(DOCUMENTS, QUERIES, QRELS)
+    _, runs = evaluate_task(system, RetrievalTask("", [pair]), data)
+
+    model = HMDEForDocumentEmbedding.from_pretrained(model_folder)
+    tokenizer = HMDETokenizer.from_pretrained(model_folder)
+    for query_id in data.judgements(pair):
+        (query,) = model.encode_queries([QUERIES["en"][query_id]], tokenizer)
+        for id, text in TEXTS[document_language].items():
+            language = id.split(".")[0] if document_language == "all" else "de"
+            (found,) = model.explain(QUERIES["en"][query_id], [text], tokenizer, language=language, scoring="maximum")
+            whole = float(model.encode_documents([text], tokenizer, language=language)[0] @ query)
+            best = max(sentence.score for sentence in found.sentences)
+            assert runs[pair][query_id][id] == pytest.approx(share * best + (1 - share) * whole, abs=1e-5)
+        assert len(runs[pair][query_id]) == len(TEXTS[document_language])
+
+    # The second time from the vectors that the first time kept.
+    for _ in range(2):
+        _, kept = evaluate_task(system, RetrievalTask("", [pair], depth=2), data, tmp_path, "key")
+        assert kept[pair] == {
+            id: pytest.approx(dict(list(scores.items())[:2]), abs=1e-6) for id, scores in runs[pair].items()
+        }
+    assert len(list(tmp_path.glob("key-*.npz"))) == (2 if document_language == "all" else 1)
+
+
+def test_windows_are_those_of_the_mean_over_windows(labse: Path) -> None:
+    options = SystemOptions("nearest_window", model=str(labse), pooling="mean", max_length=8)
+    check_systems({"windows": options})
+    documents = {"d1": "the cat sat on the mat it was warm there the dog slept", "d2": "the dog slept", "d3": ""}
+    data = RetrievalSet({"en": documents}, {"en": {"q": "the dog"}}, {"q": {"d2": 1}})
+    _, runs = evaluate_task(load_system(options), RetrievalTask("", ["en-en"]), data)
+    query = mean_vector(labse, overflowing_windows(labse, "the dog", 8), "mean")
+    for id, text in documents.items():
+        windows = [mean_vector(labse, [window], "mean") for window in overflowing_windows(labse, text, 8)]
+        assert runs["en-en"]["q"][id] == pytest.approx(float(max(np.stack(windows) @ query)), abs=1e-5)
+
+
+def test_a_late_sentence_does_not_find_its_own_document(model_folder: Path) -> None:
+    queries = {"en": {"d1": "It was warm there!", "d2": "The dog slept."}}
+    data = RetrievalSet(DOCUMENTS, queries, {id: {id: 1} for id in queries["en"]}, query_source="late_sentences")
+    system = load_system(SystemOptions("both_scales", model=str(model_folder)))
+    _, runs = evaluate_task(system, RetrievalTask("", ["en-all"], query_source="late_sentences", depth=7), data)
+    assert {id: f"en.{id}" in ranked for id, ranked in runs["en-all"].items()} == {"d1": False, "d2": False}
+    assert {len(ranked) for ranked in runs["en-all"].values()} == {7}
+
+
+def test_whole_documents_are_no_queries(model_folder: Path) -> None:
+    data = RetrievalSet(DOCUMENTS, {"en": dict(DOCUMENTS["en"])}, {"d1": {"d1": 1}}, query_source="documents")
+    system = load_system(SystemOptions("nearest_sentence", model=str(model_folder)))
+    assert system.rank_pairs(data, ["en-de"], depth=3) == {}
+
+
+def test_a_sentence_encoder_has_no_sentences_of_a_document_encoder(labse: Path) -> None:
+    with pytest.raises(ValueError, match=r"system x: .* holds a model of type bert, no HMDE"):
+        check_systems({"x": SystemOptions("both_scales", model=str(labse))})

@@ -20,7 +20,7 @@ from benchmarks.measure import markdown_table
 from common.command_line import options_from, run
 from common.numbers import PositiveInt
 from search.index import Index
-from search.ranking import Ranking
+from search.options import Ranking
 
 
 @dataclass

@@ -44,7 +44,8 @@ from modeling_hmde import late_score
 from modeling_hmde.attribution_hmde import DocumentSentences
 from search.documents import Document
 from search.encoder import Encoder, cut
-from search.ranking import Ranking, rank
+from search.options import Ranking
+from search.ranking import rank
 from search.snapshot import ROWS_PER_BATCH, Snapshot, open_snapshot
 from search.update import update_index
 

@@ -1,4 +1,4 @@
-"""How long a question to an index takes: by the command, from start to end, and inside a process.
+"""How long a question to an index takes: by the command, from start to end, alone or asking a server; and in a process.
 
     python -m benchmarks.question --index my-index
 
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import common.threads
 
 from benchmarks.measure import Time, timed
+from benchmarks.server import served
 from common.command_line import options_from, run
 from common.numbers import PositiveInt
 from evaluation.tables import environment
@@ -40,10 +41,12 @@ def main(argv: list[str] | None = None) -> None:
     benchmark = options_from(QuestionBenchmark, argv)
     print(environment())
     report("import torch", [time_of_command(["-c", "import torch"]) for _ in range(benchmark.rounds)])
-    imports = "import common.quick_imports, common.threads, search.index"
+    imports = "from common.quick_imports import quick_imports\nwith quick_imports(): import search.index"
     report("all imports", [time_of_command(["-c", imports]) for _ in range(benchmark.rounds)])
-    command = ["-m", "search", "query", benchmark.index, QUESTION]
-    report("the command", [time_of_command(command) for _ in range(benchmark.rounds)])
+    report("the command", [time_of_question(benchmark.index) for _ in range(benchmark.rounds)])
+    with served(["-m", "search", "serve", benchmark.index, "--port"]) as address:
+        time_of_question(address)  # the first takes longer
+        report("asking a server", [time_of_question(address) for _ in range(benchmark.rounds)])
 
     index = Index(benchmark.index)
     index.search(QUESTION)  # the first call takes longer
@@ -53,6 +56,10 @@ def main(argv: list[str] | None = None) -> None:
             index.search(QUESTION)
         times.append(taken)
     report("in a process", times)
+
+
+def time_of_question(index: str) -> Time:
+    return time_of_command(["-m", "search", "query", index, QUESTION])
 
 
 def time_of_command(arguments: list[str]) -> Time:
@@ -66,7 +73,7 @@ def time_of_command(arguments: list[str]) -> Time:
 
 def report(name: str, times: list[Time]) -> None:
     clock, cpu = (statistics.median(values) for values in zip(*((time.seconds, time.cpu_seconds) for time in times)))
-    print(f"{name:14} {clock:7.3f} s    CPU time {cpu:.3f} s, fastest {min(time.seconds for time in times):.3f} s")
+    print(f"{name:15} {clock:7.3f} s    CPU time {cpu:.3f} s, fastest {min(time.seconds for time in times):.3f} s")
 
 
 if __name__ == "__main__":

@@ -1,22 +1,27 @@
-"""Choice of device, dtype and number of CPU threads."""
+"""Choice of device, dtype and number of CPU threads. torch is imported late: a command shows its options at once."""
 
 from __future__ import annotations
 
 import os
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 Dtype = Literal["auto", "float32", "bfloat16"]
 
 
 def device() -> str:
+    import torch
+
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def dtype_of(dtype: Dtype) -> torch.dtype:
     """The dtype of weights and activations. `auto` is bfloat16 if the GPU, or without one the CPU, supports it natively
     (AMX or AVX-512 BF16 on x86, BF16 on Arm), and float32 otherwise."""
+    import torch
+
     if dtype != "auto":
         return getattr(torch, dtype)
     if device() == "cuda":
@@ -35,6 +40,8 @@ def use_all_cores(num_processes: int = 1) -> int:
     Args:
         num_processes: processes of the run on this machine.
     """
+    import torch
+
     launched = "ACCELERATE_MIXED_PRECISION" in os.environ  # which `accelerate launch` always sets
     if launched and os.environ.get("OMP_NUM_THREADS", "1") == "1":
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

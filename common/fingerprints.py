@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-from transformers import AutoConfig
-
-import modeling_hmde
+if TYPE_CHECKING:
+    import torch
 
 
 def fingerprint(*parts: object) -> str:
@@ -41,11 +40,15 @@ def fingerprint_of_model(model: str) -> str:
     """Hashes the files of a folder except its card, which changes no vector; for a Hub name, name and commit."""
     if Path(model).is_dir():
         return fingerprint_of_folder(Path(model), without="README.md")
+    from transformers import AutoConfig  # it and torch take seconds to import, and few fingerprints need them
+
     return fingerprint(model, getattr(AutoConfig.from_pretrained(model), "_commit_hash", None))
 
 
 def fingerprint_of_weights(weights: Iterable[tuple[str, torch.Tensor]]) -> str:
     """Hashes names and values."""
+    import torch
+
     sha256 = hashlib.sha256()
     for name, weight in weights:
         sha256.update(name.encode())
@@ -55,4 +58,4 @@ def fingerprint_of_weights(weights: Iterable[tuple[str, torch.Tensor]]) -> str:
 
 def fingerprint_of_code() -> str:
     """Hashes the model's code, since another version of it may use the same weights in another way."""
-    return fingerprint_of_folder(Path(modeling_hmde.__file__).parent, "*.py")
+    return fingerprint_of_folder(Path(__file__).parents[1] / "modeling_hmde", "*.py")

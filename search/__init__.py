@@ -1,8 +1,8 @@
 """Search across languages, in a terminal, over HTTP and in Python: `from search import Document, Documents, Index`.
 
-Imports run upwards in this list: files, documents, bm25 (texts); encoder (the model); snapshot (the stored table),
-precomputed (embeddings made before), highlight (HTML); ranking, update, postgres; index; server; and the commands
-__main__ and encode_collection.
+Imports run upwards in this list: files, documents, bm25 (texts); options (of the commands); encoder (the model);
+snapshot (the stored table), precomputed (embeddings made before), highlight (HTML); ranking, update, postgres; index;
+server, client; and the commands __main__ and encode_collection.
 """
 
 from importlib import import_module

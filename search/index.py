@@ -14,8 +14,9 @@ from common.device import Dtype
 from modeling_hmde.attribution_hmde import Scoring
 from search.documents import Document
 from search.encoder import Encoder
+from search.options import Ranking
 from search.precomputed import PrecomputedEmbeddings
-from search.ranking import Hit, Ranking, search_index
+from search.ranking import Hit, search_index
 from search.snapshot import Snapshot, is_index, open_snapshot, place_of
 from search.update import Changes, remove_documents, update_index
 

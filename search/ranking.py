@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,9 +21,8 @@ from modeling_hmde.attribution_hmde import DocumentSentences, Scoring, score_sen
 from search.bm25 import query_terms
 from search.documents import Document
 from search.encoder import Encoder, cut
+from search.options import Ranking
 from search.snapshot import Snapshot, one_of
-
-Ranking = Literal["dense", "bm25", "hybrid", "late"]
 
 # `hybrid` fuses at least so many documents by cosine with as many by BM25. `late` ranks at least so many of them again
 # and, beside them, as many that have the best sentences.

@@ -1,17 +1,26 @@
-"""The garbage collector rests while a command imports, and only then."""
+"""The garbage collector rests while modules are imported, and only then."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import gc
+from collections.abc import Iterator
 
-from tests.paths import REPOSITORY
+from common.quick_imports import quick_imports
+
+import pytest
 
 
-def test_garbage_is_collected_again_once_a_command_is_imported() -> None:
-    program = (
-        "import gc, common.quick_imports; before = gc.isenabled(); "
-        "import search.__main__; print(before, gc.isenabled(), gc.get_freeze_count() > 0)"
-    )
-    printed = subprocess.check_output([sys.executable, "-c", program], cwd=REPOSITORY, text=True)
-    assert printed.split() == ["False", "True", "True"]
+@pytest.fixture(autouse=True)
+def _unfrozen() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+
+
+def test_garbage_is_collected_again_after_the_imports_whether_they_succeed_or_not() -> None:
+    with quick_imports():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > 0
+    with pytest.raises(ImportError), quick_imports():
+        raise ImportError("no such module")
+    assert gc.isenabled()

@@ -22,7 +22,8 @@ import search.update
 from modeling_hmde.attribution_hmde import DocumentSentences
 from search.documents import Document
 from search.encoder import Encoder, cut
-from search.ranking import Ranking, UnknownLanguage, rank, scaled_bm25, search_index
+from search.options import Ranking
+from search.ranking import UnknownLanguage, rank, scaled_bm25, search_index
 from search.snapshot import open_snapshot
 from search.update import update_index
 from tests.search.small_index import TEXTS, CountingEncoder, documents_of

@@ -1,0 +1,58 @@
+"""A question to a server of search/server, without the libraries of the model: answered in a fraction of a second."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from search.options import QueryOptions
+
+SECONDS_TO_ANSWER = 60
+
+
+def is_address(index: str) -> bool:
+    return index.startswith(("http://", "https://"))
+
+
+def ask_server(options: QueryOptions) -> list[dict[str, Any]]:
+    """The hits of a question. The environment's HMDE_TOKEN, if there is one, is sent.
+
+    Raises:
+        ValueError: no server answers there, it refuses the question, or a model is named.
+    """
+    address = options.index.rstrip("/")
+    if options.model is not None:
+        raise ValueError(f"--model is {options.model}, but {address} answers with its own model; leave --model out")
+    asked = {
+        "query": options.question,
+        "ranking": options.ranking,
+        "languages": options.languages.split(",") if options.languages else None,
+        "where": options.where,
+        "hits": options.hits,
+        "sentences": options.sentences,
+    }
+    headers = {"Content-Type": "application/json"}
+    if token := os.environ.get("HMDE_TOKEN"):
+        headers["Authorization"] = f"Bearer {token}"
+    request = Request(f"{address}/search", json.dumps(asked).encode(), headers)
+    try:
+        with urlopen(request, timeout=SECONDS_TO_ANSWER) as response:
+            hits: list[dict[str, Any]] = json.load(response)["hits"]
+    except HTTPError as error:
+        raise ValueError(f"{address} refuses the question: {_message(error)}") from None
+    except (URLError, TimeoutError) as error:
+        reason = getattr(error, "reason", error)
+        raise ValueError(f"{address} does not answer ({reason}); start it by python -m search serve INDEX") from None
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{address} answers, but not as python -m search serve does; check the address") from None
+    return hits
+
+
+def _message(error: HTTPError) -> str:
+    try:
+        return str(json.load(error)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"{error.code} {error.reason}"

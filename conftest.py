@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 
@@ -23,6 +24,7 @@ collect_ignore = ["tests/integrations", "tests/peers"]
 
 # Else tqdm shares a lock with the processes that are forked here; one that is killed while it draws would keep it.
 tqdm.set_lock(threading.RLock())
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell makes what it starts behind itself deaf to Ctrl-C
 torch.set_num_threads(1)  # the models are too small to share among threads
 settings.register_profile("deterministic", derandomize=True, deadline=None, database=None)
 settings.load_profile("deterministic")

@@ -4,13 +4,16 @@
     make mutants SINCE=main
     python -m tests.mutants --files '[training/losses/*.py]' --count 10 --seed 1
 
-A change is tried on a copy of the repository, against those tests of its room that run the changed line. Changes that
-change no result are listed, with the reason, in tests/mutants/equivalent.yaml.
+A change is tried on a copy of the repository, against those tests of its room that run the changed line. What became of
+it is kept in runs/mutants/judged.jsonl, and it is not tried again as long as its file and the tests that judged it are
+the same: a run that was stopped goes on. Changes that change no result are listed, with the reason, in
+tests/mutants/equivalent.yaml.
 """
 
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import os
 import re
@@ -62,7 +65,7 @@ class MutantOptions:
     """Of the draw."""
 
     survivors: bool = False
-    """Try only what survived the last time."""
+    """Try only what survived the last time, and all of it."""
 
     test_files: int | None = None
     """Files of tests that each change is tried against at most, the nearest first; all of its room if not given."""
@@ -76,31 +79,80 @@ def main(argv: list[str] | None = None) -> None:
     files = sorted({str(path.relative_to(REPOSITORY)) for name in options.files for path in REPOSITORY.glob(name)})
     if not files:
         raise ValueError(f"no file is named {', '.join(options.files)}; give paths from the root of the repository")
-    kept = REPOSITORY / "runs" / "mutants"
-    survivors = json.loads((kept / "survivors.json").read_text("utf-8")) if (kept / "survivors.json").exists() else {}
     table: dict[str, Counter[str]] = {}
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no process of a test is left behind
     preload()
     with tempfile.TemporaryDirectory() as folder:
+        kept = REPOSITORY / "runs" / "mutants"
         workspace = Workspace(REPOSITORY, Path(folder).resolve(), kept / "measured.json")
+        judgements = Judgements(kept / "judged.jsonl", workspace.folder)
         for file in files:
-            chosen = choose(file, options, survivors.get(file, []))
+            chosen = choose(file, options, workspace.folder, judgements)
             if chosen:
-                table[file], survivors[file] = judge(workspace, file, chosen, options)
-                (kept / "survivors.json").write_text(json.dumps(survivors), encoding="utf-8")
+                table[file] = judge(workspace, file, chosen, options, judgements)
     show(table)
     if any(results["survived"] for results in table.values()):
         sys.exit(1)
 
 
-def choose(file: str, options: MutantOptions, survivors: list[list[str]]) -> dict[int, Mutation]:
+@dataclass(frozen=True)
+class Judgement:
+    """What became of a mutation.
+
+    Args:
+        by: what noticed it; None if it survived.
+        made_from: digest of its file, and of the tests that noticed it, or of all tests of its room.
+    """
+
+    by: str | None
+    made_from: str
+
+
+class Judgements:
+    """What became of the mutations that were tried, also by earlier runs: one JSON object a line.
+
+    Args:
+        path: of the file.
+        repository: whose files decide whether a judgement still holds.
+    """
+
+    def __init__(self, path: Path, repository: Path) -> None:
+        self.path, self.repository = path, repository
+        self.known: dict[tuple[str, ...], Judgement] = {}
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+            *name, by, made_from = json.loads(line)
+            self.known[tuple(name)] = Judgement(by, made_from)
+
+    def holding(self, file: str, mutation: Mutation) -> Judgement | None:
+        """The last one on a mutation, if its file and the tests are still those that it was judged by."""
+        found = self.known.get((file, *key(mutation)))
+        return found if found and found.made_from == self._made_from(file, found.by) else None
+
+    def survived(self, file: str, mutation: Mutation) -> bool:
+        found = self.known.get((file, *key(mutation)))
+        return found is not None and found.by is None
+
+    def add(self, file: str, mutation: Mutation, by: str | None) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps([file, *key(mutation), by, self._made_from(file, by)]) + "\n")
+
+    def _made_from(self, file: str, by: str | None) -> str:
+        tests = nearest_tests(file, self.repository) if by is None else [by.split("::")[0]]
+        digest = hashlib.sha256()
+        for path in (self.repository / name for name in (file, *tests)):  # "time" and "start" are no files
+            digest.update(path.read_bytes() if path.is_file() else b"")
+        return digest.hexdigest()[:16]
+
+
+def choose(file: str, options: MutantOptions, repository: Path, judgements: Judgements) -> dict[int, Mutation]:
     """The mutations of a file that are tried, by number."""
-    found = dict(enumerate(mutations(ast.parse((REPOSITORY / file).read_text(encoding="utf-8")))))
+    found = dict(enumerate(mutations(ast.parse((repository / file).read_text(encoding="utf-8")))))
     if options.since is not None:
         changed = changed_lines(file, options.since)
         found = {number: one for number, one in found.items() if changed & {*range(one.lines[0], one.lines[1] + 1)}}
     if options.survivors:
-        found = {number: one for number, one in found.items() if key(one) in survivors}
+        return {number: one for number, one in found.items() if judgements.survived(file, one)}
     if options.count is not None and options.count < len(found):
         numbers = sorted(Random(f"{options.seed} {file}").sample(sorted(found), options.count))
         found = {number: found[number] for number in numbers}
@@ -122,33 +174,41 @@ def changed_lines(file: str, commit: str) -> set[int]:
 
 
 def judge(
-    workspace: Workspace, file: str, chosen: dict[int, Mutation], options: MutantOptions
-) -> tuple[Counter[str], list[list[str]]]:
-    """How many mutations of a file were noticed, are equivalent and survived, and those that survived."""
-    source = (workspace.folder / file).read_text(encoding="utf-8")
+    workspace: Workspace, file: str, chosen: dict[int, Mutation], options: MutantOptions, judgements: Judgements
+) -> Counter[str]:
+    """How many mutations of a file were noticed, are equivalent and survived. Those that survived are printed."""
     known = [key(entry) for entry in equivalents().get(file, [])]
-    own, *others = nearest_tests(file, workspace.folder)
-    nearest = [own, *others[: options.test_files]]
     results: Counter[str] = Counter()
-    survivors = []
     for number, mutation in chosen.items():
         if key(mutation) in known:
             results["equivalent"] += 1
             continue
-        lines = range(mutation.lines[0], mutation.lines[1] + 1)
-        by, seconds_left = None, options.most_seconds
-        for tests in nearest:  # one after another: most are not needed, nor measured
-            reaching = workspace.measure(tests).reaching(file, lines, seconds_left)
-            seconds_left -= sum(reaching.values())
-            by = workspace.noticed_by(file, mutated(source, number), reaching) if reaching else None
-            if by:
-                break
+        judgement = None if options.survivors else judgements.holding(file, mutation)
+        if judgement is not None:
+            by = judgement.by
+        else:
+            by = noticed_by(workspace, file, number, mutation, options)
+            judgements.add(file, mutation, by)
         results["survived" if by is None else "noticed"] += 1
-        print(f"{file}:{lines[0]} {mutation.where}\n  - {mutation.was}\n  + {mutation.now}")
-        print(f"  noticed by {by}" if by else "  SURVIVED", flush=True)
-        if by is None:
-            survivors.append(key(mutation))
-    return results, survivors
+        if judgement is None or by is None:
+            print(f"{file}:{mutation.lines[0]} {mutation.where}\n  - {mutation.was}\n  + {mutation.now}")
+            print(f"  noticed by {by}" if by else "  SURVIVED", flush=True)
+    return results
+
+
+def noticed_by(workspace: Workspace, file: str, number: int, mutation: Mutation, options: MutantOptions) -> str | None:
+    """What notices a mutation of a file, as `Workspace.noticed_by` says it."""
+    source = (workspace.folder / file).read_text(encoding="utf-8")
+    own, *others = nearest_tests(file, workspace.folder)
+    lines = range(mutation.lines[0], mutation.lines[1] + 1)
+    seconds_left = options.most_seconds
+    for tests in [own, *others[: options.test_files]]:  # one after another: most are not needed, nor measured
+        reaching = workspace.measure(tests).reaching(file, lines, seconds_left)
+        seconds_left -= sum(reaching.values())
+        by = workspace.noticed_by(file, mutated(source, number), reaching) if reaching else None
+        if by:
+            return by
+    return None
 
 
 def key(mutation: Mutation) -> list[str]:

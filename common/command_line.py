@@ -105,38 +105,38 @@ def _check_empty_sections(argv: list[str], options: Any) -> None:
                 sections.append((f"{name}{key}.", value, getattr(filled, key)))
 
 
-class _Terminated(KeyboardInterrupt):
-    """SIGTERM, which ends a command as Ctrl-C does: whatever is half written is removed on the way."""
-
-
 def run(main: Callable[[], None]) -> None:
     """Run a program, in the main thread. A ValueError, TypeError, OSError or MemoryError becomes one line on stderr and
-    exit code 2. SIGINT and SIGTERM become one line and the codes that a shell gives them, 130 and 143. With
-    HMDE_TRACEBACK set, an error ends in a traceback, as errors of other kinds do."""
-    program = os.getpid()
+    exit code 2. SIGINT and SIGTERM become one line and the codes that a shell gives them, 130 and 143; whatever is half
+    written is removed on the way. With HMDE_TRACEBACK set, an error ends in a traceback, as errors of other kinds
+    do."""
+    program, received = os.getpid(), list[signal.Signals]()
 
-    def terminate(number: int, _frame: object) -> None:
+    def stop(number: int, _frame: object) -> None:
         if os.getpid() != program:  # a process that was forked, which its parent ends
             os._exit(128 + number)
-        raise _Terminated
+        received.append(signal.Signals(number))
+        raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, terminate)
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # by a shell, for what it starts behind itself
+    stopping = [signal.SIGTERM] if ignored else [signal.SIGINT, signal.SIGTERM]
+    before = {number: signal.signal(number, stop) for number in stopping}
     try:
         main()
         if sys.stdout is not None:
             sys.stdout.flush()
-    except KeyboardInterrupt as stop:
-        number = signal.SIGTERM if isinstance(stop, _Terminated) else signal.SIGINT
-        _end(f"stopped by {number.name}", 128 + number)
     except BrokenPipeError:  # whoever reads, such as `head`, has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python fails again when it ends
         sys.exit(128 + signal.SIGPIPE)
-    except (ValueError, TypeError, OSError, MemoryError) as error:
-        if os.environ.get("HMDE_TRACEBACK"):
+    except (Exception, KeyboardInterrupt) as error:
+        if received:  # some libraries, such as DuckDB, turn the interrupt into an error of their own
+            _end(f"stopped by {received[-1].name}", 128 + received[-1])
+        if os.environ.get("HMDE_TRACEBACK") or not isinstance(error, (ValueError, TypeError, OSError, MemoryError)):
             raise
         _end(f"error: {error or 'there is not enough memory'}", 2)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _end(line: str, code: int) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -62,7 +63,7 @@ AREAS: dict[str, Attack] = {
     "damaged models are loaded": models.load,
     "hostile tables are encoded": tables.encode,
     "hostile tables are indexed": tables.index,
-    "commands are stopped": signals.interrupt,
+    **signals.ATTACKS,
     "all scripts, segmentation": fuzz.segment,
     "all scripts, vectors": fuzz.encode,
     "all scripts, index": fuzz.index,
@@ -108,6 +109,7 @@ class Tally:
 
 def main(argv: list[str] | None = None) -> None:
     options = options_from(AttackOptions, argv)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell makes what it starts behind itself deaf to it
     tallies = attack(options)
     table = Table("area", "attacks", "failures", title=f"Attacks, seed {options.seed}", title_justify="left")
     for area, tally in tallies.items():

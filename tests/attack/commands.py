@@ -37,8 +37,6 @@ def call(main: Callable[[list[str]], None], argv: list[str], log: Path, seconds:
     Raises:
         AssertionError: it has not ended after some seconds.
     """
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    began = time.monotonic()
     process = os.fork()
     if not process:
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -57,6 +55,17 @@ def call(main: Callable[[list[str]], None], argv: list[str], log: Path, seconds:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
+    return wait(process, log, seconds)
+
+
+def wait(process: int, log: Path, seconds: float) -> Ended:
+    """Wait for a fork of this process that prints into a log.
+
+    Raises:
+        AssertionError: it has not ended after some seconds, or takes 3 GiB more than this process.
+    """
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began = time.monotonic()
     while True:
         ended, status, usage = os.wait4(process, os.WNOHANG)
         if ended:
@@ -65,9 +74,10 @@ def call(main: Callable[[list[str]], None], argv: list[str], log: Path, seconds:
         if too_late or too_large:
             os.kill(process, signal.SIGKILL)
             os.wait4(process, 0)
-            raise AssertionError(f"{'it does not end' if too_late else 'it takes all memory'}: {argv}")
+            said = log.read_bytes().decode("utf-8", "backslashreplace") if log.exists() else ""
+            raise AssertionError(f"{'it does not end' if too_late else 'it takes all memory'}: {said[-3000:]}")
         time.sleep(0.02)
-    output = log.read_bytes().decode("utf-8", "backslashreplace")
+    output = log.read_bytes().decode("utf-8", "backslashreplace") if log.exists() else ""
     memory = max(0, usage.ru_maxrss - before)
     return Ended(os.waitstatus_to_exitcode(status), output, memory, time.monotonic() - began)
 

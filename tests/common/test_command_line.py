@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -103,17 +101,21 @@ def test_a_traceback_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
         run(main)
 
 
+@pytest.mark.parametrize("as_a_library_says_it", [KeyboardInterrupt, RuntimeError])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_becomes_one_line_and_the_code_of_a_shell(
-    capsys: pytest.CaptureFixture[str], number: signal.Signals, code: int
+    capsys: pytest.CaptureFixture[str],
+    number: signal.Signals,
+    code: int,
+    as_a_library_says_it: type[BaseException],
 ) -> None:
     before, cleaned = signal.getsignal(signal.SIGTERM), []
 
     def main() -> None:
         try:
-            os.kill(os.getpid(), number)
-            while True:
-                time.sleep(1)
+            signal.raise_signal(number)
+        except KeyboardInterrupt:
+            raise as_a_library_says_it from None
         finally:
             cleaned.append(True)
 

@@ -6,6 +6,7 @@ the path and then renames. The next writer of the path removes what a killed pro
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -20,6 +21,8 @@ import numpy.typing as npt
 from filelock import FileLock, Timeout
 
 logger = logging.getLogger(__name__)
+
+WORDS_OF_A_FULL_DISK = ("No space left", "PytorchStreamWriter failed writing")
 
 
 @contextmanager
@@ -63,11 +66,26 @@ def partial_of(path: str | Path) -> Path:
 
 
 @contextmanager
+def full_disk_named(path: str | Path) -> Iterator[None]:
+    """Within, a path is written, by libraries too, some of whose errors do not say what.
+
+    Raises:
+        OSError: the disk is full; names the path.
+    """
+    try:
+        yield
+    except Exception as error:
+        if str(path) in str(error) or not any(words in str(error) for words in WORDS_OF_A_FULL_DISK):
+            raise
+        raise OSError(errno.ENOSPC, f"the disk of {path} is full; make room and run again ({error})") from error
+
+
+@contextmanager
 def folder_written_whole(folder: str | Path) -> Iterator[Path]:
     """A temporary folder beside `folder`. It takes the place of `folder` when the block ends without an error."""
     folder = Path(folder)
     partial = partial_of(folder)
-    with locked(folder):
+    with locked(folder), full_disk_named(folder):
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         try:
@@ -91,7 +109,7 @@ def file_written_whole(path: str | Path) -> Iterator[Path]:
     """A temporary file name beside `path`, whose ending does not tell the format. The file takes the place of `path`
     when the block ends without an error."""
     partial = partial_of(path)
-    with locked(path):
+    with locked(path), full_disk_named(path):
         partial.unlink(missing_ok=True)
         try:
             yield partial

@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import shutil
 import signal
-import time
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +31,23 @@ def test_an_error_leaves_what_was_there_and_nothing_beside_it(written_whole, tmp
     assert names_in(tmp_path / "made") == set()
 
 
+@pytest.mark.parametrize("written_whole", [file_written_whole, folder_written_whole])
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        RuntimeError("[enforce fail at inline_container.cc] PytorchStreamWriter failed writing file data/0"),
+        RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)"),
+    ],
+)
+def test_a_full_disk_is_named_where_a_library_does_not_name_it(written_whole, error, tmp_path):
+    named = pytest.raises(OSError, match=r"the disk of .*/target is full; make room")
+    with named as raised, written_whole(tmp_path / "target"):
+        raise error
+    assert raised.value.errno == errno.ENOSPC
+    assert names_in(tmp_path) == set()
+
+
 def test_a_file_is_as_open_to_others_as_any_other(tmp_path):
     (tmp_path / "plain").write_text("")
     (tmp_path / "plain folder").mkdir()
@@ -43,22 +59,25 @@ def test_a_file_is_as_open_to_others_as_any_other(tmp_path):
     assert (tmp_path / "folder").stat().st_mode == (tmp_path / "plain folder").stat().st_mode
 
 
-def write_slowly(folder: Path, letter: str) -> None:
+def write_letters(folder: Path, letter: str) -> None:
     with folder_written_whole(folder) as partial:
         for name in range(8):
             (partial / str(name)).write_text(letter)
-            time.sleep(0.01)
 
 
-def test_of_two_writers_of_one_folder_each_writes_all_of_it(tmp_path):
-    writers = [CONTEXT.Process(target=write_slowly, args=(tmp_path / "folder", letter)) for letter in "ab"]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-    assert [writer.exitcode for writer in writers] == [0, 0]
-    assert len({path.read_text() for path in (tmp_path / "folder").iterdir()}) == 1
-    assert len(list((tmp_path / "folder").iterdir())) == 8
+def test_of_two_writers_of_one_folder_each_writes_all_of_it(tmp_path, monkeypatch):
+    waits = CONTEXT.Event()
+    monkeypatch.setattr("common.files.logger.warning", lambda *_: waits.set())
+    other = CONTEXT.Process(target=write_letters, args=(tmp_path / "folder", "b"))
+    with folder_written_whole(tmp_path / "folder") as partial:
+        (partial / "a").write_text("a")
+        other.start()
+        waits.wait()  # the other one does, while this one writes
+        (partial / "0").write_text("a")
+    other.join()
+    assert other.exitcode == 0
+    assert {path.name: path.read_text() for path in (tmp_path / "folder").iterdir()} == dict.fromkeys("01234567", "b")
+    assert names_in(tmp_path) == {"folder"}
 
 
 def test_what_a_killed_writer_leaves_the_next_one_removes(tmp_path):
@@ -71,7 +90,7 @@ def test_what_a_killed_writer_leaves_the_next_one_removes(tmp_path):
     writer.start()
     writer.join()
     assert names_in(tmp_path) == {".folder.partial", ".folder.lock"}
-    write_slowly(tmp_path / "folder", "a")
+    write_letters(tmp_path / "folder", "a")
     assert names_in(tmp_path) == {"folder"}
     assert "half" not in names_in(tmp_path / "folder")
 
@@ -160,7 +179,7 @@ def test_a_folder_that_is_written_anew_has_nothing_of_the_one_before_and_is_whol
         remove(path, **options)
         look()
 
-    write_slowly(folder, "a")
+    write_letters(folder, "a")
     monkeypatch.setattr(os, "replace", replace)
     monkeypatch.setattr(shutil, "rmtree", rmtree)
     with folder_written_whole(folder) as partial:

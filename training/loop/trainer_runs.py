@@ -12,7 +12,7 @@ import torch
 from transformers import TrainerState, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 
-from common.files import locked
+from common.files import full_disk_named, locked
 from training.loop.checkpoints import check_output, training_folder
 
 
@@ -52,7 +52,8 @@ def trainer_run(arguments: TrainerArguments, output: str, resume: bool) -> Itera
     with locked(folder, wait=False) if arguments.process_index == 0 else nullcontext():
         checkpoints = whole_checkpoints(folder)
         check_output(output, checkpoints, resume)
-        yield str(checkpoints[-1]) if resume else None
+        with full_disk_named(folder):
+            yield str(checkpoints[-1]) if resume else None
 
 
 def whole_checkpoints(folder: Path) -> list[Path]:

@@ -7,8 +7,6 @@ import json
 import multiprocessing
 import os
 import signal
-import time
-from multiprocessing.context import ForkProcess
 from pathlib import Path
 
 import numpy as np
@@ -74,27 +72,42 @@ def test_a_run_that_breaks_off_leaves_no_vectors(tmp_path: Path, monkeypatch: py
     assert cached_vectors(Encoder(), documents, tmp_path / "cache", "one")[:, 0].tolist() == [0, 1, 2, 3]
 
 
-class SlowEncoder(Encoder):
-    """Takes its time, keeps a line of what it encodes in a file, and may die before it is done."""
+class LoggingEncoder(Encoder):
+    """Keeps a line of what it encodes in a file. It begins when it is released, and may die before it is done."""
 
     def __init__(self, log: Path, dies_at: str = "") -> None:
         super().__init__()
         self.log, self.dies_at = log, dies_at
+        self.called, self.released = CONTEXT.Event(), CONTEXT.Event()
 
     def __call__(self, texts: list[str]) -> np.ndarray:
+        self.called.set()
+        self.released.wait()
         if self.dies_at in texts:
             os.kill(os.getpid(), signal.SIGKILL)
         with self.log.open("a") as log:
             log.writelines(f"{text}\n" for text in texts)
-        time.sleep(0.01)
         return super().__call__(texts)
 
 
-def started(encoder: Encoder, documents: DocumentFile, cache: Path) -> ForkProcess:
-    """A process that needs the vectors of the documents."""
-    process = CONTEXT.Process(target=cached_vectors, args=(encoder, documents, cache, "one"))
-    process.start()
-    return process
+def one_encodes_and_another_waits(
+    documents: DocumentFile, cache: Path, log: Path, monkeypatch: pytest.MonkeyPatch, dies_at: str = ""
+) -> list[int | None]:
+    """Two processes need the same vectors, and the second one comes while the first one encodes. Their exit codes."""
+    waits = CONTEXT.Event()
+    monkeypatch.setattr("common.files.logger.warning", lambda *_: waits.set())
+    monkeypatch.setattr(module, "DOCUMENTS_AT_ONCE", 2)
+    first, second = LoggingEncoder(log, dies_at), LoggingEncoder(log)
+    second.released.set()
+    processes = []
+    for encoder, reached in ((first, first.called), (second, waits)):
+        processes.append(CONTEXT.Process(target=cached_vectors, args=(encoder, documents, cache, "one")))
+        processes[-1].start()
+        reached.wait()
+    first.released.set()
+    for process in processes:
+        process.join()
+    return [process.exitcode for process in processes]
 
 
 def visible(folder: Path) -> list[str]:
@@ -105,15 +118,8 @@ def visible(folder: Path) -> list[str]:
 def test_of_two_processes_that_need_the_same_vectors_one_encodes_and_the_other_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "DOCUMENTS_AT_ONCE", 2)
     documents, log = DocumentFile(written(tmp_path / "en.jsonl", 60)), tmp_path / "log"
-    processes = []
-    for _ in range(2):
-        processes.append(started(SlowEncoder(log), documents, tmp_path / "cache"))
-        time.sleep(0.1)
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0, 0]
+    assert one_encodes_and_another_waits(documents, tmp_path / "cache", log, monkeypatch) == [0, 0]
     assert log.read_text().splitlines() == [f"text {index}" for index in range(60)]
     assert cached_vectors(Encoder(), documents, tmp_path / "cache", "one")[:, 0].tolist() == list(range(60))
     assert len(visible(tmp_path / "cache")) == 1
@@ -122,14 +128,9 @@ def test_of_two_processes_that_need_the_same_vectors_one_encodes_and_the_other_w
 def test_a_process_that_is_killed_leaves_the_work_to_the_one_that_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "DOCUMENTS_AT_ONCE", 2)
     documents, log = DocumentFile(written(tmp_path / "en.jsonl", 60)), tmp_path / "log"
-    killed = started(SlowEncoder(log, dies_at="text 40"), documents, tmp_path / "cache")
-    time.sleep(0.05)
-    waiting = started(SlowEncoder(log), documents, tmp_path / "cache")
-    for process in (killed, waiting):
-        process.join()
-    assert (killed.exitcode, waiting.exitcode) == (-signal.SIGKILL, 0)
+    codes = one_encodes_and_another_waits(documents, tmp_path / "cache", log, monkeypatch, dies_at="text 40")
+    assert codes == [-signal.SIGKILL, 0]
     assert len(log.read_text().splitlines()) == 40 + 60
     encoder = Encoder()
     assert cached_vectors(encoder, documents, tmp_path / "cache", "one")[:, 0].tolist() == list(range(60))

@@ -8,14 +8,16 @@ import json
 import os
 import subprocess
 import sys
-import time
+import threading
 from subprocess import DEVNULL
+from typing import Any
 
 import duckdb
 import pytest
 import yaml
 from markdown_it import MarkdownIt
 
+from common.progress import progress_bar
 from tests.training.corpus.own_articles import LANGUAGES, TEXT, run, world, write_articles
 from training.corpus import main
 from training.corpus.database import query_progress
@@ -318,11 +320,19 @@ def test_a_step_that_takes_long_shows_its_name_on_a_terminal_only(monkeypatch, t
         def isatty(self) -> bool:
             return terminal
 
-    stream = Stream()
+    stream, made = Stream(), threading.Event()
+
+    def bar(*arguments: Any, **options: Any) -> Any:
+        try:
+            return progress_bar(*arguments, **options)
+        finally:
+            made.set()
+
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setattr("training.corpus.database.SECONDS", 0.0)
+    monkeypatch.setattr("training.corpus.database.progress_bar", bar)
     with duckdb.connect() as connection, query_progress(connection, "articles of de"):
-        time.sleep(0.1)
+        made.wait()
         names = ("enable_progress_bar", "enable_progress_bar_print")
         counts, prints = (connection.execute(f"SELECT current_setting('{name}')").fetchall()[0][0] for name in names)
         assert not (counts and prints), "DuckDB's own bar would stand among the statistics on stdout"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
-from evaluation.metrics import retrieval_values
+from evaluation.metrics import r_precisions, retrieval_values
 
 
 def run_of(count: int) -> dict[str, float]:
@@ -38,3 +39,9 @@ def test_average_precision_and_reciprocal_rank_are_of_the_whole_ranking_where_it
     assert values["MAP"] == pytest.approx({"q": (1 / 2 + 2 / 4 + 3 / 1000) / 3, "p": 1.0})
     assert values["MRR"] == pytest.approx({"q": 1 / 2, "p": 1.0})
     assert retrieval_values(qrels, run)["MAP"] == pytest.approx({"q": 1 / 2 / 3, "p": 1.0})
+
+
+def test_of_labels_that_are_equally_probable_the_first_ones_count() -> None:
+    targets, decisions = np.zeros((2, 40), dtype=int), np.zeros((2, 40))
+    targets[0, :3], targets[1, [0, 39]] = 1, 1
+    assert r_precisions(targets, decisions) == [1.0, 0.5]

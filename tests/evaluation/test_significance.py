@@ -24,6 +24,13 @@ def test_a_p_value_is_that_of_the_paired_t_test() -> None:
     assert paired_p_values({"en-de": first}, {"en-de": second}) == {"en-de": pytest.approx(expected)}
 
 
+def test_values_of_nought_and_one_are_tested_as_any_others() -> None:
+    ones = [1, 1, 1, 1, 0, 0, 0, 0]
+    deviation = math.sqrt(sum((one - 0.5) ** 2 for one in ones) / 7)
+    expected = 2 * stats.t.sf(0.5 / (deviation / math.sqrt(8)), df=7)
+    assert paired_p_values({"a": values(*ones)}, {"a": values(*[0] * 8)}) == {"a": pytest.approx(expected)}
+
+
 def test_p_values_are_corrected_for_the_number_of_rows() -> None:
     draw = np.random.default_rng(0)
     base = {row: values(*draw.random(20)) for row in ("a", "b", "c")}
@@ -52,10 +59,18 @@ def test_items_that_differ_are_refused() -> None:
         paired_p_values({"en-de": values(1, 2)}, {"en-de": values(1, 2, 3)})
 
 
-def test_an_interval_holds_95_percent_of_resampled_means() -> None:
-    sample = values(*np.random.default_rng(1).normal(0.5, 0.1, size=50))
+@pytest.mark.parametrize("skew", [0.1, 1.5])
+def test_an_interval_holds_95_percent_of_resampled_means(skew: float) -> None:
+    """However skew the values are: it is corrected by nothing."""
+    sample = values(*np.random.default_rng(1).lognormal(0, skew, size=20))
     draw = np.random.default_rng(2)
-    means = [draw.choice(list(sample.values()), size=50).mean() for _ in range(2000)]
-    assert bootstrap_interval(sample) == pytest.approx(tuple(np.percentile(means, [2.5, 97.5])), abs=0.005)
-    assert bootstrap_interval(sample, seed=3) == bootstrap_interval(sample, seed=3)
+    means = [draw.choice(list(sample.values()), size=20).mean() for _ in range(4000)]
+    tolerance = 0.1 * np.std(means)
+    assert bootstrap_interval(sample) == pytest.approx(tuple(np.percentile(means, [2.5, 97.5])), abs=tolerance)
+
+
+def test_an_interval_is_the_same_each_time_and_a_single_value_has_none() -> None:
+    sample = values(*np.random.default_rng(1).normal(0.5, 0.1, size=50))
+    assert bootstrap_interval(sample) == bootstrap_interval(sample, seed=0)
     assert bootstrap_interval(values(0.5)) == (0.5, 0.5)
+    assert bootstrap_interval(values(0.0, 1.0)) == (0.0, 1.0)

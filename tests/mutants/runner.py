@@ -20,7 +20,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import coverage
 import pytest
@@ -50,7 +49,7 @@ class Measured:
     """An unmutated run of one file of tests.
 
     Args:
-        seconds: of each test.
+        seconds: of the processor, of each test.
         reached: by file of the repository, then line: the tests that run it. "" where it runs while the file is
             imported or a fixture is made, so that any of its tests may depend on it.
         made_from: digests of the files that ran.
@@ -61,12 +60,12 @@ class Measured:
     made_from: dict[str, str] = field(default_factory=dict)
 
     def reaching(self, file: str, lines: range, most_seconds: float) -> dict[str, float]:
-        """The tests that run one of these lines of a file, and their seconds, as long as they take no more than
-        `most_seconds` together."""
+        """The tests that run one of these lines of a file, and their seconds, the shortest first, as long as they take
+        no more than `most_seconds` together."""
         by_line = self.reached.get(file, {})
         found = {test for line in lines for test in by_line.get(str(line), [])}
         chosen: dict[str, float] = {}
-        for test, seconds in self.seconds.items():
+        for test, seconds in sorted(self.seconds.items(), key=lambda one: one[1]):
             if ("" in found or test in found) and sum(chosen.values()) + seconds <= most_seconds:
                 chosen[test] = seconds
         return chosen
@@ -241,7 +240,7 @@ class Chosen:
 
 
 class Recorder:
-    """Seconds and lines of each test."""
+    """Seconds of the processor and lines of each test."""
 
     def __init__(self, recording: coverage.Coverage) -> None:
         self.recording = recording
@@ -255,8 +254,13 @@ class Recorder:
         finally:
             self.recording.switch_context("")
 
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        began = sum(os.times()[:4])  # with the processes that it waits for
+        try:
+            return (yield)
+        finally:
+            self.seconds[item.nodeid] = sum(os.times()[:4]) - began
 
 
 def _measure(folder: Path, tests: str, result: Path) -> int:

@@ -9,7 +9,7 @@ import pytest
 from tqdm import tqdm
 
 from tests.attack import __main__ as campaign
-from tests.attack.__main__ import AttackOptions, attack
+from tests.attack.__main__ import AttackOptions, Tally, attack
 from tests.pretraining import in_processes
 
 # The others take long, and tests beside the code that they attack do with less.
@@ -23,7 +23,9 @@ SHORT = [
 @pytest.mark.parametrize("area", SHORT)
 def test_the_first_attacks_of_an_area_are_withstood(area, capsys):
     quick = ("texts", "files", "models", "tables", "time")
-    (tally,) = attack(AttackOptions(areas=[area], attacks=3 if any(word in area for word in quick) else 1)).values()
+    tallies: dict[str, Tally] = {}
+    attack(AttackOptions(areas=[area], attacks=3 if any(word in area for word in quick) else 1), tallies)
+    (tally,) = tallies.values()
     assert tally.attacks
     assert not tally.failures, capsys.readouterr().out
 
@@ -43,7 +45,7 @@ def test_a_failure_is_counted_and_printed_with_the_command_that_repeats_it(monke
 
 def test_an_area_that_there_is_not_is_named():
     with pytest.raises(ValueError, match="there is no area 'weather'; choose among pretraining is killed"):
-        attack(AttackOptions(areas=["weather"]))
+        attack(AttackOptions(areas=["weather"]), {})
 
 
 def test_a_process_that_is_killed_while_it_draws_a_progress_bar_stops_no_other():

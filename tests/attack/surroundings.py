@@ -136,8 +136,9 @@ def two_writers(name: str, random: Random, folder: Path) -> None:
     """At least one of two that write the same does its work; the other one does too, or refuses."""
     program = PROGRAMS[name](folder)
     logs = [folder / "one.txt", folder / "other.txt"]
+    seconds = random.choice([0.0, random.uniform(0, undisturbed(name).seconds)])
     first = start(program, logs[0])
-    time.sleep(random.choice([0.0, random.uniform(0, undisturbed(name).seconds)]))
+    time.sleep(seconds)
     second = start(program, logs[1])
     ends = [finish(process, log) for process, log in zip((first, second), logs)]
     for ended in ends:
@@ -151,8 +152,9 @@ def deleted_inputs(name: str, random: Random, folder: Path) -> None:
     """What a command reads is removed at a random moment, as a whole or a file of it."""
     program, kept, log = PROGRAMS[name](folder), folder / "kept", folder / "log.txt"
     shutil.copytree(program.inputs, kept)
+    seconds = random.uniform(0, undisturbed(name).seconds)
     process = start(program, log)
-    time.sleep(random.uniform(0, undisturbed(name).seconds))
+    time.sleep(seconds)
     files = sorted(path for path in kept.rglob("*") if path.is_file())
     for file in random.choice([[random.choice(files)], files]):
         (program.inputs / file.relative_to(kept)).unlink()

@@ -55,7 +55,7 @@ class Encoder(NamedTuple):
         return self.model.encode_documents(texts, self.tokenizer, language=languages)
 
     def encode_with_sentences(self, documents: Sequence[Document]) -> tuple[np.ndarray, list[DocumentSentences]]:
-        """The same and, from one pass, the sentences of each document, their vectors of hidden size."""
+        """The same, and the sentences of each document with vectors of hidden size, L2-normalised."""
         texts, languages = _texts_and_languages(documents)
         return self.model.encode_documents(texts, self.tokenizer, language=languages, sentences=True)
 

@@ -17,15 +17,15 @@ def auto_class(sentence_config: Any) -> Any:
 
 
 def keep_layers(encoder: PreTrainedModel, layers: Sequence[int]) -> None:
-    """Remove all layers of an encoder but these, counted from 0. Its configuration stays as it is.
+    """Remove all layers of an encoder but these, counted from 0, or all of them. Its configuration stays as it is.
 
     Raises:
-        ValueError: the encoder has no such layer, or none are named.
+        ValueError: the encoder has no such layer.
     """
     stacks = (part for part in encoder.modules() if isinstance(part, nn.ModuleList))
     (stack,) = (part for part in stacks if len(part) == encoder.config.num_hidden_layers)
     count = len(stack)
-    if not layers or not all(0 <= layer < count for layer in layers):
+    if not all(0 <= layer < count for layer in layers):
         raise ValueError(f"layers is {layers}, but the encoder has {count} layers; name some from 0 to {count - 1}")
     kept = [stack[layer] for layer in layers]
     del stack[:]

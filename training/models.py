@@ -8,14 +8,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from common.device import dtype_of
-from common.saved_models import load_hmde, model_type_of, opening
+from common.saved_models import model_type_of, opening
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.layers_hmde import keep_layers
 from training.loop.cached_gradients import Chunk, Embeddings
 from training.lora import add_lora
-from training.losses import Distillation
 from training.pretrain_recipe import PretrainRecipe
+from training.static import make_static
 
 
 class TwoPathEncoder(nn.Module):
@@ -49,35 +48,6 @@ class TwoPathEncoder(nn.Module):
         return embeddings
 
 
-def load_teacher(
-    student: HMDEForDocumentEmbedding,
-    tokenizer: HMDETokenizer,
-    distillation: Distillation | None,
-    device: torch.device,
-) -> TwoPathEncoder | None:
-    """An HMDE whose vectors the student learns, if there is one. It is not trained, and has the dtype that is fastest.
-
-    Args:
-        tokenizer: the student's.
-
-    Raises:
-        ValueError: there is no such HMDE, or student and teacher differ in their tokens or in the size of vectors.
-    """
-    if distillation is None:
-        return None
-    name = distillation.teacher
-    if model_type_of("teacher", name) != HMDEConfig.model_type:
-        raise ValueError(f"the teacher {name} is no HMDE; make one of it with training/pretrain.py")
-    model, own_tokenizer = load_hmde(name, dtype_of("auto"))
-    size, teacher_size = student.config.hidden_size, model.config.hidden_size
-    if size != teacher_size:
-        raise ValueError(f"vectors of the teacher {name} have {teacher_size} values and those of the student {size}")
-    if own_tokenizer.get_vocab() != tokenizer.get_vocab():
-        raise ValueError(f"the teacher {name} has other tokens than the student; start the student from the teacher")
-    encoder = TwoPathEncoder(model, max_sentences=student.config.max_sentences)
-    return encoder.requires_grad_(False).eval().to(device)
-
-
 def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokenizer]:
     """The HMDE to train, and its tokenizer, which cuts documents as the configuration says.
 
@@ -98,6 +68,8 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
                 f"layers is {recipe.layers}, and sentence_layer is {model.config.sentence_layer}, which keeps all up to"
                 " that one; name one of the two"
             )
+        if not recipe.layers:
+            make_static(model, tokenizer)
         keep_layers(model.hmde.sentence_encoder, recipe.layers)
         model.hmde.sentence_encoder.config.num_hidden_layers = len(recipe.layers)
     sentence_dropout = 0.0 if recipe.freeze == "sentence_encoder" else recipe.sentence_dropout

@@ -34,8 +34,9 @@ from training.lora import merged_weights
 from training.losses import weighted_losses
 from training.losses.batch import BatchVectors
 from training.model_card import write_model_card
-from training.models import TwoPathEncoder, build, groups_by_decay, load_teacher
+from training.models import TwoPathEncoder, build, groups_by_decay
 from training.pretrain_recipe import PretrainRecipe
+from training.teacher import load_teacher
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -66,7 +67,10 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
     if recipe.losses.queue is not None:
         size, momentum = recipe.losses.queue.size, recipe.losses.queue.momentum
         queue = MomentumQueue(encoder, size, model.config.hidden_size, momentum, accelerator.device)
-    teacher = load_teacher(model, tokenizer, recipe.losses.distillation, accelerator.device)
+    teacher = None
+    if recipe.losses.distillation is not None:
+        name, folder = recipe.losses.distillation.teacher, Path(f"{recipe.corpus}-teacher-vectors")
+        teacher = load_teacher(name, model, tokenizer, folder, recipe.max_tokens_per_chunk, accelerator.device)
     set_seed(recipe.seed, device_specific=True)  # dropout of its own for each process, from here on
 
     kept_vectors = None
@@ -95,7 +99,7 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
     def losses(embeddings: Embeddings, batch: Batch) -> dict[str, Tensor]:
         vectors = BatchVectors(embeddings, batch, model.config.temperature)
         if teacher is not None:
-            vectors.teacher = embed_chunks(teacher, cut_into_chunks(batch.rows, recipe.max_tokens_per_chunk))
+            vectors.teacher = teacher(batch.rows)
         keys = None
         if queue is not None and torch.is_grad_enabled():  # it has no part in the validation loss
             keys = embed_chunks(queue.encoder, cut_into_chunks(batch.rows, recipe.max_tokens_per_chunk))["documents"]

@@ -27,7 +27,7 @@ class PretrainRecipe(LoopOptions):
 
     layers: list[int] | None = None
     """Which layers of the sentence encoder are kept, counted from 0; all if not given. A light student starts with some
-    of its teacher's."""
+    of its teacher's. [] keeps none: a static encoder, which starts with the vectors of single tokens."""
 
     tokenizer: dict[str, bool | int | str | None] = field(default_factory=dict)
     """Options of HMDETokenizer that differ from its defaults."""

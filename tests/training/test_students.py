@@ -13,15 +13,16 @@ from transformers import AutoModel, AutoTokenizer
 from common.fingerprints import fingerprint_of_folder
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from tests.pretraining import gradients, options
-from training import models, pretrain
+from training import pretrain
+from training import teacher as teachers
 from training.data.batches import collate
 from training.data.triples import Triples
-from training.loop.cached_gradients import cut_into_chunks, embed_chunks
 from training.losses import Distillation, Losses, weighted_losses
 from training.losses.batch import BatchVectors
 from training.losses.distillation import distillation
-from training.models import TwoPathEncoder, build, load_teacher
+from training.models import TwoPathEncoder, build
 from training.pretrain_recipe import PretrainRecipe
+from training.teacher import load_teacher
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def teacher(xlmr, tmp_path) -> str:
 @pytest.fixture
 def in_float32(monkeypatch):
     """A teacher in bfloat16 gives other last digits in other packs of sentences."""
-    monkeypatch.setattr(models, "dtype_of", lambda _: torch.float32)
+    monkeypatch.setattr(teachers, "dtype_of", lambda _: torch.float32)
 
 
 def student(teacher: str, **changes: object) -> dict[str, object]:
@@ -70,7 +71,7 @@ def test_the_loss_is_the_share_of_the_teachers_variance_that_is_not_known():
 
 
 @pytest.mark.parametrize("path", ["document_encoder", "both"])
-def test_documents_sentences_and_queries_of_the_teacher_are_learned(corpus_folder, teacher, in_float32, path):
+def test_documents_sentences_and_queries_of_the_teacher_are_learned(corpus_folder, teacher, in_float32, path, tmp_path):
     recipe = PretrainRecipe(
         corpus="",
         output="",
@@ -83,9 +84,7 @@ def test_documents_sentences_and_queries_of_the_teacher_are_learned(corpus_folde
     triples = Triples(corpus_folder, "train", symmetric=False)
     batch = collate([triples[index] for index in range(3)], triples.roles, tokenizer, query_path=path)
     embeddings = TwoPathEncoder(model, model.config.max_sentences)(batch.rows)
-    teacher_vectors = embed_chunks(
-        load_teacher(model, tokenizer, recipe.losses.distillation, torch.device("cpu")), cut_into_chunks(batch.rows, 60)
-    )
+    teacher_vectors = load_teacher(teacher, model, tokenizer, tmp_path, 60, torch.device("cpu"))(batch.rows)
     losses = weighted_losses(BatchVectors(embeddings, batch, 0.05, teacher=teacher_vectors), recipe.losses)
     original = HMDEForDocumentEmbedding.from_pretrained(teacher).eval()
     expected = []
@@ -102,7 +101,9 @@ def test_documents_sentences_and_queries_of_the_teacher_are_learned(corpus_folde
                 expected.append(distillation(one.last_hidden_state[there], other.last_hidden_state[there]))
     assert len(expected) == (4 if path == "both" else 3)
     assert set(losses) == {"distillation_loss"}
-    torch.testing.assert_close(losses["distillation_loss"], 2 * torch.stack(expected).mean(), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        losses["distillation_loss"], 2 * torch.stack(expected).mean(), rtol=1e-3, atol=1e-3
+    )  # they are kept in float16
 
 
 def test_a_student_comes_near_its_teacher_which_stays_as_it_was(corpus_folder, teacher, tmp_path):
@@ -110,17 +111,22 @@ def test_a_student_comes_near_its_teacher_which_stays_as_it_was(corpus_folder, t
     changes = student(teacher, learning_rate=3e-3, epochs=6)
     changes |= {"log_with": "tensorboard", "eval_steps": 1000, "save_steps": 1000}
     pretrain.main(options(corpus_folder, teacher, tmp_path / "student", **changes))
-    (log,) = (tmp_path / "student-training" / "logs" / "pretrain").glob("events*")
-    events = EventAccumulator(str(log)).Reload()
-    losses = [event.value for event in events.Scalars("distillation_loss")]
+    losses = logged(tmp_path / "student", "distillation_loss")
     assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
-    assert "document_loss" not in events.Tags()["scalars"]
+    assert not logged(tmp_path / "student", "document_loss")
     assert fingerprint_of_folder(tmp_path / "teacher") == before
     assert "It learned the vectors of *teacher*" in (tmp_path / "student" / "README.md").read_text(encoding="utf-8")
     model = AutoModel.from_pretrained(tmp_path / "student", trust_remote_code=True)
     assert len(model.hmde.sentence_encoder.encoder.layer) == 1
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "student", trust_remote_code=True)
     assert np.isfinite(model.encode_documents(["The cat sat. It was warm."], tokenizer)).all()
+
+
+def logged(output, name: str) -> list[float]:
+    """The values of a run's log."""
+    (log,) = (output.with_name(f"{output.name}-training") / "logs" / "pretrain").glob("events*")
+    events = EventAccumulator(str(log)).Reload()
+    return [event.value for event in events.Scalars(name)] if name in events.Tags()["scalars"] else []
 
 
 @pytest.mark.parametrize("max_tokens_per_chunk", [4096, 100])
@@ -146,7 +152,6 @@ def test_two_processes_have_the_gradients_of_one(
     [
         ({"losses.distillation.teacher": "nowhere"}, "teacher: nowhere does not open"),
         ({"layers": "[0, 9]"}, r"layers is \[0, 9\], but the encoder has 2 layers"),
-        ({"layers": "[]"}, r"layers is \[\], but the encoder has 2 layers"),
         ({"losses.distillation.weight": 0.0}, "PositiveFloat"),
         ({"losses.info_nce.weight": -1.0}, "PositiveFloat"),
         ({"freeze": "sentence_encoder"}, "a frozen sentence_encoder learns nothing of the teacher"),
@@ -180,3 +185,68 @@ def test_a_teacher_that_is_no_hmde_or_reads_other_tokens_is_refused(
     encoder, changes = request.getfixturevalue(start), {"losses.distillation.teacher": request.getfixturevalue(name)}
     with pytest.raises(ValueError, match=message):
         pretrain.main(options(corpus_folder, encoder, tmp_path / "student", **changes))
+
+
+def test_the_teacher_computes_the_vectors_of_a_text_once(corpus_folder, teacher, in_float32, tmp_path, monkeypatch):
+    """Also for another run, which has other texts beside it, and for each of its sentences."""
+    recipe = PretrainRecipe(corpus="", output="", sentence_encoder=teacher)
+    model, tokenizer = build(recipe)
+    triples = Triples(corpus_folder, "train", symmetric=False)
+    rows = [
+        collate([triples[index] for index in indices], triples.roles, tokenizer, query_path="both").rows
+        for indices in ((0, 1), (1, 2), (2, 1, 0))
+    ]
+    encoded: list[int] = []
+    encode = TwoPathEncoder.forward
+
+    def counted(self, chunk):
+        encoded.append(sum(len(rows["input_ids"]) for rows in chunk.values()))
+        return encode(self, chunk)
+
+    monkeypatch.setattr(TwoPathEncoder, "forward", counted)
+
+    def vectors(batch, folder=tmp_path):
+        return load_teacher(teacher, model, tokenizer, folder, 10_000, torch.device("cpu"))(batch)
+
+    texts = {name: {tuple(row) for batch in rows[:2] for row in trimmed(batch[name])} for name in rows[0]}
+    for batch in rows[:2]:
+        vectors(batch)
+    assert sum(encoded) == sum(map(len, texts.values()))
+    found = vectors(rows[2])
+    assert len(encoded) == 2
+    for name, expected in vectors(rows[2], tmp_path / "anew").items():
+        torch.testing.assert_close(found[name], expected, rtol=2e-3, atol=2e-3)
+    assert len(encoded) == 3
+
+
+def trimmed(rows):
+    return [row[mask.bool()].tolist() for row, mask in zip(rows["input_ids"], rows["attention_mask"])]
+
+
+def test_a_static_student_starts_with_the_vectors_of_single_tokens_and_learns(corpus_folder, teacher, tmp_path):
+    recipe = PretrainRecipe(corpus="", output="", sentence_encoder=teacher, layers=[])
+    model, tokenizer = build(recipe)
+    original = HMDEForDocumentEmbedding.from_pretrained(teacher, attn_implementation="eager").eval()
+    alone = []
+    for token in range(len(tokenizer)):
+        rows = torch.tensor([[tokenizer.bos_token_id, token, tokenizer.eos_token_id]])
+        reading = {"attention_mask": torch.ones_like(rows), "position_ids": torch.tensor([[2, 3, 4]])}
+        with torch.no_grad():
+            hidden = original.hmde.sentence_encoder(input_ids=rows, **reading).last_hidden_state
+        alone.append(hidden[0].mean(dim=0))
+    alone = torch.stack(alone)
+    ranks = torch.arange(1, len(alone) + 1)
+    weights = 1e-4 / (1e-4 + 1 / ranks / (1 / ranks).sum())
+    expected = alone.mean(dim=0) + weights[:, None] * (alone - alone.mean(dim=0))
+    torch.testing.assert_close(model.get_input_embeddings().weight, expected, rtol=1e-4, atol=1e-4)
+    assert model.config.sentence_config.num_hidden_layers == 0
+
+    changes = student(teacher, layers="[]", learning_rate=1e-2, epochs=6, log_with="tensorboard", eval_steps=1000)
+    pretrain.main(options(corpus_folder, teacher, tmp_path / "student", **changes))
+    losses = logged(tmp_path / "student", "distillation_loss")
+    assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
+    model = AutoModel.from_pretrained(tmp_path / "student", trust_remote_code=True)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "student", trust_remote_code=True)
+    one, other = (model.encode_documents([text], tokenizer, normalize=False) for text in ("See the cat.", "See a dog."))
+    assert np.isfinite(one).all()
+    assert not np.allclose(one, other)

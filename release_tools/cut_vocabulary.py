@@ -1,0 +1,118 @@
+"""An HMDE with a smaller vocabulary, for the languages of a corpus.
+
+    python -m release_tools.cut_vocabulary --model runs/hmde-small --corpus runs/corpus --output runs/hmde-cut
+
+Most of a multilingual model are the vectors of its tokens. This keeps the tokens that the corpus uses, and all single
+characters, so that no text loses anything: a word whose token is cut is read in smaller pieces. A text without any of
+the tokens that are cut gets the same vector as before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import common.terminal
+import common.threads
+
+import torch
+from tokenizers import Tokenizer
+from tqdm.auto import tqdm
+
+from common.command_line import options_from
+from common.files import folder_written_whole, write_text
+from common.numbers import PositiveInt
+from common.saved_models import load_hmde
+from modeling_hmde import HMDETokenizer
+from training.data.articles import load_articles
+
+TEXTS_AT_ONCE = 256
+
+
+@dataclass
+class CutVocabulary:
+    """Write an HMDE with the tokens that a corpus uses."""
+
+    model: str
+    """Folder or Hub name of the HMDE."""
+
+    corpus: str
+    """Output of `python -m training.corpus`."""
+
+    output: str
+    """Folder to write."""
+
+    min_count: PositiveInt = 10
+    """How often the corpus must use a token."""
+
+
+def main(argv: list[str] | None = None) -> None:
+    """
+    Raises:
+        ValueError: there is no such HMDE or corpus, its tokenizer is of another kind than SentencePiece's unigram
+            model, or the output exists.
+    """
+    options = options_from(CutVocabulary, argv)
+    if Path(options.output).exists():
+        raise ValueError(f"output {options.output} exists; remove it, or name another folder")
+    model, tokenizer = load_hmde(options.model, torch.float32)
+    counts, before = count_tokens(tokenizer, Path(options.corpus)), len(tokenizer)
+    kept, content = cut(json.loads(tokenizer.backend_tokenizer.to_str()), counts, options.min_count)
+    words = model.get_input_embeddings().weight.data
+    words[: len(kept)] = words[kept]
+    model.resize_token_embeddings(len(kept))
+    tokenizer._tokenizer = Tokenizer.from_str(json.dumps(content))
+    with folder_written_whole(options.output) as folder:
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        size = f"{len(kept)} of {before} tokens"
+        if (card := Path(options.model) / "README.md").is_file():
+            text = card.read_text(encoding="utf-8").rstrip()
+            write_text(
+                folder / "README.md", f"{text}\n\n## Vocabulary\n\n{size}: single characters and those of a corpus.\n"
+            )
+    print(f"wrote {options.output}: {size}")
+
+
+def count_tokens(tokenizer: HMDETokenizer, corpus: Path) -> Counter[int]:
+    """How often each token stands in the titles and texts of a corpus, by its id."""
+    counts: Counter[int] = Counter()
+    for language, articles in load_articles(corpus).items():
+        for rows in tqdm(articles.iter(TEXTS_AT_ONCE), desc=language, total=len(articles) // TEXTS_AT_ONCE):
+            texts = [f"{title}\n{text}" for title, text in zip(rows["title"], rows["text"])]
+            counts.update(chain(*tokenizer(texts, add_special_tokens=False)["input_ids"]))
+    return counts
+
+
+def cut(tokenizer: dict[str, Any], counts: Counter[int], min_count: int) -> tuple[list[int], dict[str, Any]]:
+    """The ids of the tokens that are kept, in their order, and a tokenizer that has these alone.
+
+    Args:
+        tokenizer: the content of tokenizer.json.
+        counts: of each id.
+
+    Raises:
+        ValueError: its model is not SentencePiece's unigram model, which reads any word in the pieces that it has.
+    """
+    if (kind := tokenizer["model"]["type"]) != "Unigram":
+        raise ValueError(f"the tokenizer is of the kind {kind}; only the vocabulary of a Unigram tokenizer can be cut")
+    vocabulary = tokenizer["model"]["vocab"]
+    added = {token["id"]: token for token in tokenizer["added_tokens"]}
+    lowest = min(score for _, score in vocabulary)  # from which the library takes the score of an unknown character
+    kept = [
+        token
+        for token, (piece, score) in enumerate(vocabulary)
+        if token in added or counts[token] >= min_count or len(piece.removeprefix("▁")) <= 1 or score == lowest
+    ]
+    kept += [token for token in sorted(added) if token >= len(vocabulary)]
+    new = {token: place for place, token in enumerate(kept)}
+    model = tokenizer["model"] | {
+        "vocab": [vocabulary[token] for token in kept if token < len(vocabulary)],
+        "unk_id": new[tokenizer["model"]["unk_id"]],
+    }
+    tokens = [token | {"id": new[token["id"]]} for token in added.values()]
+    return kept, tokenizer | {"model": model, "added_tokens": tokens}

@@ -1,0 +1,127 @@
+"""A teacher, and the vectors that it gives to texts, which are computed once for all epochs, runs and students."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from common.device import dtype_of
+from common.fingerprints import fingerprint, fingerprint_of_code, fingerprint_of_model
+from common.saved_models import load_hmde, model_type_of
+from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
+from training.loop.cached_gradients import Chunk, Embeddings, Rows, cut_into_chunks, embed_chunks
+from training.models import TwoPathEncoder
+
+
+class Teacher:
+    """An HMDE that keeps the vectors it has made in a file of SQLite, in float16, which processes and runs may share.
+    One that is killed loses the vectors of its last batch.
+
+    Args:
+        encoder: it is not trained.
+        file: for the vectors of this encoder alone.
+        max_tokens: to encode at once.
+    """
+
+    def __init__(self, encoder: TwoPathEncoder, file: Path, max_tokens: int) -> None:
+        self.encoder = encoder
+        self.max_tokens = max_tokens
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self.database = sqlite3.connect(file, timeout=600)
+        self.database.execute("PRAGMA journal_mode = WAL")
+        self.database.execute("CREATE TABLE IF NOT EXISTS vectors (row BLOB PRIMARY KEY, vectors BLOB)")
+
+    def __call__(self, batch: Chunk) -> Embeddings:
+        """What the encoder makes of a batch: float32, without gradient."""
+        keys = {name: keys_of(name, rows) for name, rows in batch.items()}
+        kept = self._read({*chain(*keys.values())})
+        lacking: Chunk = {}
+        for name, rows in batch.items():
+            new = list({key: row for row, key in enumerate(keys[name]) if key not in kept}.values())
+            if new:
+                lacking[name] = {part: tensor[new] for part, tensor in rows.items()}
+        if lacking:
+            kept |= self._make(lacking)
+        config, device = self.encoder.model.config, self.encoder.model.device
+        embeddings = {
+            name: torch.from_numpy(np.stack([kept[key][0] for key in keys_of_name])).to(device).float()
+            for name, keys_of_name in keys.items()
+        }
+        sentences = torch.zeros(len(keys["documents"]), self.encoder.max_sentences or 0, config.hidden_size)
+        for row, key in enumerate(keys["documents"]):
+            sentences[row, : len(kept[key]) - 1] = torch.from_numpy(kept[key][1:])
+        return embeddings | {"sentences": sentences.to(device)}
+
+    def _make(self, lacking: Chunk) -> dict[bytes, np.ndarray]:
+        """Encode rows, and write their vectors to the file."""
+        embeddings = embed_chunks(self.encoder, cut_into_chunks(lacking, self.max_tokens))
+        made = {}
+        for name, rows in lacking.items():
+            vectors = embeddings[name].unsqueeze(1)
+            if name == "documents":
+                vectors = torch.cat([vectors, embeddings["sentences"]], dim=1)
+            made |= {
+                key: vectors_of_row[vectors_of_row.any(dim=1)].numpy()
+                for key, vectors_of_row in zip(keys_of(name, rows), vectors.half().cpu())
+            }
+        with self.database:
+            values = ((key, vectors.tobytes()) for key, vectors in made.items())
+            self.database.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", values)
+        return made
+
+    def _read(self, keys: Iterable[bytes]) -> dict[bytes, np.ndarray]:
+        """Of each row that is kept (1 + sentences, hidden), float16: its vector, and behind that of a document those of
+        its sentences."""
+        kept = {}
+        for key in keys:
+            for (value,) in self.database.execute("SELECT vectors FROM vectors WHERE row = ?", (key,)):
+                kept[key] = np.frombuffer(value, np.float16).reshape(-1, self.encoder.model.config.hidden_size)
+        return kept
+
+
+def keys_of(name: str, rows: Rows) -> list[bytes]:
+    """A key for each row: a hash of how it is read, its tokens, and the sentences that they are in."""
+    real = rows["attention_mask"].bool()
+    columns = [rows[part] for part in ("input_ids", "sentence_ids")]
+    texts = [[column[row][real[row]].cpu().numpy().tobytes() for column in columns] for row in range(len(real))]
+    return [hashlib.sha256(b"".join([name.encode(), *text])).digest() for text in texts]
+
+
+def load_teacher(
+    name: str,
+    student: HMDEForDocumentEmbedding,
+    tokenizer: HMDETokenizer,
+    folder: Path,
+    max_tokens: int,
+    device: torch.device,
+) -> Teacher:
+    """An HMDE whose vectors a student learns. It is not trained, and has the dtype that is fastest.
+
+    Args:
+        name: Hub name or folder.
+        tokenizer: the student's.
+        folder: for the file of its vectors.
+        max_tokens: to encode at once.
+
+    Raises:
+        ValueError: there is no such HMDE, or student and teacher differ in their tokens or in the size of vectors.
+    """
+    if model_type_of("teacher", name) != HMDEConfig.model_type:
+        raise ValueError(f"the teacher {name} is no HMDE; make one of it with training/pretrain.py")
+    dtype = dtype_of("auto")
+    model, own_tokenizer = load_hmde(name, dtype)
+    size, teacher_size = student.config.hidden_size, model.config.hidden_size
+    if size != teacher_size:
+        raise ValueError(f"vectors of the teacher {name} have {teacher_size} values and those of the student {size}")
+    if own_tokenizer.get_vocab() != tokenizer.get_vocab():
+        raise ValueError(f"the teacher {name} has other tokens than the student; start the student from the teacher")
+    max_sentences = student.config.max_sentences
+    encoder = TwoPathEncoder(model, max_sentences).requires_grad_(False).eval().to(device)
+    file = f"{fingerprint(fingerprint_of_code(), fingerprint_of_model(name), dtype, max_sentences)}.sqlite"
+    return Teacher(encoder, folder / file, max_tokens)

@@ -59,7 +59,8 @@ def main(argv: list[str] | None = None) -> None:
     options = options_from(CutVocabulary, argv)
     if Path(options.output).exists():
         raise ValueError(f"output {options.output} exists; remove it, or name another folder")
-    model, tokenizer = load_hmde(options.model, torch.float32)
+    loaded: Any = load_hmde(options.model, torch.float32)
+    model, tokenizer = loaded
     counts, before = count_tokens(tokenizer, Path(options.corpus)), len(tokenizer)
     kept, content = cut(json.loads(tokenizer.backend_tokenizer.to_str()), counts, options.min_count)
     words = model.get_input_embeddings().weight.data

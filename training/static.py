@@ -6,6 +6,8 @@ by itself, and training goes on from there.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
@@ -24,8 +26,14 @@ def make_static(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer) -> No
     frequency follows from its place in the vocabulary by Zipf's law, as in Model2Vec. What else the encoder adds to a
     token, such as positions, starts at 0, and its norm at the scale of the vectors. As all vectors of an encoder lie
     around their mean, far from 0, the norm changes their differences little.
+
+    Raises:
+        ValueError: modules follow the encoder, so that a sentence's vector is no mean of its tokens'.
     """
-    encoder = model.hmde.sentence_encoder
+    if modules := model.config.sentence_modules:
+        raise ValueError(f"layers is [], but the encoder is followed by sentence_modules, {modules}; keep some layers")
+    encoder: Any = model.hmde.sentence_encoder
+    words: Any = model.get_input_embeddings()
     vectors = vectors_of_tokens(model, tokenizer)
     zipf = 1 / torch.arange(1, len(vectors) + 1)
     weights = SIF_COEFFICIENT / (SIF_COEFFICIENT + zipf / zipf.sum())
@@ -36,7 +44,7 @@ def make_static(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer) -> No
             nn.init.constant_(module.weight, float(vectors.std(dim=1).mean()))
             nn.init.zeros_(module.bias)
     mean = vectors.mean(dim=0)
-    model.get_input_embeddings().weight[: len(vectors)] = mean + weights.unsqueeze(1) * (vectors - mean)
+    words.weight[: len(vectors)] = mean + weights.unsqueeze(1) * (vectors - mean)
 
 
 def vectors_of_tokens(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer) -> Tensor:

@@ -61,7 +61,7 @@ class Teacher:
     def _make(self, lacking: Chunk) -> dict[bytes, np.ndarray]:
         """Encode rows, and write their vectors to the file."""
         embeddings = embed_chunks(self.encoder, cut_into_chunks(lacking, self.max_tokens))
-        made = {}
+        made: dict[bytes, np.ndarray] = {}
         for name, rows in lacking.items():
             vectors = embeddings[name].unsqueeze(1)
             if name == "documents":

@@ -152,6 +152,10 @@ def test_two_processes_have_the_gradients_of_one(
     [
         ({"losses.distillation.teacher": "nowhere"}, "teacher: nowhere does not open"),
         ({"layers": "[0, 9]"}, r"layers is \[0, 9\], but the encoder has 2 layers"),
+        (
+            {"layers": "[]", "architecture": '{"sentence_modules": [{"type": "normalize"}]}'},
+            r"layers is \[\], but the encoder is followed by sentence_modules",
+        ),
         ({"losses.distillation.weight": 0.0}, "PositiveFloat"),
         ({"losses.info_nce.weight": -1.0}, "PositiveFloat"),
         ({"freeze": "sentence_encoder"}, "a frozen sentence_encoder learns nothing of the teacher"),

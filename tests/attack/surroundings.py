@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -172,7 +173,7 @@ def check_refused(ended: Ended, name: str) -> None:
     Raises:
         AssertionError: it has not.
     """
-    errors = [line for line in ended.output.splitlines() if line.startswith("error: ")]
+    errors = re.findall(r"(?:^|\r|\x1b\[A)(error: .*)", ended.output, re.MULTILINE)  # perhaps behind a progress bar
     assert ended.code == 2, f"exit code {ended.code}: {ended.output[-3000:]}"
     assert len(errors) == 1, ended.output[-3000:]
     assert "Traceback" not in ended.output, ended.output[-3000:]

@@ -79,9 +79,9 @@ def main(argv: list[str] | None = None) -> None:
                 readings.append(fingerprint(*map(shard_fingerprint, read_shards(recipe))))
             write_json(Path(recipe.output) / "recipe.json", asdict(recipe))
     dtype = dtype_of(recipe.dtype)
+    model_fingerprint = fingerprint_of_model(recipe.model)  # before a file of it can be removed that was read
     model, tokenizer = load_hmde(recipe.model, dtype)
     model.to(state.device)
-    model_fingerprint = fingerprint_of_model(recipe.model)
     shards: dict[Path, str] = {}
     for number, documents in enumerate(read_shards(recipe)):
         path = Path(recipe.output) / f"shard-{number:06d}.parquet"

@@ -13,11 +13,14 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from tqdm import tqdm
 
 # What the commands import, but for LanceDB, which does not survive a fork.
 import evaluation.compare  # noqa: F401
@@ -66,6 +69,7 @@ def start(
         os.setsid()
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        _unlock_progress_bars()
         for descriptor in (1, 2):
             os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), descriptor)
         sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
@@ -85,6 +89,14 @@ def start(
             with contextlib.suppress(OSError):
                 stream.flush()
         os._exit(code)
+
+
+def _unlock_progress_bars() -> None:
+    """Else a process that was killed while it drew one may hold their lock for ever."""
+    kinds: list[Any] = [tqdm]
+    for kind in kinds:
+        kind.set_lock(threading.RLock())
+        kinds += kind.__subclasses__()
 
 
 def _run_here(argv: list[str]) -> int:

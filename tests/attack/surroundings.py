@@ -83,7 +83,7 @@ def bare_environment(name: str, random: Random, folder: Path) -> None:
     """No locale, no home or one that cannot be written, in folders whose names are not ASCII."""
     program = PROGRAMS[name](folder / "ä 猫")
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "HF_HUB_OFFLINE": "1", "LC_ALL": "C"}
-    environment["ACCELERATE_USE_CPU"] = "true"
+    environment |= {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
     home = random.choice([None, None, "/proc/nobody", "/dev/null"])
     ended = run(
         program, folder / "log.txt", anew=True, environment=environment | ({"HOME": home} if home is not None else {})

@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from modeling_hmde import attention_hmde
-from modeling_hmde.attention_hmde import attention_by_products, packed_attention, packed_attention_arguments
+from modeling_hmde.attention_hmde import (
+    attention_by_products,
+    attention_mask_of,
+    packed_attention,
+    packed_attention_arguments,
+)
 
 
 def bidirectional_layer() -> torch.nn.Module:
@@ -47,6 +52,17 @@ def test_packed_attention_never_leaves_a_sequence_nor_its_window(lengths: list[i
     (actual * direction).sum().backward()
     (expected * direction).sum().backward()
     torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("width", [None, 1, 2, 4, 5, 9])
+def test_a_mask_lets_a_token_see_those_that_are_near_and_if_causal_not_later(width: int | None, causal: bool) -> None:
+    mask = attention_mask_of(5, width, causal, torch.device("cpu"))
+    seen = [
+        [abs(row - column) < (width or 5) and not (causal and column > row) for column in range(5)] for row in range(5)
+    ]
+    assert ([[True] * 5] * 5 if mask is None else mask.tolist()) == seen
+    assert (mask is None) == all(map(all, seen))
 
 
 @pytest.mark.parametrize("masked", [False, True])

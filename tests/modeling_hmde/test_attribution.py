@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer, late_score
 
 TEXT = "The cat sat on the mat.\n  It was warm there!   Did the dog see it?"
 SENTENCES = ["The cat sat on the mat.", "It was warm there!", "Did the dog see it?"]
@@ -116,6 +116,12 @@ def test_late_interaction_scores_a_document_by_its_best_sentence(
     assert [sentence.score for sentence in explanation.sentences] == pytest.approx(
         sorted(cosines, reverse=True), abs=1e-6
     )
+
+
+def test_the_sentence_weighs_three_fifths_of_a_late_score() -> None:
+    assert (late_score(1.0, 0.0), late_score(0.0, 1.0)) == pytest.approx((0.4, 0.6))
+    document, sentence = np.array([0.5, -0.5]), np.array([0.25, 1.0])
+    np.testing.assert_allclose(late_score(document, sentence), [0.35, 0.4])
 
 
 def test_with_dbos_in_the_mean_the_rest_of_the_cosine_is_the_dbos_vectors(

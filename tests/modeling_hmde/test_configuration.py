@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from transformers import AutoConfig, BertConfig, CLIPConfig, ModernBertConfig, MPNetConfig, XLMRobertaConfig
+from transformers import AutoConfig, BertConfig, CLIPConfig, ModernBertConfig, MPNetConfig, T5Config, XLMRobertaConfig
 
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDEForSequenceClassification, HMDEModel
 
@@ -97,6 +97,10 @@ def test_every_model_names_its_config_class(model_class: type) -> None:
         ("document_dropout", -0.1, "greater or equal to 0"),
         ("sentence_vector_dropout", 1.0, "smaller than 1"),
         ("classifier_dropout", -0.1, "greater or equal to 0"),
+        ("classifier_dropout", 1.0, "smaller than 1"),
+        ("num_special_tokens", [1], "two counts"),
+        ("num_special_tokens", [0, -1], "two counts"),
+        ("num_document_layers", 1001, "at most 1000 layers"),
         ("document_residual", 1.0, "smaller than 1"),
         ("document_norm", "none", "one of ('post', 'pre')"),
         ("document_pooling", "cls", "one of ('mean', 'token_mean', 'mean_with_dbos', 'dbos')"),
@@ -110,6 +114,34 @@ def test_an_impossible_value_is_refused_by_its_name(field: str, value: object, r
     with pytest.raises((ValueError, TypeError), match=re.escape(rule)) as refusal:
         HMDEConfig(sentence_config=SENTENCE_CONFIG, **{field: value})
     assert field in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("start_token_id", 1),
+        ("start_token_id", 199),
+        ("pad_token_id", 199),
+        ("num_special_tokens", [0, 0]),
+        ("max_sentence_length", 512),
+        ("sentence_layer", 1),
+        ("num_document_layers", 1000),
+        ("classifier_dropout", 0.99),
+        ("document_residual", 0.0),
+    ],
+)
+def test_the_last_possible_value_is_possible(field: str, value: object) -> None:
+    others = {"sentence_pooling": "mean", "start_token_id": 101} | {field: value}
+    assert getattr(HMDEConfig(sentence_config=SENTENCE_CONFIG, **others), field) == value
+
+
+def test_a_start_token_may_be_the_first_of_the_vocabulary() -> None:
+    assert HMDEConfig(sentence_config=SENTENCE_CONFIG, start_token_id=0, pad_token_id=1).start_token_id == 0
+
+
+def test_of_an_encoder_that_counts_no_positions_sentences_may_be_as_long_as_one_likes() -> None:
+    sentence_config = T5Config(vocab_size=200, d_model=32, num_heads=4)
+    assert HMDEConfig(sentence_config=sentence_config, max_sentence_length=100_000).max_sentence_length == 100_000
 
 
 @pytest.mark.parametrize(

@@ -123,8 +123,7 @@ def run(main: Callable[[], None]) -> None:
     before = {number: signal.signal(number, stop) for number in stopping}
     try:
         main()
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except BrokenPipeError:  # whoever reads, such as `head`, has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python fails again when it ends
         sys.exit(128 + signal.SIGPIPE)

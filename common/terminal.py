@@ -4,6 +4,7 @@ its imports on. What it says may name files, columns and ids, which others have 
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
 import traceback
@@ -25,6 +26,14 @@ def printable(text: str) -> str:
     return re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", lambda match: ascii(match[0])[1:-1], one_line)
 
 
+def open_closed_streams() -> None:
+    """A stream that was closed before the program began leads nowhere. Else the next file that is opened would take its
+    number, and get what libraries print."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # in the order of their numbers
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+
+
 class _OneLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))
@@ -38,6 +47,7 @@ def _show_uncaught(kind: type[BaseException], error: BaseException, trace: Trace
             print(*map(printable, part.splitlines()), sep="\n", file=sys.stderr)
 
 
+open_closed_streams()
 sys.excepthook = _show_uncaught
 if logging.lastResort is not None:
     logging.lastResort.setFormatter(_OneLine())  # of all loggers that nobody has configured

@@ -46,7 +46,7 @@ def _interrupt(name: str, number: signal.Signals, random: Random, folder: Path) 
         if stopped.code > 0:
             assert f"stopped by {number.name}" in stopped.output, f"{name}: {stopped.output}"
             check_nothing_half(name, folder)
-    if not stopped.code and name in NOT_TWICE:
+    if name in NOT_TWICE and program.made.exists():
         check_whole(name, program, folder)
     else:
         ended = run(resumed(program), log)

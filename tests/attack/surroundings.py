@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
+from common.terminal import open_closed_streams
+
 from tests.attack.commands import Ended
 from tests.attack.programs import (
     PROGRAMS,
@@ -108,8 +110,10 @@ def closed_streams(name: str, random: Random, folder: Path) -> None:
             os.close(reading)
         for descriptor in closed:
             os.close(descriptor)
-            if not anew:  # as Python does when it starts
+        if not anew:  # as Python does when it starts, and then we
+            for descriptor in closed:
                 setattr(sys, ("stdin", "stdout", "stderr")[descriptor], None)
+            open_closed_streams()
 
     ended = run(program, folder / "log.txt", anew=anew, prepare=prepare)
     assert ended.code in ((0,) if closed else (0, BROKEN_PIPE)), f"{ended.code} without {closed}: {ended.output}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 from common.terminal import MOST_CHARACTERS, printable
 
@@ -34,6 +35,21 @@ def test_ctrl_c_among_the_imports_is_one_line() -> None:
     code, stderr = said("import os, signal; os.kill(os.getpid(), signal.SIGINT); import json")
     assert code == -signal.SIGINT
     assert stderr == "stopped by SIGINT\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_leads_nowhere_and_not_into_the_next_file(closed: str, tmp_path: Path) -> None:
+    program = f"""if True:
+        import os, sys, common.terminal
+        with open({str(tmp_path / "file")!r}, "w") as file:
+            print("no"), print("no", file=sys.stderr), sys.stderr.isatty(), sys.stdin.read()
+            os.write(1, b"no"), os.write(2, b"no")
+            file.write("yes")
+    """
+    command = ["bash", "-c", f'"{sys.executable}" -c "$0" {closed}', program]
+    ended = subprocess.run(command, cwd=REPOSITORY, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "file").read_text() == "yes"
 
 
 def test_the_middle_of_a_flood_is_left_out() -> None:

@@ -17,7 +17,7 @@ import torch
 from hypothesis import settings
 from tqdm import tqdm
 
-pytest_plugins = ["tests.tiny_encoders"]  # models, tokenizers and folders that many tests share
+pytest_plugins = ["tests.tiny_encoders", "tests.fresh_process"]  # what many tests share
 
 # Programs that tests/project/test_examples.py starts, each in an environment of its own; tests that `make peers` runs.
 collect_ignore = ["tests/integrations", "tests/peers"]

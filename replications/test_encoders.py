@@ -17,7 +17,6 @@ from evaluation.systems import load_system
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from replications.laser.modeling_laser import LaserConfig, LaserModel
 from replications.t_mde.modeling_tmde import TMDEConfig, TMDEModel
-from tests.fresh_process import run_in_a_fresh_process
 from tests.tiny_encoders import randomise, unigram_tokenizer
 
 IDS = torch.tensor([[0, 5, 9, 6, 2], [0, 7, 2, 1, 1]])
@@ -152,7 +151,7 @@ print(json.dumps(model(torch.tensor(json.loads(sys.argv[2]))).last_hidden_state[
 """
 
 
-def test_a_folder_opens_in_a_fresh_process_that_has_nothing_but_transformers(folder, tmp_path):
+def test_a_folder_opens_in_a_fresh_process_that_has_nothing_but_transformers(folder, run_in_a_fresh_process, tmp_path):
     ids = IDS[:1].tolist()
     expected = AutoModel.from_pretrained(folder)(torch.tensor(ids)).last_hidden_state[0]
     found = run_in_a_fresh_process(FRESH, str(folder), json.dumps(ids), folder=tmp_path)

@@ -30,7 +30,6 @@ from replications.ntdv.pretrain import NTDVCollator
 from replications.ntdv.train_translator import TranslatorRecipe, translator_encoder
 from replications.translation.data import TranslationCollator
 from replications.translation.losses import drawn_by_lot
-from tests.fresh_process import run_in_a_fresh_process
 from tests.pretraining import gradients
 from tests.sentence_pairs import SENTENCES, options, write_pairs, write_table
 from tests.tiny_encoders import randomise, unigram_tokenizer
@@ -438,7 +437,9 @@ print(json.dumps(model(**rows).last_hidden_state[:, 0].tolist()))
 """
 
 
-def test_a_folder_opens_in_a_fresh_process_without_the_folders_that_it_stands_on(trained, tmp_path):
+def test_a_folder_opens_in_a_fresh_process_without_the_folders_that_it_stands_on(
+    trained, run_in_a_fresh_process, tmp_path
+):
     shutil.copytree(trained, tmp_path / "copy")
     texts = [template.format("qqq", "jj") for template in SENTENCES["de"]]
     found = run_in_a_fresh_process(FRESH, str(tmp_path / "copy"), json.dumps(texts), folder=tmp_path)

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -121,15 +120,16 @@ print(json.dumps(found))
 """
 
 
-def test_every_encoder_is_the_same_in_a_fresh_process(encoders: Any, tmp_path: Path) -> None:
+def test_every_encoder_is_the_same_in_a_fresh_process(
+    encoders: Any, run_in_a_fresh_process: Callable[..., str], tmp_path: Path
+) -> None:
     folders = {name: str(tmp_path / name) for name in FAMILIES}
     for name, folder in folders.items():
         encoders(name).model.save_pretrained(folder)
         encoders(name).tokenizer.save_pretrained(folder)
-    program = [sys.executable, "-I", "-c", IN_A_FRESH_PROCESS, json.dumps([DOCUMENTS, [*folders.values()]])]
-    ended = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    found = json.loads(ended.stdout.splitlines()[-1])
+    texts_and_folders = json.dumps([DOCUMENTS, [*folders.values()]])
+    printed = run_in_a_fresh_process(IN_A_FRESH_PROCESS, texts_and_folders, folder=tmp_path)
+    found = json.loads(printed.splitlines()[-1])
     for name, folder in folders.items():
         model, tokenizer = encoders(name).model, encoders(name).tokenizer
         documents, queries = found[folder]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -159,12 +158,14 @@ def test_an_index_behind_a_url_is_read_and_not_changed(index: Index, encoder: En
         Index(f"file://{index.folder.parent}/nothing")
 
 
-def test_an_index_is_opened_by_its_folder_alone_from_a_fresh_process(index: Index) -> None:
+def test_an_index_is_opened_by_its_folder_alone_from_a_fresh_process(
+    index: Index, run_in_a_fresh_process: Callable[..., str]
+) -> None:
     program = (
         f"from search import Index; print(Index({str(index.folder)!r}, dtype='float32').search('The cat')[0].score)"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    assert float(done.stdout) == pytest.approx(index.search("The cat")[0].score, abs=1e-6)
+    printed = run_in_a_fresh_process(program, folder=REPOSITORY, path=[str(REPOSITORY)])
+    assert float(printed) == pytest.approx(index.search("The cat")[0].score, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ["qwen3-embedding", "embeddinggemma", "umt5"])

@@ -25,7 +25,6 @@ from transformers import (
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from tests.paths import REPOSITORY
 from tests.tiny_encoders import SIZES, save_encoder
-from tests.training.test_lora import encoded_elsewhere
 from training import pretrain
 
 PRETRAIN = REPOSITORY / "configuration" / "pretrain"
@@ -93,9 +92,8 @@ def arguments(recipe: str, corpus: Path, start: Path, output: Path, *changes: st
     return [f"--config={PRETRAIN / recipe}.yaml", *options, *changes]
 
 
-def check_finished(model: Path, documents: list[str], work: Path) -> None:
-    """A fresh process without this package and without peft reads texts as the model in this process does."""
-    found = encoded_elsewhere(model, documents, work)
+def check_finished(model: Path, documents: list[str], found: dict[str, np.ndarray]) -> None:
+    """A fresh process without this package and without peft has read texts as the model in this process does."""
     here, tokens = HMDEForDocumentEmbedding.from_pretrained(model), HMDETokenizer.from_pretrained(model)
     np.testing.assert_allclose(found["documents"], here.encode_documents(documents, tokens), atol=1e-5)
     np.testing.assert_allclose(found["queries"], here.encode_queries(documents, tokens), atol=1e-5)
@@ -116,6 +114,7 @@ def test_a_recipe_goes_from_start_to_a_model_that_users_open(
     corpus_folder: Path,
     tmp_path: Path,
     documents: list[str],
+    encoded_elsewhere: Callable[[Path, list[str]], dict[str, np.ndarray]],
     recipe: str,
     make_encoder: Callable[[Path], Path],
     adapter: bool,
@@ -123,7 +122,7 @@ def test_a_recipe_goes_from_start_to_a_model_that_users_open(
     start = make_encoder(tmp_path / "encoder")
     changes = [] if adapter else ["--lora=null"]
     pretrain.main(arguments(recipe, corpus_folder, start, tmp_path / "model", *changes))
-    check_finished(tmp_path / "model", documents, tmp_path)
+    check_finished(tmp_path / "model", documents, encoded_elsewhere(tmp_path / "model", documents))
     before = HMDEForDocumentEmbedding.from_sentence_encoder(
         str(start), **yaml.safe_load((PRETRAIN / f"{recipe}.yaml").read_text())["architecture"]
     ).state_dict()
@@ -139,9 +138,14 @@ def test_a_recipe_goes_from_start_to_a_model_that_users_open(
     assert any("lora_" in name for name in checkpoint) == adapter
 
 
-def test_both_stages_of_the_recommended_recipe(corpus_folder: Path, tmp_path: Path, documents: list[str]) -> None:
+def test_both_stages_of_the_recommended_recipe(
+    corpus_folder: Path,
+    tmp_path: Path,
+    documents: list[str],
+    encoded_elsewhere: Callable[[Path, list[str]], dict[str, np.ndarray]],
+) -> None:
     start = harrier(tmp_path / "encoder")
     pretrain.main(arguments("recommended", corpus_folder, start, tmp_path / "first"))
     second = arguments("recommended-second-stage", corpus_folder, tmp_path / "first", tmp_path / "second")
     pretrain.main(second)
-    check_finished(tmp_path / "second", documents, tmp_path)
+    check_finished(tmp_path / "second", documents, encoded_elsewhere(tmp_path / "second", documents))

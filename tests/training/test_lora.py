@@ -12,7 +12,6 @@ from safetensors.torch import load_file
 from transformers import AutoModel
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from tests.fresh_process import run_in_a_fresh_process
 from tests.pretraining import gradients, options
 from tests.training.test_checkpoints import CHANGES, FSDP2, run
 from tests.training.test_distributed_pretraining import EXACT
@@ -37,26 +36,7 @@ def adapted(encoder: Path, **changes: object) -> tuple[HMDEForDocumentEmbedding,
     return model, tokenizer
 
 
-OPEN = """
-import sys
-sys.modules["modeling_hmde"] = sys.modules["peft"] = None  # as if they were not installed
-import numpy as np
-from transformers import AutoModel, AutoTokenizer
-
-folder, output, *texts = sys.argv[1:]
-tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
-model = AutoModel.from_pretrained(folder, trust_remote_code=True)
-np.savez(output, documents=model.encode_documents(texts, tokenizer), queries=model.encode_queries(texts, tokenizer))
-"""
-
-
-def encoded_elsewhere(folder: Path, texts: list[str], work: Path) -> dict[str, np.ndarray]:
-    """Vectors of documents and queries, by a fresh process that has neither this package nor peft."""
-    run_in_a_fresh_process(OPEN, str(folder), str(work / "vectors.npz"), *texts, folder=work)
-    return dict(np.load(work / "vectors.npz"))
-
-
-def test_a_merged_model_is_the_model_with_its_adapter(encoder_folder, documents, tmp_path):
+def test_a_merged_model_is_the_model_with_its_adapter(encoder_folder, documents, tmp_path, encoded_elsewhere):
     model, tokenizer = adapted(encoder_folder)
     model.eval()
     documents_before = model.encode_documents(documents, tokenizer)
@@ -65,7 +45,7 @@ def test_a_merged_model_is_the_model_with_its_adapter(encoder_folder, documents,
     model.save_pretrained(tmp_path / "model", state_dict=merged_weights(model))
     tokenizer.save_pretrained(tmp_path / "model")
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
-    found = encoded_elsewhere(tmp_path / "model", documents, tmp_path)
+    found = encoded_elsewhere(tmp_path / "model", documents)
     np.testing.assert_allclose(found["documents"], documents_before, atol=1e-5)
     np.testing.assert_allclose(found["queries"], queries_before, atol=1e-5)
     start = HMDEForDocumentEmbedding.from_sentence_encoder(encoder_folder, **ARCHITECTURE)
@@ -120,7 +100,9 @@ def test_gradients_of_an_adapter_are_those_of_its_matrices_also_with_checkpointi
 
 
 @pytest.mark.parametrize("changes", [{}, {"gradient_checkpointing": "true", "mixed_precision": "bf16"}])
-def test_a_run_leaves_the_start_plus_a_product_of_narrow_matrices(corpus_folder, labse, tmp_path, documents, changes):
+def test_a_run_leaves_the_start_plus_a_product_of_narrow_matrices(
+    corpus_folder, labse, tmp_path, documents, encoded_elsewhere, changes
+):
     changes = LORA | {"max_steps": 4, "keep": "last"} | changes
     pretrain.main(options(corpus_folder, labse, tmp_path / "model", **changes))
     merged = load_file(tmp_path / "model" / "model.safetensors")
@@ -132,7 +114,7 @@ def test_a_run_leaves_the_start_plus_a_product_of_narrow_matrices(corpus_folder,
     for name, change in changed.items():
         singular = torch.linalg.svdvals(change)
         assert singular[3] < 1e-3 * singular[0], name
-    vectors = encoded_elsewhere(tmp_path / "model", documents, tmp_path)["documents"]
+    vectors = encoded_elsewhere(tmp_path / "model", documents)["documents"]
     model = HMDEForDocumentEmbedding.from_pretrained(tmp_path / "model")
     expected = model.encode_documents(documents, HMDETokenizer.from_pretrained(tmp_path / "model"))
     np.testing.assert_allclose(vectors, expected, atol=1e-6)

@@ -42,7 +42,7 @@ for line in sys.stdin:
         break
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file=answers, flush=True)
 else:
-    sys.exit()
+    os._exit(0)
 given = json.loads(line)
 for number, file in enumerate((os.devnull, given["printed"], given["complained"])):
     os.dup2(os.open(file, os.O_RDWR | os.O_CREAT | os.O_TRUNC), number)

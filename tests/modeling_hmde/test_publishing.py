@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +14,7 @@ from huggingface_hub import DatasetCard, ModelCard
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.publishing_hmde import model_card
+from tests.fresh_process import LIBRARIES, warm_python
 from tests.hub_stand_in import Hub, metadata_errors, running_hub
 from tests.paths import REPOSITORY
 from training.loop.loop import Progress
@@ -26,31 +26,34 @@ MODEL_FILES = {"config.json", "model.safetensors", "modules.json", "config_sente
 TOKENIZER_FILES = {"tokenizer.json", "tokenizer_config.json"}
 
 PUSH = """
-import sys
+import sys, time
 import torch
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 
-model = HMDEForDocumentEmbedding.from_pretrained(sys.argv[1])
-if "changed" in sys.argv:
+time.sleep = lambda seconds: None  # huggingface_hub waits before it asks again
+folder, repo, *how = sys.argv[1:]
+model = HMDEForDocumentEmbedding.from_pretrained(folder)
+if "changed" in how:
     torch.nn.init.ones_(model.hmde.document_encoder.dbos)
-print(model.push_to_hub("someone/hmde").oid)
-HMDETokenizer.from_pretrained(sys.argv[1]).push_to_hub("someone/hmde")
+print(model.push_to_hub(repo).oid)
+HMDETokenizer.from_pretrained(folder).push_to_hub(repo)
 """
 
 PULL = """
 import sys
 sys.modules["modeling_hmde"] = None  # as if it were not installed
-import torch
+import huggingface_hub, torch
 from transformers import AutoModel, AutoTokenizer
 
-first, text = sys.argv[1:]
+repo, first, text, *how = sys.argv[1:]
+huggingface_hub.constants.HF_HUB_OFFLINE = "offline" in how  # what its variable sets
 def embed(**pins):
-    tokenizer = AutoTokenizer.from_pretrained("someone/hmde", trust_remote_code=True, **pins)
-    model = AutoModel.from_pretrained("someone/hmde", trust_remote_code=True, **pins)
+    tokenizer = AutoTokenizer.from_pretrained(repo, trust_remote_code=True, **pins)
+    model = AutoModel.from_pretrained(repo, trust_remote_code=True, **pins)
     return model.encode_documents([text], tokenizer)[0]
 
 def dbos(**pins):
-    return AutoModel.from_pretrained("someone/hmde", trust_remote_code=True, **pins).hmde.document_encoder.dbos
+    return AutoModel.from_pretrained(repo, trust_remote_code=True, **pins).hmde.document_encoder.dbos
 
 assert (dbos() == 1).all()
 assert (dbos(code_revision=first) == 1).all()
@@ -65,17 +68,32 @@ from mteb.cache import ResultCache
 from mteb.models import SentenceTransformerEncoderWrapper
 from tests.local_mteb_task import LocalTask
 
-by_name = mteb.get_model("someone/hmde", trust_remote_code=True)
-for model in by_name, SentenceTransformerEncoderWrapper(sys.argv[1], trust_remote_code=True):
+folder, repo = sys.argv[1:]
+by_name = mteb.get_model(repo, trust_remote_code=True)
+for model in by_name, SentenceTransformerEncoderWrapper(folder, trust_remote_code=True):
     (result,) = mteb.evaluate(model, LocalTask(), cache=ResultCache("mteb"), show_progress_bar=False)
     print(result.scores["test"][0]["ndcg_at_10"])
 """
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def hub() -> Iterator[Hub]:
     with running_hub() as hub:
         yield hub
+
+
+@pytest.fixture(scope="module")
+def python(hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
+    """Runs a program that takes the stand-in for its Hub, in a fresh process."""
+    libraries = (*LIBRARIES, "sentence_transformers")
+    with warm_python(tmp_path_factory.mktemp("python"), hub.environment(), libraries) as run:
+        yield partial(run, path=[str(REPOSITORY)])
+
+
+@pytest.fixture
+def repo(request: pytest.FixtureRequest) -> str:
+    """The name of a repository of the test's own."""
+    return f"someone/{request.node.name[len('test_') :][:40].strip('_')}"
 
 
 @pytest.fixture
@@ -87,79 +105,77 @@ def folder(
     return tmp_path / "model"
 
 
-def run(program: str, hub: Hub, cache: Path, *arguments: str, offline: bool = False) -> str:
-    """What the program prints, with the stand-in for its Hub."""
-    environment = hub.environment(HF_HUB_OFFLINE=str(int(offline)), HF_HOME=str(cache))
-    program = "import torch; torch.set_num_threads(1)\n" + program
-    finished = subprocess.run(
-        [sys.executable, "-c", program, *arguments], env=environment, cwd=cache, capture_output=True, text=True
-    )
-    assert finished.returncode == 0, finished.stderr[-2000:]
-    return finished.stdout
-
-
 def test_pushed_twice_and_loaded_at_either_commit_over_a_connection_that_drops(
-    hub: Hub, folder: Path, documents: list[str], tmp_path: Path
+    python: Callable[..., str], hub: Hub, repo: str, folder: Path, documents: list[str], tmp_path: Path
 ) -> None:
-    hub.drop = ["POST /api/models/someone/hmde/preupload", "PUT /lfs/"]
-    first = run(PUSH, hub, tmp_path, str(folder)).strip()
+    hub.drop = [f"POST /api/models/{repo}/preupload", "PUT /lfs/"]
+    first = python(PUSH, str(folder), repo, folder=tmp_path).strip()
     assert not hub.drop
-    files = hub.files("someone/hmde")
+    files = hub.files(repo)
     assert set(files) == MODEL_FILES | TOKENIZER_FILES | {"README.md"}
     for name in MODEL_FILES | TOKENIZER_FILES:
         if not name.endswith(".json"):
             assert files[name] == (folder / name).read_bytes(), name
 
     card = files["README.md"].decode()
-    assert 'SentenceTransformer("someone/hmde"' in card
+    assert f'SentenceTransformer("{repo}"' in card
     assert ModelCard(card).data.library_name == "transformers"
     assert card in hub.validated
 
     files["README.md"] = edited = files["README.md"] + b"Edited on the Hub.\n"
-    num_commits = len(hub.commits["someone/hmde"])
-    run(PUSH, hub, tmp_path, str(folder), "changed")
-    assert len(hub.commits["someone/hmde"]) > num_commits
-    assert hub.files("someone/hmde")["model.safetensors"] != files["model.safetensors"]
-    assert hub.files("someone/hmde")["README.md"] == edited
+    num_commits = len(hub.commits[repo])
+    python(PUSH, str(folder), repo, "changed", folder=tmp_path)
+    assert len(hub.commits[repo]) > num_commits
+    assert hub.files(repo)["model.safetensors"] != files["model.safetensors"]
+    assert hub.files(repo)["README.md"] == edited
 
-    online = run(PULL, hub, tmp_path, first, documents[0])
+    online = python(PULL, repo, first, documents[0], folder=tmp_path)
     num_requests = len(hub.requests)
-    assert run(PULL, hub, tmp_path, first, documents[0], offline=True) == online
+    assert python(PULL, repo, first, documents[0], "offline", folder=tmp_path) == online
     assert len(hub.requests) == num_requests
 
 
-def test_the_card_of_the_folder_goes_with_the_model(hub: Hub, folder: Path, tmp_path: Path) -> None:
+def test_the_card_of_the_folder_goes_with_the_model(
+    python: Callable[..., str], hub: Hub, repo: str, folder: Path, tmp_path: Path
+) -> None:
     (folder / "README.md").write_text("---\nlicense: mit\n---\n# Mine\n", encoding="utf-8")
-    run(PUSH, hub, tmp_path, str(folder))
-    assert hub.files("someone/hmde")["README.md"] == (folder / "README.md").read_bytes()
+    python(PUSH, str(folder), repo, folder=tmp_path)
+    assert hub.files(repo)["README.md"] == (folder / "README.md").read_bytes()
 
 
-def test_sentence_transformers_pushes_the_whole_folder(hub: Hub, folder: Path, tmp_path: Path) -> None:
+def test_sentence_transformers_pushes_the_whole_folder(
+    python: Callable[..., str], hub: Hub, repo: str, folder: Path, tmp_path: Path
+) -> None:
     push = """
 import sys
 from sentence_transformers import SentenceTransformer
-SentenceTransformer(sys.argv[1], trust_remote_code=True).push_to_hub("someone/hmde")
+SentenceTransformer(sys.argv[1], trust_remote_code=True).push_to_hub(sys.argv[2])
 """
-    run(push, hub, tmp_path, str(folder))
-    assert set(hub.files("someone/hmde")) >= MODEL_FILES | TOKENIZER_FILES | {"README.md"}
+    python(push, str(folder), repo, folder=tmp_path)
+    assert set(hub.files(repo)) >= MODEL_FILES | TOKENIZER_FILES | {"README.md"}
 
 
-def test_mteb_finds_the_model_by_its_name_and_files_its_results_there(hub: Hub, folder: Path, tmp_path: Path) -> None:
-    run(PUSH, hub, tmp_path, str(folder))
-    *_, by_name, by_folder = run(MTEB, hub, tmp_path, str(folder)).split()  # before them mteb asks for trust once more
+def test_mteb_finds_the_model_by_its_name_and_files_its_results_there(
+    python: Callable[..., str], hub: Hub, repo: str, folder: Path, tmp_path: Path
+) -> None:
+    python(PUSH, str(folder), repo, folder=tmp_path)
+    *_, by_name, by_folder = python(MTEB, str(folder), repo, folder=tmp_path).split()  # before: mteb asks for trust
     assert by_name == by_folder
-    commit, _ = hub.commits["someone/hmde"][-1]
-    assert len([*(tmp_path / "mteb" / "results" / "someone__hmde" / commit).rglob("Local.json")]) == 1
+    commit, _ = hub.commits[repo][-1]
+    results = tmp_path / "mteb" / "results" / repo.replace("/", "__") / commit
+    assert len([*results.rglob("Local.json")]) == 1
 
 
-def test_the_sample_is_a_data_set_with_a_card_that_the_hub_accepts(hub: Hub, tmp_path: Path) -> None:
+def test_the_sample_is_a_data_set_with_a_card_that_the_hub_accepts(
+    python: Callable[..., str], hub: Hub, tmp_path: Path
+) -> None:
     push = """
 import sys
 from huggingface_hub import HfApi
 HfApi().create_repo("someone/sample", repo_type="dataset")
 HfApi().upload_folder(repo_id="someone/sample", folder_path=sys.argv[1], repo_type="dataset")
 """
-    run(push, hub, tmp_path, str(REPOSITORY / "sample"))
+    python(push, str(REPOSITORY / "sample"), folder=tmp_path)
     files = hub.files("datasets/someone/sample")
     assert {"README.md", "docs/de.jsonl", "qrels.test.tsv"} <= set(files)
     assert files["README.md"].decode() in hub.validated
@@ -180,11 +196,13 @@ def test_a_card_that_the_hub_would_not_accept_is_not_accepted_here(card: str, er
     assert error in "; ".join(metadata_errors(card, "model"))
 
 
-def test_nothing_is_pushed_with_a_card_that_is_not_accepted(hub: Hub, folder: Path, tmp_path: Path) -> None:
+def test_nothing_is_pushed_with_a_card_that_is_not_accepted(
+    python: Callable[..., str], hub: Hub, repo: str, folder: Path, tmp_path: Path
+) -> None:
     (folder / "README.md").write_text("---\nlicense: apache\n---\n", encoding="utf-8")
     with pytest.raises(AssertionError, match=r"Invalid metadata in README\.md\.\s+- license must be one of"):
-        run(PUSH, hub, tmp_path, str(folder))
-    assert not hub.files("someone/hmde")
+        python(PUSH, str(folder), repo, folder=tmp_path)
+    assert not hub.files(repo)
 
 
 # --- cards -----------------------------------------------------------------------------------------------------------

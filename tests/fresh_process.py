@@ -1,22 +1,23 @@
-"""Programs run by a Python that finds nothing of this repository, or by one that does; none waits for imports.
+"""Programs run in fresh processes, which do not wait for imports.
 
-Such a Python imports torch and transformers once, which takes seconds, and then forks for each program. The program is
-in a process of its own, in which no line of this repository has run and no model has been loaded: for what a saved
-folder needs, it is as fresh as a new one. How a command starts is tested with a new process.
+A Python with nothing of this repository on its path, but for what is installed, imports torch and transformers once,
+which takes seconds, and forks for each program. There no line of this repository has run and no model has been loaded,
+so the process is as fresh as a new one. How a command starts, and that a saved folder needs nothing that it does not
+import itself (tests/project/test_hub.py), is tested in new ones.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tests.hub_stand_in import Hub, running_hub
 
 LIBRARIES = (
     "numpy",
@@ -30,7 +31,8 @@ LIBRARIES = (
 
 # Reads the programs, one a line, and answers with the status of each. What follows the loop is a child's.
 FORK = """
-import gc, importlib, json, os, sys
+import gc, importlib, json, os, sys, types
+import huggingface_hub.constants
 
 for library in sys.argv[1:]:
     importlib.import_module(library)
@@ -47,32 +49,31 @@ given = json.loads(line)
 for number, file in enumerate((os.devnull, given["printed"], given["complained"])):
     os.dup2(os.open(file, os.O_RDWR | os.O_CREAT | os.O_TRUNC), number)
 os.chdir(given["folder"])
-os.environ |= given["environment"]
+huggingface_hub.constants.HF_HUB_OFFLINE = given["offline"]  # as its variable sets it before an import
+os.environ["HF_HUB_OFFLINE"] = str(int(given["offline"]))
 sys.argv, sys.path[:0] = ["-c", *given["arguments"]], given["path"]
-import torch
-torch.set_num_threads(1)
-exec(compile(given["program"], "<program>", "exec"), {"__name__": "__main__"})
+sys.modules["__main__"] = main = types.ModuleType("__main__")
+exec(compile(given["program"], "<program>", "exec"), vars(main))
 sys.stdout.flush()
 os._exit(0)  # to tear down what is imported takes longer than most programs
 """
 
 
-@contextmanager
-def warm_python(
-    work: Path, environment: dict[str, str], libraries: Sequence[str] = LIBRARIES
-) -> Iterator[Callable[..., str]]:
-    """A function that runs a program in a fresh process and returns what it prints.
+@pytest.fixture(scope="session")
+def hub() -> Iterator[Hub]:
+    """What programs of `run_in_a_fresh_process` take for the Hub. Each test has repositories of its own there."""
+    with running_hub() as hub:
+        yield hub
 
-    Args:
-        work: a folder of this Python's own, in which transformers keeps what it copies.
-        environment: all variables that programs find. Those of huggingface_hub are read before the first program.
-        libraries: what is imported before.
-    """
-    variables = {"OMP_NUM_THREADS": "1", "HF_HOME": str(work / "cache"), **environment}
+
+@pytest.fixture(scope="session")
+def run_in_a_fresh_process(hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
+    """A function that runs a program as a process that has imported torch and transformers and nothing else."""
+    work = tmp_path_factory.mktemp("fresh")
     python = subprocess.Popen(
-        [sys.executable, "-I", "-c", FORK, *libraries],
+        [sys.executable, "-I", "-c", FORK, *LIBRARIES],
         cwd=work,
-        env=variables,
+        env=hub.environment() | {"HF_HOME": str(work), "OMP_NUM_THREADS": "1"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -80,35 +81,29 @@ def warm_python(
     assert python.stdin
     assert python.stdout
 
-    def run(program: str, *arguments: str, folder: Path, path: Sequence[str] = (), **more: str) -> str:
+    def run(program: str, *arguments: str, folder: Path, path: Sequence[str] = (), offline: bool = True) -> str:
         """What the program prints.
 
         Args:
             arguments: its `sys.argv[1:]`.
             folder: where it runs.
             path: what stands at the beginning of its `sys.path`.
-            more: variables of its environment.
+            offline: whether it may not reach the stand-in of the Hub.
 
         Raises:
             AssertionError: it failed; what it complained of.
         """
-        files = {name: work / name for name in ("printed", "complained")}
-        given = {"program": program, "arguments": arguments, "path": path, "environment": more, "folder": folder}
-        print(json.dumps(given | files, default=os.fspath), file=python.stdin, flush=True)
+        printed, complained = work / "printed", work / "complained"
+        files = {"folder": str(folder), "printed": str(printed), "complained": str(complained)}
+        given = {"program": program, "arguments": arguments, "path": path, "offline": offline, **files}
+        print(json.dumps(given), file=python.stdin, flush=True)
         status = python.stdout.readline().strip()
-        assert status == "0", f"status {status}: {files['complained'].read_text()[-4000:]}"
-        return files["printed"].read_text()
+        assert status == "0", f"status {status}: {complained.read_text()[-4000:]}"
+        return printed.read_text()
 
     with python:
         yield run
         python.stdin.close()
-
-
-@pytest.fixture(scope="session")
-def run_in_a_fresh_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
-    """As `warm_python`, offline, with this repository out of reach but for what is installed."""
-    with warm_python(tmp_path_factory.mktemp("fresh"), {"HF_HUB_OFFLINE": "1"}) as run:
-        yield run
 
 
 OPEN = """

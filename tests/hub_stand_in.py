@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import re
 import threading
 from collections.abc import Iterator
@@ -14,8 +13,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
 import yaml
-
-from tests.paths import REPOSITORY
 
 # Some of those that the Hub knows.
 LICENSES = {"apache-2.0", "mit", "bsd-3-clause", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0", "other", "unknown"}
@@ -46,17 +43,9 @@ class Hub(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
 
-    def environment(self, **more: str) -> dict[str, str]:
-        """Variables of a process that takes this for the Hub, and imports the project from its repository."""
-        return {
-            **os.environ,
-            "HF_ENDPOINT": self.url,
-            "HF_HUB_OFFLINE": "0",
-            "HF_HUB_DISABLE_XET": "1",
-            "HF_TOKEN": "hf_stand_in",
-            "PYTHONPATH": str(REPOSITORY),
-            **more,
-        }
+    def environment(self) -> dict[str, str]:
+        """Variables of a process that takes this for the Hub."""
+        return {"HF_ENDPOINT": self.url, "HF_HUB_DISABLE_XET": "1", "HF_TOKEN": "hf_stand_in"}
 
     def files(self, repo: str, revision: str = "main") -> dict[str, bytes]:
         """Raises: KeyError: there is no such repository or commit."""

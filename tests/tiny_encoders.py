@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import (
     BertConfig,
@@ -215,6 +217,30 @@ def model_folder(
     folder = tmp_path_factory.mktemp("models") / "hmde"
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def exported_folder(
+    xlmr: Path, make_model: Callable[..., HMDEForDocumentEmbedding], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """Where an HMDE that reads passages is saved, and exported to ONNX. Not to be changed.
+
+    An export takes seconds, so the processes of a run of tests share it.
+    """
+    from release_tools import export_onnx
+
+    root = tmp_path_factory.getbasetemp()
+    folder = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "exported"
+    with FileLock(f"{folder}.lock"):
+        if not (folder / "onnx").exists():
+            # With the residual of the recipes, as theirs, the cosines are above 0.
+            passages = {"max_sentence_length": 40, "passage_length": 40, "document_pooling": "token_mean"}
+            options = {"sentence_pooling": "mean", "sentence_layer": 1, "document_residual": 0.5, **passages}
+            make_model(xlmr, **options).save_pretrained(folder)
+            tokenizer = HMDETokenizer.from_sentence_encoder(str(xlmr), sentence_prompt="der: ", query_prompt="die: ")
+            tokenizer.save_pretrained(folder)
+            export_onnx.main(["--model", str(folder)])
     return folder
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,8 +14,7 @@ from huggingface_hub import DatasetCard, ModelCard
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.publishing_hmde import model_card
-from tests.fresh_process import LIBRARIES, warm_python
-from tests.hub_stand_in import Hub, metadata_errors, running_hub
+from tests.hub_stand_in import Hub, metadata_errors
 from tests.paths import REPOSITORY
 from training.loop.loop import Progress
 from training.model_card import write_model_card
@@ -42,11 +41,10 @@ HMDETokenizer.from_pretrained(folder).push_to_hub(repo)
 PULL = """
 import sys
 sys.modules["modeling_hmde"] = None  # as if it were not installed
-import huggingface_hub, torch
+import torch
 from transformers import AutoModel, AutoTokenizer
 
-repo, first, text, *how = sys.argv[1:]
-huggingface_hub.constants.HF_HUB_OFFLINE = "offline" in how  # what its variable sets
+repo, first, text = sys.argv[1:]
 def embed(**pins):
     tokenizer = AutoTokenizer.from_pretrained(repo, trust_remote_code=True, **pins)
     model = AutoModel.from_pretrained(repo, trust_remote_code=True, **pins)
@@ -76,18 +74,10 @@ for model in by_name, SentenceTransformerEncoderWrapper(folder, trust_remote_cod
 """
 
 
-@pytest.fixture(scope="module")
-def hub() -> Iterator[Hub]:
-    with running_hub() as hub:
-        yield hub
-
-
-@pytest.fixture(scope="module")
-def python(hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
-    """Runs a program that takes the stand-in for its Hub, in a fresh process."""
-    libraries = (*LIBRARIES, "sentence_transformers")
-    with warm_python(tmp_path_factory.mktemp("python"), hub.environment(), libraries) as run:
-        yield partial(run, path=[str(REPOSITORY)])
+@pytest.fixture
+def online(run_in_a_fresh_process: Callable[..., str], tmp_path: Path) -> Callable[..., str]:
+    """Runs a program that reaches the stand-in of the Hub."""
+    return partial(run_in_a_fresh_process, folder=tmp_path, path=[str(REPOSITORY)], offline=False)
 
 
 @pytest.fixture
@@ -106,10 +96,10 @@ def folder(
 
 
 def test_pushed_twice_and_loaded_at_either_commit_over_a_connection_that_drops(
-    python: Callable[..., str], hub: Hub, repo: str, folder: Path, documents: list[str], tmp_path: Path
+    online: Callable[..., str], hub: Hub, repo: str, folder: Path, documents: list[str], tmp_path: Path
 ) -> None:
     hub.drop = [f"POST /api/models/{repo}/preupload", "PUT /lfs/"]
-    first = python(PUSH, str(folder), repo, folder=tmp_path).strip()
+    first = online(PUSH, str(folder), repo).strip()
     assert not hub.drop
     files = hub.files(repo)
     assert set(files) == MODEL_FILES | TOKENIZER_FILES | {"README.md"}
@@ -124,42 +114,42 @@ def test_pushed_twice_and_loaded_at_either_commit_over_a_connection_that_drops(
 
     files["README.md"] = edited = files["README.md"] + b"Edited on the Hub.\n"
     num_commits = len(hub.commits[repo])
-    python(PUSH, str(folder), repo, "changed", folder=tmp_path)
+    online(PUSH, str(folder), repo, "changed")
     assert len(hub.commits[repo]) > num_commits
     assert hub.files(repo)["model.safetensors"] != files["model.safetensors"]
     assert hub.files(repo)["README.md"] == edited
 
-    online = python(PULL, repo, first, documents[0], folder=tmp_path)
+    found = online(PULL, repo, first, documents[0])
     num_requests = len(hub.requests)
-    assert python(PULL, repo, first, documents[0], "offline", folder=tmp_path) == online
+    assert online(PULL, repo, first, documents[0], offline=True) == found
     assert len(hub.requests) == num_requests
 
 
 def test_the_card_of_the_folder_goes_with_the_model(
-    python: Callable[..., str], hub: Hub, repo: str, folder: Path, tmp_path: Path
+    online: Callable[..., str], hub: Hub, repo: str, folder: Path
 ) -> None:
     (folder / "README.md").write_text("---\nlicense: mit\n---\n# Mine\n", encoding="utf-8")
-    python(PUSH, str(folder), repo, folder=tmp_path)
+    online(PUSH, str(folder), repo)
     assert hub.files(repo)["README.md"] == (folder / "README.md").read_bytes()
 
 
 def test_sentence_transformers_pushes_the_whole_folder(
-    python: Callable[..., str], hub: Hub, repo: str, folder: Path, tmp_path: Path
+    online: Callable[..., str], hub: Hub, repo: str, folder: Path
 ) -> None:
     push = """
 import sys
 from sentence_transformers import SentenceTransformer
 SentenceTransformer(sys.argv[1], trust_remote_code=True).push_to_hub(sys.argv[2])
 """
-    python(push, str(folder), repo, folder=tmp_path)
+    online(push, str(folder), repo)
     assert set(hub.files(repo)) >= MODEL_FILES | TOKENIZER_FILES | {"README.md"}
 
 
 def test_mteb_finds_the_model_by_its_name_and_files_its_results_there(
-    python: Callable[..., str], hub: Hub, repo: str, folder: Path, tmp_path: Path
+    online: Callable[..., str], hub: Hub, repo: str, folder: Path, tmp_path: Path
 ) -> None:
-    python(PUSH, str(folder), repo, folder=tmp_path)
-    *_, by_name, by_folder = python(MTEB, str(folder), repo, folder=tmp_path).split()  # before: mteb asks for trust
+    online(PUSH, str(folder), repo)
+    *_, by_name, by_folder = online(MTEB, str(folder), repo).split()  # before: mteb asks for trust
     assert by_name == by_folder
     commit, _ = hub.commits[repo][-1]
     results = tmp_path / "mteb" / "results" / repo.replace("/", "__") / commit
@@ -167,7 +157,7 @@ def test_mteb_finds_the_model_by_its_name_and_files_its_results_there(
 
 
 def test_the_sample_is_a_data_set_with_a_card_that_the_hub_accepts(
-    python: Callable[..., str], hub: Hub, tmp_path: Path
+    online: Callable[..., str], hub: Hub, tmp_path: Path
 ) -> None:
     push = """
 import sys
@@ -175,7 +165,7 @@ from huggingface_hub import HfApi
 HfApi().create_repo("someone/sample", repo_type="dataset")
 HfApi().upload_folder(repo_id="someone/sample", folder_path=sys.argv[1], repo_type="dataset")
 """
-    python(push, str(REPOSITORY / "sample"), folder=tmp_path)
+    online(push, str(REPOSITORY / "sample"))
     files = hub.files("datasets/someone/sample")
     assert {"README.md", "docs/de.jsonl", "qrels.test.tsv"} <= set(files)
     assert files["README.md"].decode() in hub.validated
@@ -197,11 +187,11 @@ def test_a_card_that_the_hub_would_not_accept_is_not_accepted_here(card: str, er
 
 
 def test_nothing_is_pushed_with_a_card_that_is_not_accepted(
-    python: Callable[..., str], hub: Hub, repo: str, folder: Path, tmp_path: Path
+    online: Callable[..., str], hub: Hub, repo: str, folder: Path
 ) -> None:
     (folder / "README.md").write_text("---\nlicense: apache\n---\n", encoding="utf-8")
     with pytest.raises(AssertionError, match=r"Invalid metadata in README\.md\.\s+- license must be one of"):
-        python(PUSH, str(folder), repo, folder=tmp_path)
+        online(PUSH, str(folder), repo)
     assert not hub.files(repo)
 
 

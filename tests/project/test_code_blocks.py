@@ -11,16 +11,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from release_tools import export_onnx
-from tests.hub_stand_in import Hub, running_hub
 from tests.paths import REPOSITORY
 
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -57,19 +52,8 @@ PROGRAMS = {page: program for page, text in PAGES.items() if (program := program
 
 
 @pytest.fixture(scope="module")
-def models(
-    xlmr: Path, make_model: Callable[..., HMDEForDocumentEmbedding], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Path]:
-    hmde = tmp_path_factory.mktemp("models") / "hmde"
-    make_model(xlmr).save_pretrained(hmde)
-    HMDETokenizer.from_sentence_encoder(str(xlmr)).save_pretrained(hmde)
-    return {"hmde": hmde, "sentence encoder": xlmr}
-
-
-@pytest.fixture(scope="module")
-def hub() -> Iterator[Hub]:
-    with running_hub() as hub:
-        yield hub
+def models(xlmr: Path, exported_folder: Path) -> dict[str, Path]:
+    return {"hmde": exported_folder, "sentence encoder": xlmr}
 
 
 def write_xquad_r(folder: Path) -> None:
@@ -83,20 +67,13 @@ def write_xquad_r(folder: Path) -> None:
 
 @pytest.mark.parametrize("page", PROGRAMS)
 def test_the_python_blocks_of_a_page_run_from_a_fresh_process(
-    page: str, tmp_path: Path, models: dict[str, Path], hub: Hub
+    page: str, tmp_path: Path, models: dict[str, Path], run_in_a_fresh_process: Callable[..., str]
 ) -> None:
-    folder = tmp_path / "work"
     for name, kind in MODELS.items():
-        shutil.copytree(models[kind], folder / name)
-    write_xquad_r(folder / "data" / "xquad-r")
-    if "onnx" in PROGRAMS[page]:
-        export_onnx.main(["--model", str(folder / "runs" / "hmde-small")])
-    program = tmp_path / f"blocks_of_{Path(page).stem}.py"  # search.py would stand before the package
-    program.write_text(PROGRAMS[page], encoding="utf-8")
-    offline = str(int("push_to_hub" not in PROGRAMS[page]))
-    environment = hub.environment(HF_HUB_OFFLINE=offline, HF_MODULES_CACHE=str(tmp_path / "modules"))
-    run = subprocess.run([sys.executable, program], cwd=folder, env=environment, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr[-2000:]
+        shutil.copytree(models[kind], tmp_path / name)
+    write_xquad_r(tmp_path / "data" / "xquad-r")
+    program, offline = PROGRAMS[page], "push_to_hub" not in PROGRAMS[page]
+    run_in_a_fresh_process(program, folder=tmp_path, path=[str(REPOSITORY)], offline=offline)
 
 
 @pytest.mark.parametrize("page", PAGES)

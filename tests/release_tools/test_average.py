@@ -6,7 +6,7 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,6 @@ from safetensors.torch import load_file
 from common.command_line import options_from
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from release_tools import average
-from tests.hub_stand_in import running_hub
 from tests.paths import REPOSITORY
 from tests.pretraining import options
 from training import pretrain
@@ -75,13 +74,15 @@ sys.modules["modeling_hmde"] = None  # as if it were not installed
 import numpy as np
 from transformers import AutoModel, AutoTokenizer
 
-tokenizer = AutoTokenizer.from_pretrained("someone/hmde", trust_remote_code=True)
-model = AutoModel.from_pretrained("someone/hmde", trust_remote_code=True)
+tokenizer = AutoTokenizer.from_pretrained("someone/mean", trust_remote_code=True)
+model = AutoModel.from_pretrained("someone/mean", trust_remote_code=True)
 np.save(sys.argv[1], model.encode_documents(sys.argv[2:], tokenizer))
 """
 
 
-def test_two_trainings_their_mean_on_the_hub_and_loaded_from_there(corpus_folder, labse, documents, tmp_path):
+def test_two_trainings_their_mean_on_the_hub_and_loaded_from_there(
+    corpus_folder, labse, documents, tmp_path, hub, run_in_a_fresh_process
+):
     """What `make release` does, in small."""
     encoder = tmp_path / "labse"
     shutil.copytree(labse, encoder)
@@ -90,18 +91,15 @@ def test_two_trainings_their_mean_on_the_hub_and_loaded_from_there(corpus_folder
         pretrain.main(options(corpus_folder, encoder, tmp_path / f"seed-{seed}", max_steps=2, keep="last", seed=seed))
     models = f"[{tmp_path / 'seed-1'}, {tmp_path / 'seed-2'}]"
     mean = ["--models", models, "--output", str(tmp_path / "mean"), "--corpus", str(corpus_folder)]
-    with running_hub() as hub:
-        environment = hub.environment(HF_HOME=str(tmp_path / "cache"))
-        for command in (
-            ["-m", "release_tools.average", *mean, "--push_to_hub", "someone/hmde"],
-            ["-c", PULL, str(tmp_path / "vectors.npy"), *documents],
-        ):
-            subprocess.run([sys.executable, *command], env=environment, cwd=tmp_path, check=True)
-        card = ModelCard(hub.files("someone/hmde")["README.md"].decode())
+    push = "import runpy; runpy.run_module('release_tools.average', run_name='__main__', alter_sys=True)"
+    online = partial(run_in_a_fresh_process, folder=tmp_path, path=[str(REPOSITORY)], offline=False)
+    online(push, *mean, "--push_to_hub", "someone/mean")
+    online(PULL, str(tmp_path / "vectors.npy"), *documents)
+    card = ModelCard(hub.files("someone/mean")["README.md"].decode())
     assert card.data.license == "apache-2.0"
     assert card.data.base_model == "someone/labse"
     assert card.data.language == ["de", "en", "fr"]
-    assert 'AutoModel.from_pretrained("someone/hmde"' in card.text
+    assert 'AutoModel.from_pretrained("someone/mean"' in card.text
     assert card.text.count("On the corpus *corpus*: ") == 2, card.text
     for name in ("seed-1", "seed-2", "their mean"):
         assert re.search(rf"{name} \| [01]\.\d{{3}} \| [01]\.\d{{3}} \|", card.text), name

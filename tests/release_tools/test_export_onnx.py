@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,16 +21,21 @@ DYNAMIC = {
 }
 PASSAGES = {
     "sentence_pooling": "mean",
+    "sentence_layer": 1,
     "max_sentence_length": 40,
     "passage_length": 40,
     "document_pooling": "token_mean",
 }
+EAGER = {
+    "sentence_pooling": "mean",
+    "document_positions": True,
+    "document_residual": 0.3,
+    "attn_implementation": "eager",
+}
 ENCODERS = [
     pytest.param("xlmr", {"sentence_pooling": "pooler", "document_pooling": "dbos"}, id="pooler"),
-    pytest.param("labse", {"document_positions": True, "attn_implementation": "eager"}, id="eager"),
-    pytest.param("labse", {"sentence_pooling": "mean", "document_residual": 0.3}, id="residual"),
-    pytest.param("xlmr", {"sentence_pooling": "mean", "sentence_layer": 1}, id="middle layer"),
-    pytest.param("xlmr", PASSAGES, id="passages"),
+    pytest.param("labse", EAGER, id="eager with a residual"),
+    pytest.param("xlmr", PASSAGES, id="passages of a middle layer"),
     pytest.param("modernbert", {"sentence_pooling": "mean"}, id="modernbert"),
 ]
 
@@ -150,25 +156,26 @@ pytest.importorskip("onnxscript", reason="onnxscript is not installed; it is in 
 export_onnx = pytest.importorskip("release_tools.export_onnx")
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param({"sentence_pooling": "pooler"}, id="pooler"),
-        pytest.param({"sentence_pooling": "cls", "sentence_layer": 1, "document_norm": "pre"}, id="cls"),
-        pytest.param(PASSAGES, id="passages"),
-    ],
-)
+@pytest.fixture(scope="module")
+def sentences_folder(
+    xlmr: Path, make_model: Callable[..., HMDEForDocumentEmbedding], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """An exported HMDE whose passages are sentences."""
+    folder = tmp_path_factory.mktemp("sentences")
+    options = {"sentence_pooling": "pooler", "document_norm": "pre", "num_document_layers": 1}
+    make_model(xlmr, **options).save_pretrained(folder)
+    HMDETokenizer.from_sentence_encoder(str(xlmr), query_prompt="die: ").save_pretrained(folder)
+    export_onnx.main(["--model", str(folder)])
+    return folder
+
+
+@pytest.mark.parametrize("reading", ["exported_folder", "sentences_folder"], ids=["passages", "sentences"])
 def test_onnx_runtime_embeds_documents_and_queries_as_pytorch_does(
-    options: dict,
-    xlmr: Path,
-    make_model: Callable[..., HMDEForDocumentEmbedding],
-    documents: list[str],
-    tmp_path: Path,
+    reading: str, request: pytest.FixtureRequest, documents: list[str]
 ) -> None:
-    model = make_model(xlmr, **options)
-    model.save_pretrained(tmp_path)
-    tokenizer = HMDETokenizer.from_sentence_encoder(str(xlmr), sentence_prompt="der: ", query_prompt="die: ")
-    export_onnx.main(["--model", str(tmp_path)])
+    folder = request.getfixturevalue(reading)
+    model = HMDEForDocumentEmbedding.from_pretrained(folder)
+    tokenizer = HMDETokenizer.from_pretrained(folder)
     expected = model.encode_documents(documents, tokenizer, normalize=False)
     queries = model.encode_queries(documents, tokenizer, normalize=False)
     atol = 1e-5 * np.abs(expected).max()
@@ -176,7 +183,7 @@ def test_onnx_runtime_embeds_documents_and_queries_as_pytorch_does(
     def by_passage(texts: list[str], **reading: bool) -> dict[str, np.ndarray]:
         return tokenizer.by_passage(tokenizer(texts, **reading), model.config)
 
-    session = onnxruntime.InferenceSession(tmp_path / "onnx" / "model.onnx")
+    session = onnxruntime.InferenceSession(folder / "onnx" / "model.onnx")
     found, _ = session.run(None, by_passage(documents))
     np.testing.assert_allclose(found, expected, rtol=0, atol=atol)
     found, _ = session.run(None, by_passage(documents[:1]))
@@ -184,18 +191,22 @@ def test_onnx_runtime_embeds_documents_and_queries_as_pytorch_does(
     _, found = session.run(None, by_passage(documents, as_queries=True))
     np.testing.assert_allclose(found[:, 0], queries, rtol=0, atol=1e-5 * np.abs(queries).max())
 
-    quantized = onnxruntime.InferenceSession(tmp_path / "onnx" / "model_quantized.onnx")
+    quantized = onnxruntime.InferenceSession(folder / "onnx" / "model_quantized.onnx")
     found, _ = quantized.run(None, by_passage(documents))
     cosines = (found * expected).sum(axis=1) / np.linalg.norm(found, axis=1) / np.linalg.norm(expected, axis=1)
     assert 0.9 < cosines.min() < 1 - 1e-7
 
 
-@pytest.mark.parametrize("name", ["qwen3-embedding", "embeddinggemma", "umt5"])
+SMALLEST = {"qwen3-embedding": {"num_hidden_layers": 1}, "embeddinggemma": {}, "umt5": {"num_layers": 1}}
+
+
+@pytest.mark.parametrize("name", SMALLEST)
 def test_causal_and_other_families_are_exported_with_their_modules_and_passages(
     name: str, make_model: Callable[..., HMDEForDocumentEmbedding], documents: list[str], tmp_path: Path
 ) -> None:
-    folder = save_family(FAMILIES[name], tmp_path)
-    options = {"max_sentence_length": 100, "passage_length": 200}
+    family = FAMILIES[name]
+    folder = save_family(replace(family, config=family.config | SMALLEST[name]), tmp_path)
+    options = {"max_sentence_length": 100, "passage_length": 200, "num_document_layers": 1}
     model = make_model(folder, **options)
     tokenizer = HMDETokenizer.from_sentence_encoder(str(folder))
     export_onnx.export(make_model(folder, attn_implementation="eager", **options), tmp_path / "model.onnx")

@@ -8,6 +8,7 @@ import random
 import shutil
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -64,21 +65,17 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("processes", "changes"), [(1, {}), (1, {"max_tokens_per_chunk": 150}), (2, {"batch_size": 2})]
-)
-def test_a_killed_run_goes_on_bit_for_bit(corpus_folder, labse, tmp_path, processes, changes):
-    """With dropout, drawn queries, a queue and a momentum encoder, killed somewhere in an epoch."""
-    changes = CHANGES | changes
+def test_a_killed_run_goes_on_bit_for_bit(corpus_folder, labse, tmp_path):
+    """With dropout, drawn queries, chunks, a queue and a momentum encoder, killed somewhere in an epoch."""
+    changes = CHANGES | {"max_tokens_per_chunk": 150}
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert run(options(corpus_folder, labse, whole, **changes), tmp_path / "a", processes=processes) == [0] * processes
+    assert run(options(corpus_folder, labse, whole, **changes), tmp_path / "a") == [0]
     step = random.Random(str(changes)).randint(3, 5)
     arguments = options(corpus_folder, labse, killed, **changes)
-    codes = run(arguments, tmp_path / "b", processes=processes, at=step, signal_number=signal.SIGKILL)
-    assert codes[0] == -signal.SIGKILL
+    assert run(arguments, tmp_path / "b", at=step, signal_number=signal.SIGKILL) == [-signal.SIGKILL]
     assert not killed.exists()
     (tmp_path / "b").unlink()
-    assert run([*arguments, "--resume", "true"], tmp_path / "b", processes=processes) == [0] * processes
+    assert run([*arguments, "--resume", "true"], tmp_path / "b") == [0]
 
     expected, found = (tmp_path / "a").read_text().splitlines(), (tmp_path / "b").read_text().splitlines()
     assert found == expected[(step - 1) // 2 * 2 :]
@@ -87,13 +84,20 @@ def test_a_killed_run_goes_on_bit_for_bit(corpus_folder, labse, tmp_path, proces
         assert all(torch.equal(after[name], value) for name, value in before.items())
 
 
-def test_a_sharded_run_goes_on_bit_for_bit(corpus_folder, labse, tmp_path):
-    arguments = options(corpus_folder, labse, tmp_path / "model", batch_size=2, max_steps=4, save_steps=2)
-    codes = run(arguments, tmp_path / "a", processes=2, at=4, signal_number=signal.SIGKILL, environment=FSDP2)
-    assert codes[0] == -signal.SIGKILL
-    resumed = [*arguments, "--resume", "true"]
-    assert run(resumed, tmp_path / "b", processes=2, environment=FSDP2) == [0, 0]
-    assert (tmp_path / "b").read_text().splitlines() == (tmp_path / "a").read_text().splitlines()[2:]
+def check_goes_on(arguments: list[str], folder: Path, **given: Any) -> None:
+    """A run of four steps that is killed in its last does the last two again, from its checkpoint, bit for bit."""
+    killed = run(arguments, folder / "killed.txt", **given, at=4, signal_number=signal.SIGKILL)
+    assert killed[0] == -signal.SIGKILL
+    assert set(run([*arguments, "--resume", "true"], folder / "resumed.txt", **given)) == {0}
+    before, after = ((folder / f"{name}.txt").read_text().splitlines() for name in ("killed", "resumed"))
+    assert len(before) == 4
+    assert after == before[2:]
+
+
+@pytest.mark.parametrize("environment", [None, FSDP2], ids=["ddp", "fsdp2"])
+def test_a_killed_run_of_two_processes_goes_on_bit_for_bit(corpus_folder, labse, tmp_path, environment):
+    arguments = options(corpus_folder, labse, tmp_path / "model", **CHANGES | {"max_steps": 4, "batch_size": 2})
+    check_goes_on(arguments, tmp_path, processes=2, environment=environment)
 
 
 def test_sigterm_saves_and_exits_with_143(corpus_folder, labse, tmp_path):
@@ -114,16 +118,24 @@ def test_sigterm_is_asked_for_only_within_the_run():
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-@pytest.fixture
-def finished(corpus_folder, labse, tmp_path) -> list[str]:
-    """The arguments of a run that has made its four steps, with checkpoints of the third and fourth."""
-    arguments = options(corpus_folder, labse, tmp_path / "model", max_steps=4, save_steps=1)
-    assert run(arguments, tmp_path / "losses") == [0]
-    assert [path.name for path in checkpoints(tmp_path / "model-training" / "checkpoints")] == [
+@pytest.fixture(scope="module")
+def four_steps(corpus_folder, labse, tmp_path_factory) -> Path:
+    """Where a run in `model` has made its four steps, with checkpoints of the third and fourth. Not to be changed."""
+    folder = tmp_path_factory.mktemp("four-steps")
+    arguments = options(corpus_folder, labse, folder / "model", max_steps=4, save_steps=1)
+    assert run(arguments, folder / "losses") == [0]
+    assert [path.name for path in checkpoints(folder / "model-training" / "checkpoints")] == [
         "step-00000003",
         "step-00000004",
     ]
-    return [*arguments, "--resume", "true"]
+    return folder
+
+
+@pytest.fixture
+def finished(four_steps, corpus_folder, labse, tmp_path) -> list[str]:
+    """The arguments that go on with a copy of that run."""
+    shutil.copytree(four_steps, tmp_path, dirs_exist_ok=True)
+    return options(corpus_folder, labse, tmp_path / "model", max_steps=4, save_steps=1, resume="true")
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "missing"])

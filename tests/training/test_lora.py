@@ -13,7 +13,7 @@ from transformers import AutoModel
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from tests.pretraining import gradients, options
-from tests.training.test_checkpoints import CHANGES, FSDP2, run
+from tests.training.test_checkpoints import CHANGES, FSDP2, check_goes_on
 from tests.training.test_distributed_pretraining import EXACT
 from training import pretrain
 from training.lora import Lora, merged_weights
@@ -135,20 +135,12 @@ def test_a_checkpoint_has_the_adapter_and_the_document_encoder_alone(corpus_fold
 
 
 @pytest.mark.parametrize("environment", [None, FSDP2], ids=["one-process", "fsdp2"])
-def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(corpus_folder, labse, tmp_path, environment):
+def test_a_killed_run_goes_on_bit_for_bit(corpus_folder, labse, tmp_path, environment):
     """With dropout in the adapter, drawn queries, a queue and a momentum encoder."""
     processes = 1 if environment is None else 2
-    changes = CHANGES | LORA | {"batch_size": 4 // processes}
-    given = {"processes": processes, "environment": environment}
-    assert run(options(corpus_folder, labse, tmp_path / "whole", **changes), tmp_path / "a", **given) == [0] * processes
-    arguments = options(corpus_folder, labse, tmp_path / "killed", **changes)
-    assert run(arguments, tmp_path / "b", **given, at=5, signal_number=9)[0] == -9
-    (tmp_path / "b").unlink()
-    assert run([*arguments, "--resume", "true"], tmp_path / "b", **given) == [0] * processes
-    assert (tmp_path / "b").read_text().splitlines() == (tmp_path / "a").read_text().splitlines()[4:]
-    whole, resumed = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "killed"))
-    assert whole.keys() == resumed.keys()
-    assert all(torch.equal(resumed[name], weight) for name, weight in whole.items())
+    changes = CHANGES | LORA | {"max_steps": 4, "batch_size": 4 // processes}
+    arguments = options(corpus_folder, labse, tmp_path / "model", **changes)
+    check_goes_on(arguments, tmp_path, processes=processes, environment=environment)
 
 
 def test_a_run_is_not_resumed_on_another_encoder_of_the_same_name(corpus_folder, labse, tmp_path):
@@ -164,19 +156,19 @@ def test_a_run_is_not_resumed_on_another_encoder_of_the_same_name(corpus_folder,
         pretrain.main([*arguments, "--resume", "true"])
 
 
-@pytest.mark.parametrize("environment", [{}, FSDP2], ids=["ddp", "fsdp2"])
-def test_two_processes_have_the_gradients_of_one(corpus_folder, labse, tmp_path, monkeypatch, environment):
+def test_two_processes_have_the_gradients_of_one(corpus_folder, labse, tmp_path, monkeypatch):
     changes = EXACT | {"max_steps": 2, "max_tokens_per_chunk": 100, "lora.rank": 3}
     one = options(corpus_folder, labse, tmp_path / "one", **changes, batch_size=4)
-    two = options(corpus_folder, labse, tmp_path / "two", **changes, batch_size=2)
     expected = gradients(pretrain.main, monkeypatch, 1, one, tmp_path / "of-one")
-    found = gradients(pretrain.main, monkeypatch, 2, two, tmp_path / "of-two", **environment)
     assert len(expected) == 2
-    for before, after in zip(expected, found):
-        assert before.keys() == after.keys()
-        assert any("lora_B" in name for name in before)
-        for name, gradient in before.items():
-            torch.testing.assert_close(after[name], gradient, rtol=1e-3, atol=1e-5)
+    for kind, environment in {"ddp": {}, "fsdp2": FSDP2}.items():
+        two = options(corpus_folder, labse, tmp_path / kind, **changes, batch_size=2)
+        found = gradients(pretrain.main, monkeypatch, 2, two, tmp_path / f"of-{kind}", **environment)
+        for before, after in zip(expected, found, strict=True):
+            assert before.keys() == after.keys()
+            assert any("lora_B" in name for name in before)
+            for name, gradient in before.items():
+                torch.testing.assert_close(after[name], gradient, rtol=1e-3, atol=1e-5)
 
 
 def test_an_adapter_of_a_frozen_encoder_is_refused(corpus_folder, labse, tmp_path):

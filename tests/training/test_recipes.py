@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -133,11 +134,16 @@ def test_a_prompt_with_a_colon_is_a_prompt(tmp_path: Path) -> None:
     assert fill(PretrainRecipe, tmp_path / "recipe.yaml").tokenizer == {"query_prompt": "Instruct: find\nQuery:"}
 
 
+@cache
+def pretraining_recipe(path: Path) -> PretrainRecipe:
+    return fill(PretrainRecipe, path)
+
+
 def architecture(path: Path) -> dict[str, Any]:
     """The architecture of a recipe, on top of that of the recipe whose model it starts from."""
-    recipe = fill(PretrainRecipe, path)
+    recipe = pretraining_recipe(path)
     starts = [
-        other for other in path.parent.glob("*.yaml") if fill(PretrainRecipe, other).output == recipe.sentence_encoder
+        other for other in path.parent.glob("*.yaml") if pretraining_recipe(other).output == recipe.sentence_encoder
     ]
     return (architecture(starts[0]) if starts else {}) | recipe.architecture
 

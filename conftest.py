@@ -34,8 +34,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.name == "search.index.Index":
             item.add_marker("lancedb")
-    # LanceDB does not survive a fork, so tests that use it in their own process come after those that fork.
-    items.sort(key=lambda item: item.get_closest_marker("lancedb") is not None)
+    # LanceDB does not survive a fork, so tests that use it in their own process come after those that fork; the longest
+    # file of them is not the last, for which one process would wait while the other is done.
+    items.sort(key=lambda item: (item.get_closest_marker("lancedb") is not None, item.path.name != "test_update.py"))
 
 
 @pytest.fixture(autouse=True)

@@ -218,7 +218,7 @@ ROUTES = [
 @contextmanager
 def running_hub() -> Iterator[Hub]:
     hub = Hub()
-    thread = threading.Thread(target=hub.serve_forever)
+    thread = threading.Thread(target=hub.serve_forever, args=[0.05])  # seconds until it sees that it is to end
     thread.start()
     yield hub
     hub.shutdown()

@@ -50,7 +50,7 @@ def mirror(tmp_path: Path) -> Iterator[tuple[str, list[str]]]:
             pass
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=[0.05], daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}", asked
     server.shutdown()
 

@@ -88,7 +88,7 @@ def open_both(folder: Path) -> tuple[HMDEForDocumentEmbedding, HMDETokenizer]:
 @pytest.mark.filterwarnings("ignore")
 def test_a_random_pipeline_gives_its_own_vectors_or_an_error(plain: str, tmp_path: Path) -> None:
     outcomes = []
-    for seed in range(60):
+    for seed in range(30):
         torch.manual_seed(seed)
         folder = tmp_path / str(seed)
         known = random_pipeline(plain, folder, Random(seed))
@@ -102,7 +102,7 @@ def test_a_random_pipeline_gives_its_own_vectors_or_an_error(plain: str, tmp_pat
         expected = reference.encode_query(TEXTS, batch_size=1)
         found = model.encode_queries(TEXTS, tokenizer, normalize=False)
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max(), err_msg=str(seed))
-    assert 10 <= sum(outcomes) <= 55
+    assert 5 <= sum(outcomes) <= 25
 
 
 def save(plain: str, folder: Path, *modules: Any, **options: Any) -> str:

@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import threading
-from subprocess import DEVNULL
 from typing import Any
 
 import duckdb
@@ -216,7 +215,7 @@ def test_a_folder_of_something_else_in_the_way_of_the_steps_is_not_removed(tmp_p
     assert (tmp_path / "corpus.steps" / "thesis.txt").exists()
 
 
-# Starts a run for each moment, a call that renames or removes something, in which it kills itself. Imports once.
+# Starts a run for each moment, a call that renames or removes something, in which it kills itself.
 KILLED = """
 import os, signal, shutil, sys
 from training.corpus import main
@@ -243,10 +242,12 @@ for moment in (count - 30, count - 29, count - 28, count - 20, count - 8):
 """
 
 
-def test_a_run_that_is_killed_while_it_replaces_a_corpus_leaves_one_that_can_be_run_again(tmp_path):
+def test_a_run_that_is_killed_while_it_replaces_a_corpus_leaves_one_that_can_be_run_again(
+    tmp_path, run_in_a_fresh_process
+):
     options = ["--articles", str(write_articles(tmp_path / "articles", world())), "--languages", json.dumps(LANGUAGES)]
     main([*options, "--output", str(tmp_path / "corpus-whole")])
-    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "corpus"), *options], check=True, stdout=DEVNULL)
+    run_in_a_fresh_process(KILLED, str(tmp_path / "corpus"), *options, folder=tmp_path)
     outputs = {path.name.partition(".")[0] for path in tmp_path.glob("corpus*")}
     assert len(outputs) == 7
     for output in outputs:

@@ -7,8 +7,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from itertools import combinations
 from pathlib import Path
@@ -134,7 +132,7 @@ def test_threads_do_not_change_a_byte_and_a_seed_does(world):
     assert bytes_of(world / "one")["triples.parquet"] != bytes_of(world / "other")["triples.parquet"]
 
 
-# Imports once, then starts a run for each step and output, which kills itself at that renaming.
+# Starts a run for each step and output, which kills itself at that renaming.
 KILLED = """
 import os, signal, sys
 from training.corpus import main
@@ -156,9 +154,11 @@ for step in KILLED_AT:
 KILLED_AT = [3, 12, 19, 24]
 
 
-def test_a_run_that_was_killed_goes_on_from_the_last_finished_step_and_gives_the_same_bytes(world, monkeypatch):
+def test_a_run_that_was_killed_goes_on_from_the_last_finished_step_and_gives_the_same_bytes(
+    world, run_in_a_fresh_process, monkeypatch
+):
     program = KILLED.replace("KILLED_AT", str(KILLED_AT)).replace("sys.argv[1:]", "sys.argv[2:]")
-    subprocess.run([sys.executable, "-c", program, str(world / "killed"), *arguments(world, "unused")], check=True)
+    run_in_a_fresh_process(program, str(world / "killed"), *arguments(world, "unused"), folder=world)
     main(arguments(world, "whole"))
     replace = os.replace
     for step in KILLED_AT:

@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,9 +65,13 @@ def by_words(query: str, texts: dict[str, tuple[str, str]]) -> dict[str, float]:
     return scores
 
 
+@cache
+def opened(folder: Path) -> tuple[HMDEForDocumentEmbedding, HMDETokenizer]:
+    return HMDEForDocumentEmbedding.from_pretrained(folder), HMDETokenizer.from_pretrained(folder)
+
+
 def expected_ranking(ranking: str, query: str, texts: dict[str, tuple[str, str]], folder: Path) -> list[str]:
-    model = HMDEForDocumentEmbedding.from_pretrained(folder)
-    tokenizer = HMDETokenizer.from_pretrained(folder)
+    model, tokenizer = opened(folder)
     (vector,) = model.encode_queries([query], tokenizer)
     cosines = {
         id: float(model.encode_documents([text], tokenizer, language=language)[0] @ vector)
@@ -107,10 +112,10 @@ def test_a_user_of_search_gets_this_ranking(
     )
     system = load_system(SystemOptions(ranking, model=str(model_folder)))
     data = RetrievalSet(DOCUMENTS, QUERIES, QRELS)
+    answered = {id: text for id, text in QUERIES["en"].items() if id in data.judgements(pair)}
+    expected = {id: expected_ranking(ranking, text, texts, model_folder) for id, text in answered.items()}
     for _ in range(2):  # the second time from the index of the first
         result, runs = evaluate_task(system, RetrievalTask("", [pair]), data, tmp_path, "key")
-        answered = {id: text for id, text in QUERIES["en"].items() if id in data.judgements(pair)}
-        expected = {id: expected_ranking(ranking, text, texts, model_folder) for id, text in answered.items()}
         assert {id: in_order(ranked) for id, ranked in runs[pair].items()} == expected
         assert result["rows"][pair]["queries"] == len(expected)
     _, runs = evaluate_task(system, RetrievalTask("", [pair], depth=2), data)  # without a cache

@@ -13,7 +13,6 @@ from tokenizers import Tokenizer
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from release_tools import cut_vocabulary
-from tests.fresh_process import run_in_a_fresh_process
 from tests.tiny_encoders import CHARACTERS, WORDS, unigram_tokenizer
 
 ENCODE = """
@@ -46,7 +45,7 @@ def cut(whole, corpus_folder, tmp_path_factory):
     return output
 
 
-def test_texts_of_the_corpus_get_the_same_vectors_in_a_fresh_process(whole, cut, tmp_path):
+def test_texts_of_the_corpus_get_the_same_vectors_in_a_fresh_process(whole, cut, run_in_a_fresh_process, tmp_path):
     texts = ["The cat is warm. It sat there.", "Der Hund: Sie lag da!", "猫 <mask> {x}"]
     vectors = []
     for folder in (whole, cut):

@@ -42,6 +42,10 @@ def test_average_precision_and_reciprocal_rank_are_of_the_whole_ranking_where_it
 
 
 def test_of_labels_that_are_equally_probable_the_first_ones_count() -> None:
-    targets, decisions = np.zeros((2, 40), dtype=int), np.zeros((2, 40))
-    targets[0, :3], targets[1, [0, 39]] = 1, 1
-    assert r_precisions(targets, decisions) == [1.0, 0.5]
+    draw = np.random.default_rng(0)
+    targets, decisions = draw.integers(0, 2, size=(5, 300)), draw.integers(0, 3, size=(5, 300)) / 2
+    expected = []
+    for has, scores in zip(targets.tolist(), decisions.tolist()):
+        first = sorted(range(300), key=lambda label: -scores[label])[: sum(has)]
+        expected.append(sum(has[label] for label in first) / sum(has))
+    assert r_precisions(targets, decisions) == pytest.approx(expected)

@@ -23,7 +23,9 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_nearest_vectors_are_those_that_comparing_all_finds() -> None:
     documents, queries = unit_vectors(1000, seed=0), unit_vectors(20, seed=1)
-    cosines = np.concatenate(list(inner_products(documents, queries)))
+    blocks = list(inner_products(documents, queries))
+    assert all(block.size <= 7000 for block in blocks)  # what is in memory at once
+    cosines = np.concatenate(blocks)
     assert cosines == pytest.approx(queries @ documents.T, abs=1e-5)
     assert cosines.dtype == np.float32
     for row in cosines:

@@ -10,6 +10,7 @@ the tokens that are cut gets the same vector as before.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from dataclasses import dataclass
 from itertools import chain
@@ -19,6 +20,8 @@ from typing import Any
 import common.terminal
 import common.threads
 
+import numpy as np
+import pyarrow.compute as pc
 import torch
 from tokenizers import Tokenizer
 from tqdm.auto import tqdm
@@ -80,10 +83,11 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def count_tokens(tokenizer: HMDETokenizer, corpus: Path) -> Counter[int]:
-    """How often each token stands in the titles and texts of a corpus, by its id."""
+    """How often each token stands in the titles and texts that a corpus has for training, by its id."""
     counts: Counter[int] = Counter()
-    for language, articles in load_articles(corpus).items():
-        for rows in tqdm(articles.iter(TEXTS_AT_ONCE), desc=language, total=len(articles) // TEXTS_AT_ONCE):
+    for language, table in load_articles(corpus).items():
+        articles = table.select(np.flatnonzero(pc.equal(table.data.column("split"), "train")))
+        for rows in tqdm(articles.iter(TEXTS_AT_ONCE), desc=language, total=math.ceil(len(articles) / TEXTS_AT_ONCE)):
             texts = [f"{title}\n{text}" for title, text in zip(rows["title"], rows["text"])]
             counts.update(chain(*tokenizer(texts, add_special_tokens=False)["input_ids"]))
     return counts

@@ -95,3 +95,10 @@ def test_what_cannot_be_cut_is_refused(labse, make_model, tokenizer, whole, corp
     assert not (tmp_path / "out").exists()
     with pytest.raises(ValueError, match="exists; remove it, or name another folder"):
         cut_vocabulary.main(["--model", str(whole), *corpus, "--output", str(tmp_path)])
+
+
+def test_texts_of_dev_and_test_concepts_are_not_counted(whole, corpus_folder):
+    tokenizer = HMDETokenizer.from_pretrained(whole)
+    counts = cut_vocabulary.count_tokens(tokenizer, corpus_folder)
+    assert counts[tokenizer.convert_tokens_to_ids("i")] > 0  # of the concept iii, the last one for training
+    assert counts[tokenizer.convert_tokens_to_ids("j")] == 0

@@ -125,7 +125,7 @@ def run(main: Callable[[], None]) -> None:
         main()
         sys.stdout.flush()
     except BrokenPipeError:  # whoever reads, such as `head`, has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python fails again when it ends
+        _write_no_more()
         sys.exit(128 + signal.SIGPIPE)
     except (Exception, KeyboardInterrupt) as error:
         if received:  # some libraries, such as DuckDB, turn the interrupt into an error of their own
@@ -140,4 +140,13 @@ def run(main: Callable[[], None]) -> None:
 
 def _end(line: str, code: int) -> None:
     print(printable(line), file=sys.stderr)
+    try:
+        sys.stdout.flush()
+    except OSError:  # a full disk
+        _write_no_more()
     sys.exit(code)
+
+
+def _write_no_more() -> None:
+    """What stdout still holds goes nowhere, or Python would fail to write it once more when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

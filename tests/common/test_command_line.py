@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -134,10 +135,13 @@ def test_a_reader_that_has_read_enough_ends_a_command_without_a_word() -> None:
 
 def test_output_that_finds_no_room_is_an_error() -> None:
     program = "from common.command_line import run; run(lambda: print('lost'))"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with Path("/dev/full").open("w") as full:
-        ended = subprocess.run([sys.executable, "-c", program], stdout=full, stderr=subprocess.PIPE, cwd=REPOSITORY)
+        ended = subprocess.run(
+            [sys.executable, "-c", program], stdout=full, stderr=subprocess.PIPE, cwd=REPOSITORY, env=environment
+        )
     assert ended.returncode == 2
-    assert ended.stderr.startswith(b"error: ")
+    assert ended.stderr.splitlines() == [b"error: [Errno 28] No space left on device"]
 
 
 def test_an_integer_beyond_64_bits_is_refused() -> None:

@@ -157,11 +157,13 @@ class Workspace:
         if child == 0:
             try:
                 self._enter(temporary, seconds)
-                os._exit(task())
+                status = task()
             except BaseException:
                 traceback.print_exc()
-                sys.stderr.flush()
-                os._exit(70)
+                status = 70
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
         ends = time.monotonic() + (3600 if seconds is None else 120 + 10 * seconds)
         ended, status = 0, 0
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -12,7 +12,8 @@ import numpy as np
 from common.files import file_written_whole, locked, new_array
 from common.fingerprints import digest, fingerprint
 from common.progress import Advance, no_bar
-from evaluation.datasets.retrieval_sets import DocumentFile
+from evaluation.datasets.languages import languages_of
+from evaluation.datasets.retrieval_sets import DocumentFile, RetrievalSet
 
 Encode = Callable[[list[str]], np.ndarray]
 Part = TypeVar("Part")
@@ -59,6 +60,17 @@ def cached_vectors(
                 if fingerprint_of_documents(documents) != made_from:
                     raise ValueError("the documents changed while they were encoded; start again when they are final")
     return np.load(path, mmap_mode="r")
+
+
+def vectors_of_queries(
+    encode: Encode, retrieval_set: RetrievalSet, pairs: Sequence[str]
+) -> dict[str, dict[str, np.ndarray]]:
+    """(hidden,), by language and query_id. The queries of a language are encoded together, once for all pairs."""
+    return {
+        language: dict(zip(texts, cached_vectors(encode, texts)))
+        for language in dict.fromkeys(languages_of(pair)[0] for pair in pairs)
+        for texts in [retrieval_set.queries[language]]
+    }
 
 
 def _write_vectors(path: Path, batches: Iterator[np.ndarray], count: int) -> None:

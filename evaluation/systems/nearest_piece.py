@@ -20,7 +20,7 @@ from evaluation.datasets.retrieval_sets import RetrievalSet, Run
 from evaluation.recipes import SystemOptions
 from evaluation.similarity import highest, inner_products
 from evaluation.systems import hmde, pieces
-from evaluation.vectors import cached_vectors, encoded_in_parts, fingerprint_of_documents
+from evaluation.vectors import encoded_in_parts, fingerprint_of_documents, vectors_of_queries
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer, late_score
 
 
@@ -74,8 +74,15 @@ class NearestPieceSystem:
                 language: self.vectors(documents, language, cache, cache_key, progress.update)
                 for language, documents in needed.items()
             }
+        queries = vectors_of_queries(self.encode_queries, retrieval_set, pairs)
         return {
-            pair: self.rank(retrieval_set, pair, Vectors.joined([vectors[part] for part in parts]), depth)
+            pair: self.rank(
+                retrieval_set,
+                pair,
+                queries[languages_of(pair)[0]],
+                Vectors.joined([vectors[part] for part in parts]),
+                depth,
+            )
             for pair, parts in zip(pairs, languages)
         }
 
@@ -102,11 +109,22 @@ class NearestPieceSystem:
         parts = [document.vectors.float().cpu().numpy() for document in found]
         return Vectors(documents, np.concatenate(parts), np.array(list(map(len, parts))))
 
-    def rank(self, retrieval_set: RetrievalSet, pair: str, vectors: Vectors, depth: int) -> Run:
+    def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
+        """(queries, hidden), float32, L2-normalised rows."""
+        return self.model.encode_queries(queries, self.tokenizer)
+
+    def rank(
+        self,
+        retrieval_set: RetrievalSet,
+        pair: str,
+        query_vectors: Mapping[str, np.ndarray],
+        vectors: Vectors,
+        depth: int,
+    ) -> Run:
         """The `depth` best documents of each query. In the pool, a query that was taken from a document does not find
         that document."""
         queries = retrieval_set.judged_queries(pair)
-        embedded = cached_vectors(lambda texts: self.model.encode_queries(texts, self.tokenizer), queries)
+        embedded = np.stack([query_vectors[query_id] for query_id in queries])
         by_document = chain.from_iterable(inner_products(vectors.documents, embedded))
         by_piece = chain.from_iterable(inner_products(vectors.pieces, embedded))
         first_pieces = np.cumsum(vectors.counts) - vectors.counts

@@ -19,7 +19,7 @@ from evaluation.datasets.retrieval_sets import RetrievalSet, Run
 from evaluation.recipes import SystemOptions
 from evaluation.systems import hmde
 from evaluation.systems.hmde import check  # noqa: F401  # the model must be an HMDE
-from evaluation.vectors import cached_vectors, fingerprint_of_documents, texts_of
+from evaluation.vectors import fingerprint_of_documents, texts_of, vectors_of_queries
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 
 if TYPE_CHECKING:  # needs the extra `search`
@@ -75,11 +75,7 @@ class SearchSystem:
         the cache. Arguments as in `evaluation.tasks.retrieval.RankingSystem`."""
         if retrieval_set.query_source == "documents":
             return {}
-        vectors = {
-            language: dict(zip(texts, cached_vectors(self.encode_queries, texts)))
-            for language in dict.fromkeys(languages_of(pair)[0] for pair in pairs)
-            for texts in [retrieval_set.queries[language]]
-        }
+        vectors = vectors_of_queries(self.encode_queries, retrieval_set, pairs)
         runs = {}
         for pair in pairs:
             query_language, document_language = languages_of(pair)

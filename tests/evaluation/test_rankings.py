@@ -122,7 +122,7 @@ def test_a_user_of_search_gets_this_ranking(
     assert {id: in_order(ranked) for id, ranked in runs[pair].items()} == {id: e[:2] for id, e in expected.items()}
 
 
-@pytest.mark.parametrize("ranking", ["hybrid", "late"])
+@pytest.mark.parametrize("ranking", ["hybrid", "late", "both_scales"])
 def test_the_queries_of_a_task_are_encoded_once_and_together(
     ranking: str, model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -132,10 +132,12 @@ def pair_scores(
 
     hidden = model.config.hidden_size
     if benchmark.alone:
-        passage_length, model.config.passage_length = model.config.passage_length, 0
+        passages = {"passage_length": model.config.passage_length, "sentence_head": model.config.sentence_head}
+        model.config.passage_length, model.config.sentence_head = 0, False
         with timed() as second_pass:
             alone_vectors, alone = read()
-        model.config.passage_length = passage_length
+        for name, value in passages.items():
+            setattr(model.config, name, value)
         best = best_sentences(query_vectors, alone, hidden, "float16")
         add("sentences alone", best)
         add("sentences and document of sentences alone", best, query_vectors @ alone_vectors.T)

@@ -96,12 +96,14 @@ class HMDEConfig(PreTrainedConfig):
             knows about texts unlike the training data. 0: none, as in the paper.
         query_path: what encodes a query: the sentence encoder alone (`sentence_encoder`; paper, section 3.2), or both
             encoders, which read it as a document (`document_encoder`).
-        contextual_sentences: training has made the contextualised vectors of sentences comparable with queries
-            (`losses.late_interaction`), so that documents and their sentences come from one pass. Without it, sentences
-            that were read in passages are read again, each by itself, where their vectors are asked for.
+        sentence_head: the vector of a sentence, where it is asked for, is a linear map of the mean hidden states of its
+            tokens in all layers of the sentence encoder, so that a document and its sentences come from one pass.
+            Without it, sentences that were read in passages are read again, each by itself.
+        rotation: the last step turns all vectors by an orthogonal matrix, so that their first numbers tell most (see
+            `release_tools/rotate.py`). Cosines of whole vectors stay as they are.
         temperature: cosine similarities are divided by it in training (tau in equation 1).
-        truncate_dims: sizes to which the vectors may be cut, because training takes every loss also of their first so
-            many numbers (Kusupati et al., 2022).
+        truncate_dims: sizes to which the vectors may be cut: training took every loss also of their first so many
+            numbers (Kusupati et al., 2022), or a rotation put there what tells most.
         initializer_range: standard deviation of new weights.
         hidden_size: width of the document embedding. It is that of the sentence vectors: the sentence encoder's, or
             what the last of `sentence_modules` makes of it. There is no need to give it.
@@ -139,7 +141,8 @@ class HMDEConfig(PreTrainedConfig):
     document_residual: int | float = interval(min=0, max=1, exclude_max=True)(default=0.0)
     query_path: QueryPath = "sentence_encoder"
     temperature: int | float = interval(min=0, exclude_min=True)(default=0.05)
-    contextual_sentences: bool = False
+    sentence_head: bool = False
+    rotation: bool = False
     truncate_dims: list[int] | tuple[int, ...] = ()
     initializer_range: int | float = interval(min=0, exclude_min=True)(default=0.02)
     hidden_size: int = 0

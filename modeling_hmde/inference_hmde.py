@@ -40,6 +40,17 @@ _threads_inside: Counter[nn.Module] = Counter()
 _modes: dict[nn.Module, dict[nn.Module, bool]] = {}
 
 
+def sentence_vectors(output: Any) -> Iterator[tuple[Tensor, None]]:
+    """For each document of an HMDEOutput the vectors of its sentences (sentences, hidden), not normalised."""
+    real = output.sentence_lengths > 0
+    return _by_document(output.sentence_vectors[real], real.sum(dim=1))
+
+
+def _by_document(vectors: Tensor, counts: Tensor) -> Iterator[tuple[Tensor, None]]:
+    """(sentences, hidden) and how many belong to each document (documents,) -> those of each, float32, on the CPU."""
+    return ((part, None) for part in vectors.float().cpu().split(counts.tolist()))
+
+
 class InferenceMixin(nn.Module):
     """Encodes and explains texts, for a model that has an `HMDEModel` as `hmde`, and `embed_queries`."""
 
@@ -68,9 +79,8 @@ class InferenceMixin(nn.Module):
             documents: texts. The embedding of an empty text is that of an empty sentence.
             tokenizer: the one saved with this model.
             language: ISO 639-1 code for all documents, or one for each; it selects the sentence splitter's rules.
-            sentences: also give the vectors of the sentences of each document, from the same pass. Where these hold too
-                much of neighbouring sentences (see `contextual_sentences` of HMDEConfig), a second pass reads each
-                sentence by itself.
+            sentences: also give the vectors of the sentences of each document, from the same pass. Without a sentence
+                head (see HMDEConfig), sentences that share passages are read again, each by itself.
             truncate_dim: give the first so many numbers of each vector, for a model that was trained to be cut.
             normalize: give L2-normalised embeddings, whose dot products are cosines.
             return_tensors: `np` (float32) or `pt` (the model's dtype, on its device).
@@ -88,8 +98,8 @@ class InferenceMixin(nn.Module):
         """
 
         def read(inputs: Any) -> Reading:
-            output = self(**inputs)
-            return output.pooler_output, self._max_sim_vectors(inputs, output) if sentences else ()
+            output = self(**inputs, output_sentence_vectors=sentences)
+            return output.pooler_output, sentence_vectors(output) if sentences else ()
 
         embeddings, described = self._encode(
             documents,
@@ -188,7 +198,10 @@ class InferenceMixin(nn.Module):
         def read(inputs: Any) -> Reading:
             if scoring == "contribution":
                 return None, self._contributions(self(**inputs))
-            return None, self._max_sim_vectors(inputs)
+            if self.config.passage_length and not self.config.sentence_head:  # the pass for the document is not needed
+                found, vectors = self.hmde.encode_sentences(**inputs, passage_length=0)
+                return None, _by_document(self.hmde.rotation(vectors), found.document.bincount())
+            return None, sentence_vectors(self(**inputs, output_sentence_vectors=True))
 
         return self._encode(
             documents,
@@ -210,23 +223,6 @@ class InferenceMixin(nn.Module):
         ):
             vectors = contributions(states[:count], sentence_weights[:count], embedding)
             yield vectors.cpu(), nn.functional.normalize(embedding, dim=0).cpu()
-
-    def _max_sim_vectors(self, inputs: Any, output: Any = None) -> Iterator[tuple[Tensor, None]]:
-        """For each document the vectors of its sentences (sentences, hidden), not normalised.
-
-        Args:
-            inputs: tokens of the documents.
-            output: their HMDEOutput, if it is there already.
-        """
-        if self.config.passage_length and not self.config.contextual_sentences:
-            sentences, alone = self.hmde.encode_sentences(**inputs, passage_length=0)
-            for vectors in alone.float().cpu().split(sentences.document.bincount().tolist()):
-                yield vectors, None
-            return
-        output = self(**inputs) if output is None else output
-        counts = (output.sentence_lengths > 0).sum(dim=1).tolist()
-        for count, states in zip(counts, output.last_hidden_state.float().cpu()):
-            yield states[:count], None
 
     @property
     def _input_device(self) -> torch.device:

@@ -11,7 +11,7 @@ After Galoğlu, Litschko and Glavaš, "A General-Purpose Multilingual Document E
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,41 +24,24 @@ from transformers.dynamic_module_utils import custom_object_save
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import can_return_tuple
 
-from .attention_hmde import PACKED_ATTENTION, packed_attention_arguments
 from .configuration_hmde import HMDEConfig
 from .document_encoder_hmde import DocumentEncoder, DocumentPositions, ResidualProjection
-from .encoders_hmde import encoder_family, first_position
+from .encoders_hmde import encoder_family
 from .inference_hmde import InferenceMixin
 from .layers_hmde import auto_class, cut_above_layer
 from .loading_hmde import check_weight_map, check_weights
 from .outputs_hmde import HMDEOutput, selected
-from .packing_hmde import (
-    PackedTokens,
-    Passages,
-    Sentences,
-    bucket_by_length,
-    find_sentences,
-    join_sentences,
-    pack_tokens,
-    pad_tokens,
-    ranges,
-    scatter_sentences,
-    sentences_by_start_token,
-)
+from .packing_hmde import pad_tokens, scatter_sentences
 from .pipeline_hmde import read_pipeline
-from .pooling_hmde import POOLINGS, pool_sentences
 from .publishing_hmde import model_card, upload
+from .sentence_head_hmde import Rotation, SentenceHead
 from .sentence_modules_hmde import load_weights, make_modules
+from .sentence_reading_hmde import SentenceReadingMixin
 from .sentence_transformers_hmde import write_sentence_transformers_files
 from .tokenization_hmde import HMDETokenizer
 
 if TYPE_CHECKING:
     from typing import Self
-
-# Most tokens in one call of the sentence encoder. It changes memory and speed, not results. On a CPU the hidden states
-# of so many tokens fit into the caches. On a GPU more are needed, or starting the kernels takes longer than their work.
-MAX_TOKENS_PER_BUCKET = 4096
-MAX_TOKENS_PER_BUCKET_ON_GPU = 65_536
 
 
 class HMDEPreTrainedModel(PreTrainedModel):
@@ -81,6 +64,8 @@ class HMDEPreTrainedModel(PreTrainedModel):
             init.zeros_(module.weight)
         elif isinstance(module, DocumentEncoder):
             init.normal_(module.dbos, std=self.config.initializer_range)
+        elif isinstance(module, (SentenceHead, Rotation)):
+            module.start()
         else:
             super()._init_weights(module)
 
@@ -178,7 +163,7 @@ class HMDEPreTrainedModel(PreTrainedModel):
         return upload(self, repo_id, card, **options)
 
 
-class HMDEModel(HMDEPreTrainedModel):
+class HMDEModel(SentenceReadingMixin, HMDEPreTrainedModel):
     """The two encoders, without a head."""
 
     def __init__(self, config: HMDEConfig) -> None:
@@ -203,6 +188,9 @@ class HMDEModel(HMDEPreTrainedModel):
             self.sentence_encoder.pooler = None  # weights without a gradient would stall distributed training
         self.sentence_modules = make_modules(config.sentence_modules)
         self.document_encoder = DocumentEncoder(config)
+        if config.sentence_head:
+            self.sentence_head = SentenceHead(config)
+        self.rotation = Rotation(config) if config.rotation else nn.Identity()
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
@@ -221,6 +209,7 @@ class HMDEModel(HMDEPreTrainedModel):
         output_hidden_states: bool | int | Sequence[int] | None = None,
         output_attentions: bool | None = None,
         output_sentence_encoder: bool = False,
+        output_sentence_vectors: bool = False,
         **kwargs: Any,
     ) -> HMDEOutput:
         """Encode documents.
@@ -239,11 +228,18 @@ class HMDEModel(HMDEPreTrainedModel):
                 Indices ask for these hidden states alone, from the end where negative.
             output_sentence_encoder: return those of the sentence encoder too. It is run once more for them, on all
                 passages in one batch, and needs `attn_implementation` "eager" or "sdpa".
+            output_sentence_vectors: return the vectors by which sentences are compared with queries. They need rows of
+                tokens, not `sentence_lengths`.
 
         Raises:
             ValueError: an id is out of the vocabulary, a row is all padding or has neither `sentence_ids` nor a start
-                token at its start, or the attention does not keep its weights.
+                token at its start, the attention does not keep its weights, or `sentence_lengths` came where sentence
+                vectors are asked for.
         """
+        if output_sentence_vectors and sentence_lengths is not None:
+            raise ValueError(
+                "sentence_lengths came with output_sentence_vectors, which needs rows of tokens; leave one of them out"
+            )
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         if output_attentions is None:
@@ -256,14 +252,25 @@ class HMDEModel(HMDEPreTrainedModel):
         # An index of 0 asks for a layer, though it equals False.
         hidden_states: list | None = None if output_hidden_states is None or output_hidden_states is False else []
         attentions: list | None = [] if output_attentions else None
+        own_vectors: Tensor | None = None
         if sentence_lengths is None:
-            sentences, vectors = self.encode_sentences(input_ids, attention_mask, sentence_ids)
+            sentences, vectors, states = self.read_sentences(
+                input_ids,
+                attention_mask,
+                sentence_ids,
+                with_states=output_sentence_vectors and self.config.sentence_head,
+            )
             sentence_embeddings, sentence_lengths = scatter_sentences(vectors, sentences, len(input_ids))
+            if states is not None:
+                own_vectors = self.sentence_head(states)
+            elif output_sentence_vectors and self.config.passage_length:
+                own_vectors = self.encode_sentences(input_ids, attention_mask, sentence_ids, passage_length=0)[1]
         else:
-            sentence_embeddings = self._encode_passages(input_ids, attention_mask, sentence_lengths)
+            sentence_embeddings = self.encode_passages(input_ids, attention_mask, sentence_lengths)
         contextualised, documents = self.document_encoder(
             sentence_embeddings, sentence_lengths, hidden_states, attentions
         )
+        contextualised, documents = self.rotation(contextualised), self.rotation(documents)
         output = HMDEOutput(
             last_hidden_state=contextualised,
             pooler_output=documents,
@@ -272,8 +279,12 @@ class HMDEModel(HMDEPreTrainedModel):
             hidden_states=None if hidden_states is None else selected(hidden_states, output_hidden_states),
             attentions=None if attentions is None else tuple(attentions),
         )
+        if own_vectors is not None:
+            output.sentence_vectors = scatter_sentences(self.rotation(own_vectors), sentences, len(input_ids))[0]
+        elif output_sentence_vectors:
+            output.sentence_vectors = contextualised
         if output_sentence_encoder:
-            sentences, passages = self._find_passages(
+            sentences, passages = self.find_passages(
                 input_ids, attention_mask, sentence_ids, self.config.passage_length
             )
             ids, mask = pad_tokens(input_ids, sentences, passages.length, self.config.pad_token_id)
@@ -283,111 +294,6 @@ class HMDEModel(HMDEPreTrainedModel):
                 output.sentence_encoder_hidden_states = selected(lower.hidden_states, output_hidden_states)
             output.sentence_encoder_attentions = lower.attentions
         return output
-
-    def encode_sentences(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        sentence_ids: Tensor | None = None,
-        passage_length: int | None = None,
-    ) -> tuple[Sentences, Tensor]:
-        """The sentences of a batch of documents, as the sentence encoder reads them, and their vectors (sentences,
-        hidden).
-
-        Args:
-            input_ids, attention_mask, sentence_ids: see `forward`.
-            passage_length: None: the configuration's.
-        """
-        if torch.compiler.is_exporting() or torch.jit.is_tracing():
-            raise ValueError(
-                "the sentences of a row are found by its tokens, so this model cannot be exported with rows of tokens; "
-                "export it with the inputs that tokenizer.by_passage makes"
-            )
-        if passage_length is None:
-            passage_length = self.config.passage_length
-        sentences, passages = self._find_passages(input_ids, attention_mask, sentence_ids, passage_length)
-        budget = MAX_TOKENS_PER_BUCKET_ON_GPU if input_ids.is_cuda else MAX_TOKENS_PER_BUCKET
-        buckets = bucket_by_length(passages.length, budget)
-        order = [ranges(passages.first_sentence[bucket], passages.num_sentences[bucket]) for bucket in buckets]
-        bucket_sentences = [Sentences(*(field[indices] for field in sentences)) for indices in order]
-        passage_lengths = [passages.length[bucket] for bucket in buckets]
-        sentence_config = self.sentence_encoder.config
-        if encoder_family(sentence_config).packable and sentence_config._attn_implementation in PACKED_ATTENTION:
-            packs = [pack_tokens(input_ids, *bucket) for bucket in zip(bucket_sentences, passage_lengths)]
-            embeddings = self._embed_tokens(packs)
-            vectors = [*map(self._encode_packed, packs, embeddings, (bucket.length for bucket in bucket_sentences))]
-        else:
-            vectors = [
-                self._encode_padded(*pad_tokens(input_ids, bucket, lengths, self.config.pad_token_id), bucket.length)
-                for bucket, lengths in zip(bucket_sentences, passage_lengths)
-            ]
-        return sentences, self.sentence_modules(torch.cat(vectors)[torch.cat(order).argsort()])
-
-    def _find_passages(
-        self, input_ids: Tensor, attention_mask: Tensor | None, sentence_ids: Tensor | None, passage_length: int
-    ) -> tuple[Sentences, Passages]:
-        if not len(input_ids):
-            raise ValueError("input_ids has no row; give at least one document")
-        vocab_size = self.config.sentence_config.vocab_size
-        outside = (input_ids < 0) | (input_ids >= vocab_size)
-        if outside.any():
-            row, column = outside.nonzero()[0].tolist()
-            raise ValueError(
-                f"input_ids[{row}, {column}] is {int(input_ids[row, column])}, outside the vocabulary of {vocab_size}; "
-                "use the tokenizer that was saved with this model"
-            )
-        if attention_mask is None:
-            attention_mask = input_ids != self.config.pad_token_id if sentence_ids is None else sentence_ids >= 0
-        if sentence_ids is None:
-            sentence_ids = sentences_by_start_token(input_ids, attention_mask, self.config.start_token_id)
-        sentences = find_sentences(sentence_ids, attention_mask)
-        return join_sentences(sentences, passage_length, self.config.left_out_in_passages)
-
-    def _embed_tokens(self, packs: Sequence[PackedTokens]) -> Iterator[Tensor]:
-        """The word embeddings of each pack, (1, tokens, hidden).
-
-        They are looked up once for the distinct tokens of all packs. A lookup for each pack would give a gradient of
-        the size of the whole embedding matrix each time.
-        """
-        ids, indices = torch.cat([pack.input_ids[0] for pack in packs]).unique(return_inverse=True)
-        embeddings = self.get_input_embeddings()(ids)
-        for indices_of_pack in indices.split([pack.input_ids.shape[1] for pack in packs]):
-            yield embeddings[indices_of_pack].unsqueeze(0)
-
-    def _encode_packed(self, pack: PackedTokens, embeddings: Tensor, lengths: Tensor) -> Tensor:
-        """Passages end to end -> the vectors of their sentences, whose tokens `lengths` (sentences,) counts."""
-        output = self.sentence_encoder(
-            inputs_embeds=embeddings,
-            position_ids=pack.position_ids + first_position(self.sentence_encoder.config),
-            **packed_attention_arguments(pack.lengths),
-        )
-        pool = POOLINGS[self.config.sentence_pooling]
-        return pool(output.last_hidden_state.squeeze(0), lengths, self.sentence_encoder)
-
-    def _encode_padded(self, ids: Tensor, mask: Tensor, lengths: Tensor) -> Tensor:
-        """Passages (passages, tokens) -> the vectors of their sentences, whose tokens `lengths` (sentences,) counts."""
-        output = self.sentence_encoder(input_ids=ids, attention_mask=mask)
-        if self.config.sentence_pooling == "pooler":
-            return output.pooler_output  # with this pooling, a passage is one sentence
-        pool = POOLINGS[self.config.sentence_pooling]
-        return pool(output.last_hidden_state[mask.bool()], lengths, self.sentence_encoder)
-
-    def _encode_passages(self, input_ids: Tensor, attention_mask: Tensor | None, sentence_lengths: Tensor) -> Tensor:
-        """Passages (documents, passages, tokens) and the tokens of each sentence (documents, sentences) -> sentence
-        vectors (documents, sentences, hidden), zero where there is no sentence. All shapes follow from the inputs'."""
-        real = input_ids != self.config.pad_token_id if attention_mask is None else attention_mask.bool()
-        # A passage of padding alone attends to its first token, or its softmax would be over nothing.
-        first = torch.zeros_like(real)
-        first[:, :, 0] = True
-        output = self.sentence_encoder(
-            input_ids=input_ids.flatten(0, 1), attention_mask=(real | first).flatten(0, 1).long()
-        )
-        if self.config.sentence_pooling == "pooler":  # with this pooling, a passage is one sentence
-            vectors = output.pooler_output.unflatten(0, input_ids.shape[:2])
-        else:
-            tokens = output.last_hidden_state.unflatten(0, input_ids.shape[:2]).flatten(1, 2)
-            vectors = pool_sentences(self.config.sentence_pooling, tokens, real.flatten(1), sentence_lengths)
-        return self.sentence_modules(vectors).masked_fill((sentence_lengths == 0).unsqueeze(-1), 0)
 
 
 class HMDEForDocumentEmbedding(InferenceMixin, HMDEPreTrainedModel):
@@ -432,7 +338,7 @@ class HMDEForDocumentEmbedding(InferenceMixin, HMDEPreTrainedModel):
         if len(vectors) != len(input_ids):
             row = int(sentences.document[sentences.position == 1][0])
             raise ValueError(f"query {row} has more than one sentence; tokenize queries with as_queries=True")
-        return vectors
+        return self.hmde.rotation(vectors)
 
 
 class HMDEForSequenceClassification(HMDEPreTrainedModel):

@@ -20,6 +20,9 @@ class HMDEOutput(ModelOutput):
         pooler_output: (documents, hidden), the document embeddings, not normalised.
         sentence_embeddings: (documents, sentences, hidden), the sentence encoder's vectors, zero at padding.
         sentence_lengths: (documents, sentences), int64, the tokens read of each sentence, 0 where there is none.
+        sentence_vectors: with `output_sentence_vectors`, (documents, sentences, hidden), the vectors by which sentences
+            are compared with queries, zero at padding: those of the sentence head; without one, `last_hidden_state`,
+            or, of sentences that share passages, those that a second pass gives to each by itself.
         hidden_states: with `output_hidden_states`, the input of the document encoder and the output of each of its
             layers: (documents, 1 + sentences, hidden), the DBOS vector first, zero at padding; None in place of those
             that were not asked for.
@@ -34,6 +37,7 @@ class HMDEOutput(ModelOutput):
     pooler_output: Tensor | None = None
     sentence_embeddings: Tensor | None = None
     sentence_lengths: Tensor | None = None
+    sentence_vectors: Tensor | None = None
     hidden_states: tuple[Tensor | None, ...] | None = None
     attentions: tuple[Tensor, ...] | None = None
     sentence_encoder_hidden_states: tuple[Tensor | None, ...] | None = None

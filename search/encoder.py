@@ -69,11 +69,12 @@ class Encoder(NamedTuple):
         return self.model.prepare_sentences(texts, self.tokenizer, language=languages, scoring=scoring)
 
     def probe(self) -> np.ndarray:
-        """(hidden + 3,), the vector of PROBE and the limits that decide which sentences of a document are read."""
-        (vector,) = self.model.encode_documents([PROBE], self.tokenizer)
+        """(2 * hidden + 3,), the vectors of PROBE and of its first sentence, of length 1 together, and the limits that
+        decide which sentences of a document are read."""
+        (vector,), (sentences,) = self.model.encode_documents([PROBE], self.tokenizer, sentences=True)
         tokenizer = self.tokenizer
         limits = [tokenizer.max_sentences, tokenizer.max_sentence_length, tokenizer.min_sentence_bytes]
-        return np.append(vector, limits)
+        return np.concatenate([np.append(vector, sentences.vectors[0]) / 2**0.5, limits])
 
     def matches(self, probe: np.ndarray) -> bool:
         """Whether the model that gave this probe computes the same vectors as this one."""

@@ -62,7 +62,7 @@ class Snapshot:
         folder: of the index, or its URL.
         table: one version of it.
         model: name or folder of the model that made the index.
-        probe: (hidden + 3,), see `Encoder.probe`.
+        probe: (2 * hidden + 3,), see `Encoder.probe`.
     """
 
     folder: str | Path

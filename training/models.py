@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from common.saved_models import model_type_of, opening
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.layers_hmde import keep_layers
+from modeling_hmde.sentence_head_hmde import SentenceHead
 from training.loop.cached_gradients import Chunk, Embeddings
 from training.lora import add_lora
 from training.pretrain_recipe import PretrainRecipe
@@ -22,8 +23,8 @@ class TwoPathEncoder(nn.Module):
     alone: in one forward pass, as distributed training needs it.
 
     Args:
-        max_sentences: also give the contextualised vectors of the documents' sentences, `sentences` (documents,
-            max_sentences, hidden), 0 where there is none. None: do not.
+        max_sentences: also give the vectors of the documents' sentences, `sentences` (documents, max_sentences,
+            hidden), 0 where there is none. None: do not.
     """
 
     def __init__(self, model: HMDEForDocumentEmbedding, max_sentences: int | None = None) -> None:
@@ -35,16 +36,17 @@ class TwoPathEncoder(nn.Module):
         embeddings: Embeddings = {}
         for name, rows in chunk.items():
             if name in ("queries", "sentence_queries"):
-                embeddings[name] = self.model.hmde.encode_sentences(**rows)[1]
+                embeddings[name] = self.model.hmde.rotation(self.model.hmde.encode_sentences(**rows)[1])
             elif "sentence_embeddings" in rows:
                 kept = rows["sentence_embeddings"], rows["sentence_lengths"]
-                embeddings[name] = self.model.hmde.document_encoder(*kept)[1]
+                embeddings[name] = self.model.hmde.rotation(self.model.hmde.document_encoder(*kept)[1])
             else:  # queries that are read as documents too
-                output = self.model(**rows)
+                with_sentences = name == "documents" and self.max_sentences is not None
+                output = self.model(**rows, output_sentence_vectors=with_sentences)
                 embeddings[name] = output.pooler_output
-                if name == "documents" and self.max_sentences is not None:
-                    lacking = self.max_sentences - output.last_hidden_state.shape[1]
-                    embeddings["sentences"] = F.pad(output.last_hidden_state, (0, 0, 0, lacking))
+                if self.max_sentences is not None and with_sentences:
+                    lacking = self.max_sentences - output.sentence_vectors.shape[1]
+                    embeddings["sentences"] = F.pad(output.sentence_vectors, (0, 0, 0, lacking))
         return embeddings
 
 
@@ -72,6 +74,12 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
             make_static(model, tokenizer)
         keep_layers(model.hmde.sentence_encoder, recipe.layers)
         model.hmde.sentence_encoder.config.num_hidden_layers = len(recipe.layers)
+        if model.config.sentence_head:  # of other layers now
+            model.hmde.sentence_head = SentenceHead(model.config)
+            model.hmde.sentence_head.start()
+    model.hmde.rotation.requires_grad_(False)
+    if model.config.sentence_head and not recipe.losses.read_sentences:
+        model.hmde.sentence_head.requires_grad_(False)
     sentence_dropout = 0.0 if recipe.freeze == "sentence_encoder" else recipe.sentence_dropout
     if sentence_dropout is not None:
         for module in model.hmde.sentence_encoder.modules():
@@ -93,7 +101,7 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
 
 
 def trained_hmde(start: str, dtype: torch.dtype, **architecture: Any) -> HMDEForDocumentEmbedding:
-    """An HMDE to train further, with what the architecture changes of its configuration.
+    """An HMDE to train further, with what the architecture changes of its configuration. It may add a sentence head.
 
     Raises:
         ValueError: the architecture has an unknown field, or does not fit the weights.
@@ -105,6 +113,7 @@ def trained_hmde(start: str, dtype: torch.dtype, **architecture: Any) -> HMDEFor
         start, config=config, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True
     )
     model, loading = loaded
+    loading["missing_keys"] = {key for key in loading["missing_keys"] if not key.startswith("hmde.sentence_head.")}
     if any(loading.values()):
         faults = "; ".join(f"{fault}: {', '.join(map(str, keys))}" for fault, keys in loading.items() if keys)
         raise ValueError(f"the architecture does not fit the weights of {start}; leave its own as it is ({faults})")

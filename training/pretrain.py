@@ -57,12 +57,13 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
     dev_set = DevSet(triples.articles, recipe.eval_concepts, recipe.seed)
 
     model, tokenizer = build(recipe)
-    model.config.contextual_sentences |= recipe.losses.late_interaction is not None
     encoder = TwoPathEncoder(model, max_sentences=model.config.max_sentences if recipe.losses.read_sentences else None)
     document_rate = recipe.learning_rate if recipe.document_learning_rate is None else recipe.document_learning_rate
     groups = groups_by_decay(model.hmde.sentence_encoder, recipe.learning_rate, recipe.weight_decay)
     groups += groups_by_decay(model.hmde.sentence_modules, recipe.learning_rate, recipe.weight_decay)
     groups += groups_by_decay(model.hmde.document_encoder, document_rate, recipe.weight_decay)
+    if model.config.sentence_head:
+        groups += groups_by_decay(model.hmde.sentence_head, document_rate, recipe.weight_decay)
     queue = None
     if recipe.losses.queue is not None:
         size, momentum = recipe.losses.queue.size, recipe.losses.queue.momentum

@@ -45,8 +45,8 @@ from evaluation.tables import Scores, averages
 from evaluation.tasks import SystemRun
 from evaluation.vectors import cached_vectors
 from modeling_hmde import HMDETokenizer
-from modeling_hmde.modeling_hmde import MAX_TOKENS_PER_BUCKET
 from modeling_hmde.packing_hmde import padded_batches
+from modeling_hmde.sentence_reading_hmde import MAX_TOKENS_PER_BUCKET
 
 if TYPE_CHECKING:  # importing it takes seconds
     from sklearn.linear_model import LogisticRegression

@@ -13,8 +13,8 @@ from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTo
 from common.device import device
 from common.saved_models import model_type_of
 from evaluation.systems import l2_normalize
-from modeling_hmde.modeling_hmde import MAX_TOKENS_PER_BUCKET
 from modeling_hmde.packing_hmde import bucket_by_length
+from modeling_hmde.sentence_reading_hmde import MAX_TOKENS_PER_BUCKET
 from replications.longformer.options import LongformerOptions
 
 

@@ -31,8 +31,8 @@ from common.device import device
 from common.progress import progress_bar
 from common.saved_models import model_type_of
 from evaluation.tables import Scores, averages
-from modeling_hmde.modeling_hmde import MAX_TOKENS_PER_BUCKET
 from modeling_hmde.packing_hmde import bucket_by_length
+from modeling_hmde.sentence_reading_hmde import MAX_TOKENS_PER_BUCKET
 from replications.question_answering.options import QuestionTask
 
 MEASURES = ("f1", "exact_match")

@@ -20,7 +20,7 @@ from accelerate import Accelerator
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer, attention_hmde, modeling_hmde
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer, attention_hmde, sentence_reading_hmde
 from tests.pretraining import options, write_corpus
 from training.loop.cached_gradients import backward_through_chunks, cut_into_chunks
 from training.models import TwoPathEncoder
@@ -109,7 +109,7 @@ def test_no_document_changes_with_those_beside_it_and_empty_ones_have_vectors(
     tokenizer = HMDETokenizer.from_sentence_encoder(str(encoder_folder))
     together = model.encode_documents(DOCUMENTS, tokenizer)
     alone = np.concatenate([model.encode_documents([document], tokenizer) for document in DOCUMENTS])
-    monkeypatch.setattr(modeling_hmde, "MAX_TOKENS_PER_BUCKET_ON_GPU", 100)
+    monkeypatch.setattr(sentence_reading_hmde, "MAX_TOKENS_PER_BUCKET_ON_GPU", 100)
     in_small_buckets = model.encode_documents(DOCUMENTS, tokenizer, max_tokens_per_batch=200)
     least = 1 - (1e-5 if dtype == torch.float32 else 1e-2)
     assert np.isfinite(together).all()

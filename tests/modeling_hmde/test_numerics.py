@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModel, AutoTokenizer
 
-from modeling_hmde import HMDEForDocumentEmbedding, modeling_hmde
+from modeling_hmde import HMDEForDocumentEmbedding, sentence_reading_hmde
 from tests.reference_model import (
     DOCUMENTS,
     EXACT,
@@ -261,7 +261,7 @@ def test_no_document_changes_with_its_batch_its_padding_or_the_buckets(
     if not with_mask:
         del inputs["attention_mask"]
     with pytest.MonkeyPatch.context() as patch, torch.no_grad():
-        patch.setattr(modeling_hmde, "MAX_TOKENS_PER_BUCKET", bucket)
+        patch.setattr(sentence_reading_hmde, "MAX_TOKENS_PER_BUCKET", bucket)
         actual = embedded_alone.model(**inputs).pooler_output
     torch.testing.assert_close(actual, embedded_alone.alone[batch], **TOLERANCE)
 

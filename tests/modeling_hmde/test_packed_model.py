@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModel, AutoTokenizer, BertModel, MPNetConfig
 
-from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, attention_hmde, modeling_hmde
+from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, attention_hmde, sentence_reading_hmde
 from tests.encoder_families import FAMILIES, save_family
 from tests.reference_model import (
     DOCUMENTS,
@@ -75,7 +75,7 @@ def assert_same_gradients(actual: dict[str, Tensor], expected: dict[str, Tensor]
 def test_packed_sentences_and_documents_give_the_embeddings_and_gradients_of_padded_ones(
     encoder_folder: Path, make_model: MakeModel, sentence_pooling: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(modeling_hmde, "MAX_TOKENS_PER_BUCKET", 30)
+    monkeypatch.setattr(sentence_reading_hmde, "MAX_TOKENS_PER_BUCKET", 30)
     options = {"sentence_pooling": sentence_pooling, "dtype": torch.float64, "document_positions": True}
     inputs = tokenize(encoder_folder)
     packed = make_model(encoder_folder, **options)
@@ -166,7 +166,7 @@ def test_the_compiled_sentence_encoder_is_compiled_once_for_batches_of_all_sizes
 def test_the_embedding_matrix_has_one_gradient_however_many_buckets_there_are(
     labse: Path, make_model: MakeModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(modeling_hmde, "MAX_TOKENS_PER_BUCKET", 1)
+    monkeypatch.setattr(sentence_reading_hmde, "MAX_TOKENS_PER_BUCKET", 1)
     model = make_model(labse)
     calls = []
     model.get_input_embeddings().register_forward_hook(lambda *_: calls.append(1))
@@ -268,5 +268,5 @@ def test_memory_of_ten_thousand_sentences_grows_with_their_number_and_not_with_i
         with torch.no_grad(), LargestResult() as result:
             assert model(ids).pooler_output.isfinite().all()
         largest[num_sentences] = result.elements
-    assert largest[1_024] == modeling_hmde.MAX_TOKENS_PER_BUCKET * 64, "the feed-forward states of a bucket"
+    assert largest[1_024] == sentence_reading_hmde.MAX_TOKENS_PER_BUCKET * 64, "the feed-forward states of a bucket"
     assert largest[10_000] == 10_001 * 64, "the feed-forward states of the document encoder"

@@ -1,0 +1,184 @@
+"""From rows of tokens to sentence vectors: what an `HMDEModel` does with its sentence encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .attention_hmde import PACKED_ATTENTION, packed_attention_arguments
+from .encoders_hmde import encoder_family, first_position
+from .packing_hmde import (
+    PackedTokens,
+    Passages,
+    Sentences,
+    bucket_by_length,
+    find_sentences,
+    join_sentences,
+    pack_tokens,
+    pad_tokens,
+    ranges,
+    sentences_by_start_token,
+)
+from .pooling_hmde import POOLINGS, mean_of_tokens, pool_sentences
+
+# Most tokens in one call of the sentence encoder. It changes memory and speed, not results. On a CPU the hidden states
+# of so many tokens fit into the caches. On a GPU more are needed, or starting the kernels takes longer than their work.
+MAX_TOKENS_PER_BUCKET = 4096
+MAX_TOKENS_PER_BUCKET_ON_GPU = 65_536
+
+
+class SentenceReadingMixin(nn.Module):
+    """Reads sentences, for a model that has a sentence encoder and what follows its pooling."""
+
+    config: Any
+    sentence_encoder: Any
+    sentence_modules: nn.Sequential
+    get_input_embeddings: Callable[[], nn.Module]
+
+    def encode_sentences(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        sentence_ids: Tensor | None = None,
+        passage_length: int | None = None,
+    ) -> tuple[Sentences, Tensor]:
+        """The sentences of a batch of documents, as the sentence encoder reads them, and their vectors (sentences,
+        hidden).
+
+        Args:
+            input_ids, attention_mask, sentence_ids: see `forward`.
+            passage_length: None: the configuration's.
+        """
+        return self.read_sentences(input_ids, attention_mask, sentence_ids, passage_length)[:2]
+
+    def read_sentences(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        sentence_ids: Tensor | None = None,
+        passage_length: int | None = None,
+        with_states: bool = False,
+    ) -> tuple[Sentences, Tensor, Tensor | None]:
+        """As `encode_sentences`, and, `with_states`, what the sentence head reads: the mean hidden states of each
+        sentence in all layers (sentences, (1 + layers) * width)."""
+        if passage_length is None:
+            passage_length = self.config.passage_length
+        if torch.compiler.is_exporting() or torch.jit.is_tracing():
+            raise ValueError(
+                "the sentences of a row are found by its tokens, so this model cannot be exported with rows of tokens; "
+                "export it with the inputs that tokenizer.by_passage makes"
+            )
+        sentences, passages = self.find_passages(input_ids, attention_mask, sentence_ids, passage_length)
+        budget = MAX_TOKENS_PER_BUCKET_ON_GPU if input_ids.is_cuda else MAX_TOKENS_PER_BUCKET
+        buckets = bucket_by_length(passages.length, budget)
+        order = [ranges(passages.first_sentence[bucket], passages.num_sentences[bucket]) for bucket in buckets]
+        bucket_sentences = [Sentences(*(field[indices] for field in sentences)) for indices in order]
+        passage_lengths = [passages.length[bucket] for bucket in buckets]
+        sentence_config = self.sentence_encoder.config
+        if encoder_family(sentence_config).packable and sentence_config._attn_implementation in PACKED_ATTENTION:
+            packs = [pack_tokens(input_ids, *bucket) for bucket in zip(bucket_sentences, passage_lengths)]
+            embeddings = self._embed_tokens(packs)
+            read = [
+                self._encode_packed(pack, embedded, bucket.length, with_states)
+                for pack, embedded, bucket in zip(packs, embeddings, bucket_sentences)
+            ]
+        else:
+            padded = (
+                pad_tokens(input_ids, bucket, lengths, self.config.pad_token_id)
+                for bucket, lengths in zip(bucket_sentences, passage_lengths)
+            )
+            read = [
+                self._encode_padded(*rows, bucket.length, with_states) for rows, bucket in zip(padded, bucket_sentences)
+            ]
+        in_order = torch.cat(order).argsort()
+        vectors, states = ([*parts] for parts in zip(*read))
+        found = torch.cat(states)[in_order] if with_states else None
+        return sentences, self.sentence_modules(torch.cat(vectors)[in_order]), found
+
+    def find_passages(
+        self, input_ids: Tensor, attention_mask: Tensor | None, sentence_ids: Tensor | None, passage_length: int
+    ) -> tuple[Sentences, Passages]:
+        if not len(input_ids):
+            raise ValueError("input_ids has no row; give at least one document")
+        vocab_size = self.config.sentence_config.vocab_size
+        outside = (input_ids < 0) | (input_ids >= vocab_size)
+        if outside.any():
+            row, column = outside.nonzero()[0].tolist()
+            raise ValueError(
+                f"input_ids[{row}, {column}] is {int(input_ids[row, column])}, outside the vocabulary of {vocab_size}; "
+                "use the tokenizer that was saved with this model"
+            )
+        if attention_mask is None:
+            attention_mask = input_ids != self.config.pad_token_id if sentence_ids is None else sentence_ids >= 0
+        if sentence_ids is None:
+            sentence_ids = sentences_by_start_token(input_ids, attention_mask, self.config.start_token_id)
+        sentences = find_sentences(sentence_ids, attention_mask)
+        return join_sentences(sentences, passage_length, self.config.left_out_in_passages)
+
+    def _embed_tokens(self, packs: Sequence[PackedTokens]) -> Iterator[Tensor]:
+        """The word embeddings of each pack, (1, tokens, hidden).
+
+        They are looked up once for the distinct tokens of all packs. A lookup for each pack would give a gradient of
+        the size of the whole embedding matrix each time.
+        """
+        ids, indices = torch.cat([pack.input_ids[0] for pack in packs]).unique(return_inverse=True)
+        embeddings = self.get_input_embeddings()(ids)
+        for indices_of_pack in indices.split([pack.input_ids.shape[1] for pack in packs]):
+            yield embeddings[indices_of_pack].unsqueeze(0)
+
+    def _encode_packed(
+        self, pack: PackedTokens, embeddings: Tensor, lengths: Tensor, with_states: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Passages end to end -> what `_pool` gives for their sentences."""
+        output = self.sentence_encoder(
+            inputs_embeds=embeddings,
+            position_ids=pack.position_ids + first_position(self.sentence_encoder.config),
+            output_hidden_states=with_states,
+            **packed_attention_arguments(pack.lengths),
+        )
+        return self._pool(output, lengths, lambda states: states.squeeze(0), with_states)
+
+    def _encode_padded(
+        self, ids: Tensor, mask: Tensor, lengths: Tensor, with_states: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Passages (passages, tokens) -> what `_pool` gives for their sentences."""
+        output = self.sentence_encoder(input_ids=ids, attention_mask=mask, output_hidden_states=with_states)
+        return self._pool(output, lengths, lambda states: states[mask.bool()], with_states)
+
+    def _pool(
+        self, output: Any, lengths: Tensor, tokens_of: Callable[[Tensor], Tensor], with_states: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """The vectors of sentences (sentences, hidden) and, `with_states`, their mean hidden states in all layers
+        (sentences, (1 + layers) * width).
+
+        Args:
+            output: of the sentence encoder.
+            lengths: (sentences,), the tokens of each.
+            tokens_of: takes the real tokens (tokens, width) out of hidden states.
+        """
+        pool = POOLINGS[self.config.sentence_pooling]
+        vectors = pool(tokens_of(output.last_hidden_state), lengths, self.sentence_encoder)
+        if not with_states:
+            return vectors, None
+        layers = [mean_of_tokens(tokens_of(states), lengths, None) for states in output.hidden_states]
+        return vectors, torch.cat(layers, dim=1)
+
+    def encode_passages(self, input_ids: Tensor, attention_mask: Tensor | None, sentence_lengths: Tensor) -> Tensor:
+        """Passages (documents, passages, tokens) and the tokens of each sentence (documents, sentences) -> sentence
+        vectors (documents, sentences, hidden), zero where there is no sentence. All shapes follow from the inputs'."""
+        real = input_ids != self.config.pad_token_id if attention_mask is None else attention_mask.bool()
+        # A passage of padding alone attends to its first token, or its softmax would be over nothing.
+        first = torch.zeros_like(real)
+        first[:, :, 0] = True
+        output = self.sentence_encoder(
+            input_ids=input_ids.flatten(0, 1), attention_mask=(real | first).flatten(0, 1).long()
+        )
+        if self.config.sentence_pooling == "pooler":  # with this pooling, a passage is one sentence
+            vectors = output.pooler_output.unflatten(0, input_ids.shape[:2])
+        else:
+            tokens = output.last_hidden_state.unflatten(0, input_ids.shape[:2]).flatten(1, 2)
+            vectors = pool_sentences(self.config.sentence_pooling, tokens, real.flatten(1), sentence_lengths)
+        return self.sentence_modules(vectors).masked_fill((sentence_lengths == 0).unsqueeze(-1), 0)

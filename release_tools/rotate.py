@@ -1,0 +1,99 @@
+"""Turn the vectors of an HMDE so that they may be cut.
+
+    python -m release_tools.rotate --model runs/hmde-two-scales --corpus runs/corpus --output runs/hmde-rotated
+
+The principal components of sentence vectors become the dimensions, the largest first, so that the first numbers of a
+vector tell most. That is a rotation: cosines of whole vectors stay as they are, and vectors of documents, sentences and
+queries stay in one space. Nothing is trained.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import common.terminal
+import common.threads
+
+import torch
+from torch import Tensor
+
+from common.command_line import options_from, run
+from common.device import device, dtype_of
+from common.files import folder_written_whole
+from common.numbers import PositiveInt
+from common.saved_models import load_hmde
+from modeling_hmde import HMDEForDocumentEmbedding
+from modeling_hmde.sentence_head_hmde import Rotation
+from training.sentence_head import draw_documents
+
+
+@dataclass(kw_only=True)
+class Rotate:
+    """Turn the vectors of an HMDE so that they may be cut."""
+
+    model: str
+    """Folder or Hub name of the HMDE."""
+
+    corpus: str
+    """Output of `python -m training.corpus`. Sentences of its documents for training are what is to be told apart."""
+
+    output: str
+    """Folder to write."""
+
+    sizes: list[PositiveInt] = field(default_factory=lambda: [128])
+    """To how many numbers the vectors may be cut. An index cuts the vectors of sentences to the smallest of these."""
+
+    max_documents: PositiveInt = 1000
+    """How many documents are read, as evenly from all languages as there are enough."""
+
+    seed: int = 42
+    """Seed of the draw."""
+
+
+def main(argv: list[str] | None = None) -> None:
+    """
+    Raises:
+        ValueError: a size is not below that of vectors, or the output exists.
+    """
+    options = options_from(Rotate, argv)
+    if Path(options.output).exists():
+        raise ValueError(f"output {options.output} exists; remove it, or name another folder")
+    reader, tokenizer = load_hmde(options.model, dtype_of("auto"))
+    hidden = reader.config.hidden_size
+    if max(options.sizes) >= hidden:
+        raise ValueError(f"sizes are {options.sizes}, but vectors have {hidden} numbers; choose smaller ones")
+    documents = draw_documents(Path(options.corpus), "train", options.max_documents, options.seed)
+    texts, languages = map(list, zip(*documents))
+    reader.to(device())  # type: ignore[arg-type]
+    read = reader.encode_documents(texts, tokenizer, language=languages, sentences=True, show_progress_bar=True)[1]
+    vectors = torch.cat([document.vectors for document in read])
+    components = principal_components(vectors)
+    model, _ = load_hmde(options.model, torch.float32)
+    rotate(model, components, options.sizes)
+    squares = (vectors @ components.T).square().mean(dim=0)
+    shares = ", ".join(f"{float(squares[:size].sum()):.3f} by {size} numbers" for size in options.sizes)
+    print(f"of the squared length of {len(vectors)} sentence vectors is kept: {shares}")
+    with folder_written_whole(options.output) as folder:
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+
+
+def principal_components(vectors: Tensor) -> Tensor:
+    """(vectors, hidden), L2-normalised -> (hidden, hidden), an orthogonal matrix, float32, whose rows are the
+    directions in which the vectors are longest. Their mean is not taken off, because a cosine counts it."""
+    eigenvectors = torch.linalg.eigh(vectors.double().T @ vectors.double()).eigenvectors
+    return eigenvectors.T.flip(0).float()
+
+
+@torch.no_grad()
+def rotate(model: HMDEForDocumentEmbedding, components: Tensor, sizes: list[int]) -> None:
+    """Turn all that the model gives by a matrix (hidden, hidden), after its own rotation if it has one."""
+    own = model.hmde.rotation.weight if model.config.rotation else torch.eye(len(components))
+    model.config.rotation, model.config.truncate_dims = True, sorted(sizes, reverse=True)
+    model.hmde.rotation = Rotation(model.config)
+    model.hmde.rotation.weight.copy_(components @ own)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -52,7 +53,7 @@ def packed_attention(
 
     On a GPU in half precision it is core PyTorch's variable-length flash attention, which has no dropout. Elsewhere it
     makes one call for each run of sequences of equal length, so they should be sorted. The call is scaled dot product
-    attention, or `attention_by_products` in bfloat16 on a CPU.
+    attention, or `attention_by_products` where that is faster.
 
     Args:
         module: the attention layer that calls. Its `is_causal` says whether a token attends to later ones.
@@ -103,7 +104,7 @@ def packed_attention(
     runs = list(zip(counts.tolist(), lengths.tolist()))
     # The backward of `split` is one concatenation; each slice would have a gradient of the size of all tokens.
     sizes = [count * length for count, length in runs]
-    attend = attention_by_products if query.device.type == "cpu" and query.dtype == torch.bfloat16 else sdpa
+    attend = attention_by_products if products_are_faster(query) else sdpa
     attended_runs = []
     for run, *parts in zip(runs, *(projected.squeeze(0).split(sizes, dim=1) for projected in (query, key, value))):
         queries, keys, values = (part.unflatten(1, run).transpose(0, 1) for part in parts)
@@ -111,6 +112,20 @@ def packed_attention(
         attended = attend(queries, keys, values, attn_mask=mask, dropout_p=dropout, scale=scaling)
         attended_runs.append(attended.transpose(1, 2).flatten(0, 1))
     return torch.cat(attended_runs).unsqueeze(0), None
+
+
+def products_are_faster(query: Tensor) -> bool:
+    """Whether `attention_by_products` is faster than PyTorch's attention: in bfloat16 on a CPU, unless the CPU has AMX,
+    which PyTorch's attention uses too, and no backward pass follows."""
+    in_bfloat16 = query.device.type == "cpu" and query.dtype == torch.bfloat16
+    return in_bfloat16 and (query.requires_grad or not has_tiles())
+
+
+@functools.cache
+def has_tiles() -> bool:
+    """Whether the CPU multiplies matrices of bfloat16 by tiles (Intel's AMX)."""
+    capabilities: dict = getattr(torch.cpu, "get_capabilities", dict)()  # not in older releases
+    return bool(capabilities.get("amx_bf16"))
 
 
 def has_variable_length_kernel(values: Tensor) -> bool:
@@ -133,8 +148,8 @@ def attention_by_products(
 ) -> Tensor:
     """Scaled dot product attention by batched matrix products with a softmax between them.
 
-    A CPU with native bfloat16 support uses it in matrix products (oneDNN), but not in PyTorch's attention, whose
-    backward pass is slower still. Some heads are computed at once, so that their scores fit the caches.
+    A CPU with native bfloat16 support uses it in matrix products (oneDNN), but without AMX not in PyTorch's attention,
+    whose backward pass is slower still on either. Some heads are computed at once, so that their scores fit the caches.
 
     Args:
         query, key, value: (sequences, heads, tokens, head width).

@@ -14,6 +14,7 @@ from modeling_hmde.attention_hmde import (
     attention_mask_of,
     packed_attention,
     packed_attention_arguments,
+    products_are_faster,
 )
 
 
@@ -102,8 +103,12 @@ def test_attention_by_products_and_its_gradients_are_those_of_the_softmax_writte
     torch.testing.assert_close(gradient, expected_gradient)
 
 
+@pytest.mark.parametrize("tiles", [False, True])
 @pytest.mark.parametrize("scaling", [None, 0.1])
-def test_packed_attention_in_bfloat16_is_that_in_float32_to_its_precision(scaling: float | None) -> None:
+def test_packed_attention_in_bfloat16_is_that_in_float32_to_its_precision(
+    scaling: float | None, tiles: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention_hmde, "has_tiles", lambda: tiles)
     lengths = torch.tensor([9, 9, 4, 1])
     arguments = packed_attention_arguments(lengths)
     states = torch.randn(3, 1, 2, int(lengths.sum()), 8, generator=torch.Generator().manual_seed(0))
@@ -112,6 +117,23 @@ def test_packed_attention_in_bfloat16_is_that_in_float32_to_its_precision(scalin
     in_bfloat16, _ = packed_attention(bidirectional_layer(), *states.bfloat16(), None, **arguments)
     assert in_bfloat16.dtype == torch.bfloat16
     torch.testing.assert_close(in_bfloat16.float(), in_float32, rtol=0, atol=0.03)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "trained", "tiles", "products"),
+    [
+        (torch.float32, True, False, False),
+        (torch.bfloat16, True, False, True),
+        (torch.bfloat16, False, False, True),
+        (torch.bfloat16, True, True, True),
+        (torch.bfloat16, False, True, False),  # PyTorch's forward pass uses the tiles, its backward pass is slow
+    ],
+)
+def test_products_serve_where_they_are_faster(
+    dtype: torch.dtype, trained: bool, tiles: bool, products: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention_hmde, "has_tiles", lambda: tiles)
+    assert products_are_faster(torch.zeros(1, dtype=dtype, requires_grad=trained)) == products
 
 
 def test_attention_by_products_drops_weights_as_often_as_it_is_told() -> None:

@@ -11,6 +11,7 @@ from huggingface_hub import ModelCard
 from huggingface_hub.errors import HFValidationError
 from transformers import AutoConfig
 
+from common.files import write_text
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.encoders_hmde import check_layers
 
@@ -52,6 +53,21 @@ def load_hmde(model: str, dtype: torch.dtype) -> tuple[HMDEForDocumentEmbedding,
         for encode in (loaded.encode_queries, loaded.encode_documents):
             encode([TRIAL], tokenizer)  # what does not fit together, or is not finite, is found here
         return loaded, tokenizer
+
+
+def save_changed(
+    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, folder: Path, start: str, heading: str, change: str
+) -> None:
+    """Save an HMDE that was made of a saved one, with the card of that one, if it has one, and a section more.
+
+    Args:
+        start: folder or Hub name of the one that it was made of.
+        heading, change: of the section, and its text.
+    """
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    if (card := card_of(start)) is not None:
+        write_text(folder / "README.md", f"{str(card).rstrip()}\n\n## {heading}\n\n{change}\n")
 
 
 def card_of(model: str) -> ModelCard | None:

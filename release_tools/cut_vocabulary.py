@@ -27,9 +27,9 @@ from tokenizers import Tokenizer
 from tqdm.auto import tqdm
 
 from common.command_line import options_from
-from common.files import folder_written_whole, write_text
+from common.files import folder_written_whole
 from common.numbers import PositiveInt
-from common.saved_models import load_hmde
+from common.saved_models import load_hmde, save_changed
 from modeling_hmde import HMDETokenizer
 from training.data.articles import load_articles
 
@@ -71,14 +71,9 @@ def main(argv: list[str] | None = None) -> None:
     model.resize_token_embeddings(len(kept))
     tokenizer._tokenizer = Tokenizer.from_str(json.dumps(content))
     with folder_written_whole(options.output) as folder:
-        model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
         size = f"{len(kept)} of {before} tokens"
-        if (card := Path(options.model) / "README.md").is_file():
-            text = card.read_text(encoding="utf-8").rstrip()
-            write_text(
-                folder / "README.md", f"{text}\n\n## Vocabulary\n\n{size}: single characters and those of a corpus.\n"
-            )
+        change = f"{size}: single characters and those of a corpus."
+        save_changed(model, tokenizer, folder, options.model, "Vocabulary", change)
     print(f"wrote {options.output}: {size}")
 
 

@@ -22,7 +22,7 @@ from common.command_line import options_from, run
 from common.device import device, dtype_of
 from common.files import folder_written_whole
 from common.numbers import PositiveInt
-from common.saved_models import load_hmde
+from common.saved_models import load_hmde, save_changed
 from modeling_hmde import HMDEForDocumentEmbedding
 from modeling_hmde.sentence_head_hmde import Rotation
 from training.sentence_head import draw_documents
@@ -73,10 +73,11 @@ def main(argv: list[str] | None = None) -> None:
     rotate(model, components, options.sizes)
     squares = (vectors @ components.T).square().mean(dim=0)
     shares = ", ".join(f"{float(squares[:size].sum()):.3f} by {size} numbers" for size in options.sizes)
-    print(f"of the squared length of {len(vectors)} sentence vectors is kept: {shares}")
+    kept = f"of the squared length of {len(vectors)} sentence vectors is kept: {shares}"
     with folder_written_whole(options.output) as folder:
-        model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
+        change = f"A rotation puts first what tells most: {kept}."
+        save_changed(model, tokenizer, folder, options.model, "Vectors may be cut", change)
+    print(kept)
 
 
 def principal_components(vectors: Tensor) -> Tensor:

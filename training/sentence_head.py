@@ -28,7 +28,7 @@ from common.device import device, dtype_of
 from common.files import folder_written_whole
 from common.numbers import PositiveFloat, PositiveInt
 from common.progress import progress_bar
-from common.saved_models import load_hmde
+from common.saved_models import load_hmde, save_changed
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.packing_hmde import padded_batches
 from modeling_hmde.sentence_head_hmde import SentenceHead
@@ -132,12 +132,13 @@ def main(argv: list[str] | None = None) -> None:
     reader.to(device())  # type: ignore[arg-type]
     head = fitted_head(reader, tokenizer, train, recipe.ridge)
     share = explained(head, reader, tokenizer, dev)
-    print(f"the head explains {share:.3f} of the variance of sentence vectors in {len(dev)} dev documents")
+    learned = f"explains {share:.3f} of the variance of sentence vectors in {len(dev)} dev documents"
     model, _ = load_hmde(recipe.model, torch.float32)
     model.config.sentence_head, model.hmde.sentence_head = True, head
     with folder_written_whole(recipe.output) as folder:
-        model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
+        change = f"A sentence head, fitted by least squares, {learned}."
+        save_changed(model, tokenizer, folder, recipe.model, "Sentence head", change)
+    print(f"the head {learned}")
 
 
 def draw_documents(corpus: Path, split: str, count: int, seed: int) -> list[tuple[str, str]]:

@@ -60,6 +60,7 @@ def test_the_command_writes_the_model_with_a_head_and_changes_nothing_else(
 ) -> None:
     make_model(labse, **PASSAGES).save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
+    (tmp_path / "model" / "README.md").write_text("---\nlicense: mit\n---\n# A model\n")
     options = ["--corpus", str(corpus_folder), "--max_documents", "20", "--output", str(tmp_path / "fitted")]
     sentence_head.main(["--model", str(tmp_path / "model"), *options])
     before, after = (HMDEForDocumentEmbedding.from_pretrained(tmp_path / name) for name in ("model", "fitted"))
@@ -68,6 +69,10 @@ def test_the_command_writes_the_model_with_a_head_and_changes_nothing_else(
     weights = after.state_dict()
     assert {*weights} - {*expected} == {"hmde.sentence_head.weight", "hmde.sentence_head.bias"}
     assert all(torch.equal(weights[name], expected[name]) for name in expected)
+    card = (tmp_path / "fitted" / "README.md").read_text()
+    assert card.startswith("---\nlicense: mit\n---")
+    assert "# A model" in card
+    assert "## Sentence head" in card
     with pytest.raises(ValueError, match="exists; remove it"):
         sentence_head.main(["--model", str(tmp_path / "model"), *options])
 

@@ -1,11 +1,12 @@
-"""How long encoding takes if idle threads spin, and if they sleep, on idle cores and beside a busy program.
+"""How long encoding takes if waiting threads spin, shortly or long, and if they sleep, on idle cores and beside others.
 
     python -m benchmarks.threads --model runs/hmde-small --documents sample/docs
 
-`sleeping` is how every command here runs (common/threads.py), `spinning` how OpenMP runs by itself. Each trial is a new
-process, because OpenMP reads its policy once. Trials alternate over several rounds; a ratio is the median of the ratios
-within a round. The busy program keeps every core busy. The idle cores are as idle as the machine is: other programs'
-share of the cores during the trials is printed too. Linux only.
+`short` is how every command here runs (common/threads.py): a thread spins for a fraction of a millisecond before it
+sleeps. `sleeping` threads do not spin, `spinning` ones do as OpenMP by itself lets them. Each trial is a new process,
+because OpenMP reads its policy once. Trials alternate over several rounds; a ratio is the median of the ratios to
+`short` within a round. Beside busy programs, each core has one, or two. The idle cores are as idle as the machine is:
+other programs' share of the cores during the trials is printed too. Linux only.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ from evaluation.tables import environment
 from search.documents import Documents
 from search.encoder import Encoder
 
-# How often a thread looks for work before it sleeps: never, and as often as GNU OpenMP does if nothing is set.
-SPINS = {"sleeping": "0", "spinning": "300000"}
+# How often a thread looks for work before it sleeps; the last is GNU OpenMP's own, if nothing is set.
+SPINS = {"short": common.threads.SPIN_COUNT, "sleeping": "0", "spinning": "300000"}
 QUESTION = "Why does the tail of a comet always point away from the Sun?"
 
 
 @dataclass
 class ThreadsBenchmark:
-    """Compare threads that sleep with threads that spin."""
+    """Compare threads that spin shortly with threads that sleep and threads that spin."""
 
     model: str
     """Folder or Hub name of an HMDE."""
@@ -65,16 +66,21 @@ def main(argv: list[str] | None = None) -> None:
     benchmark = options_from(ThreadsBenchmark, argv)
     print(environment(), flush=True)
     rows = []
-    for cores, num_programs in (("idle", 0), ("busy", len(os.sched_getaffinity(0)))):
+    num_cores = len(os.sched_getaffinity(0))
+    for num_programs in (0, num_cores, 2 * num_cores):
         with busy_programs(num_programs):
             trials = alternate({name: partial(in_a_process, name, benchmark) for name in SPINS}, benchmark.rounds)
         for what in ("documents", "question"):
             seconds = {name: [getattr(trial, what) for trial in measured] for name, measured in trials.items()}
             row = {name: 1000 * statistics.median(values) for name, values in seconds.items()}
-            ratio = median_ratio(seconds["spinning"], seconds["sleeping"])
-            others = statistics.median(trial.busy_cores for measured in trials.values() for trial in measured)
-            rows.append({"cores": cores, "milliseconds": what, **row, "times": ratio, "cores of others": others})
-    columns = {"cores": "", "milliseconds": "", **dict.fromkeys(SPINS, ".1f"), "times": ".2f", "cores of others": ".1f"}
+            ratios = {
+                f"{name}/short": median_ratio(seconds[name], seconds["short"]) for name in SPINS if name != "short"
+            }
+            elsewhere = statistics.median(trial.busy_cores for measured in trials.values() for trial in measured)
+            named = {"busy programs": num_programs, "milliseconds": what}
+            rows.append(named | row | ratios | {"cores of others": elsewhere})
+    columns = {"busy programs": "d", "milliseconds": "", **dict.fromkeys(SPINS, ".1f")}
+    columns |= dict.fromkeys(ratios, ".2f") | {"cores of others": ".1f"}
     print(markdown_table(columns, rows))
 
 

@@ -1,10 +1,17 @@
-"""Import this before torch: threads that wait for work sleep, unless the environment says otherwise.
+"""Import this before torch: threads that wait for work soon sleep, unless the environment says otherwise.
 
 OpenMP's threads spin for milliseconds after each operation, so that they begin the next one a little earlier. If other
-programs need the cores too, each operation waits for threads that do not run, while those that run spin: encoding takes
-many times as long. OpenMP reads the policy once, when torch is loaded. docs/speed.md has the numbers.
+programs need the cores too, each operation waits for threads that do not run, while those that run spin: encoding can
+take many times as long. Threads that never spin are woken for each operation, which slows encoding on idle cores. So
+they spin for a fraction of a millisecond. OpenMP reads the policy once, when torch is loaded. docs/speed.md has the
+numbers.
 """
 
 import os
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# How often a thread of GNU's OpenMP looks for work before it sleeps. Other OpenMPs let it sleep at once.
+SPIN_COUNT = "10000"
+
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)  # stands above the policy

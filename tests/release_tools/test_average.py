@@ -118,12 +118,7 @@ def test_the_trainings_of_make_release_are_recipes():
         arguments = shlex.split(line.partition("training/pretrain.py")[2])
         begin, end = arguments.index("$(ls"), arguments.index("true)")  # goes on from a checkpoint
         recipes.append(options_from(PretrainRecipe, arguments[:begin] + arguments[end + 1 :]))
-    *stages, two_scales = recipes
-    assert [recipe.seed for recipe in recipes] == [42, 43, 42, 43, 42]
-    assert [recipe.sentence_encoder for recipe in stages[2:]] == [recipe.output for recipe in stages[:2]]
-    assert [recipe.freeze for recipe in recipes] == 2 * ["sentence_encoder"] + 3 * ["word_embeddings"]
-    assert f"[{stages[2].output}, {stages[3].output}]" in printed
-    assert two_scales.losses.distillation
-    for made in (two_scales.sentence_encoder, two_scales.losses.distillation.teacher):
-        assert f"--output {made} " in printed
-    assert two_scales.push_to_hub == "someone/hmde"
+    assert [recipe.seed for recipe in recipes] == [42, 43, 42, 43]
+    assert [recipe.sentence_encoder for recipe in recipes[2:]] == [recipe.output for recipe in recipes[:2]]
+    assert [recipe.freeze for recipe in recipes] == 2 * ["sentence_encoder"] + 2 * ["word_embeddings"]
+    assert f"[{recipes[2].output}, {recipes[3].output}]" in printed

@@ -55,7 +55,7 @@ class Teacher:
         }
         sentences = torch.zeros(len(keys["documents"]), self.encoder.max_sentences or 0, config.hidden_size)
         for row, key in enumerate(keys["documents"]):
-            sentences[row, : len(kept[key]) - 1] = torch.from_numpy(kept[key][1:])
+            sentences[row, : len(kept[key]) - 1] = torch.tensor(kept[key][1:])
         return embeddings | {"sentences": sentences.to(device)}
 
     def _make(self, lacking: Chunk) -> dict[bytes, np.ndarray]:

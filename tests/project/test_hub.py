@@ -35,7 +35,9 @@ SHIPPED_CODE = {
     "publishing_hmde.py",
     "rows_hmde.py",
     "segmentation_hmde.py",
+    "sentence_head_hmde.py",
     "sentence_modules_hmde.py",
+    "sentence_reading_hmde.py",
     "sentence_transformers_hmde.py",
     "tokenization_hmde.py",
 }

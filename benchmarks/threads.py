@@ -5,8 +5,8 @@
 `short` is how every command here runs (common/threads.py): a thread spins for a fraction of a millisecond before it
 sleeps. `sleeping` threads do not spin, `spinning` ones do as OpenMP by itself lets them. Each trial is a new process,
 because OpenMP reads its policy once. Trials alternate over several rounds; a ratio is the median of the ratios to
-`short` within a round. Beside busy programs, each core has one, or two. The idle cores are as idle as the machine is:
-other programs' share of the cores during the trials is printed too. Linux only.
+`short` within a round. Busy programs are as many as there are cores. The idle cores are as idle as the machine is: other
+programs' share of the cores during the trials is printed too. Linux only.
 """
 
 from __future__ import annotations
@@ -66,8 +66,7 @@ def main(argv: list[str] | None = None) -> None:
     benchmark = options_from(ThreadsBenchmark, argv)
     print(environment(), flush=True)
     rows = []
-    num_cores = len(os.sched_getaffinity(0))
-    for num_programs in (0, num_cores, 2 * num_cores):
+    for num_programs in (0, len(os.sched_getaffinity(0))):
         with busy_programs(num_programs):
             trials = alternate({name: partial(in_a_process, name, benchmark) for name in SPINS}, benchmark.rounds)
         for what in ("documents", "question"):

@@ -72,8 +72,8 @@ def main(argv: list[str] | None = None) -> None:
     model, _ = load_hmde(options.model, torch.float32)
     rotate(model, components, options.sizes)
     squares = (vectors @ components.T).square().mean(dim=0)
-    shares = ", ".join(f"{float(squares[:size].sum()):.3f} by {size} numbers" for size in options.sizes)
-    kept = f"of the squared length of {len(vectors)} sentence vectors is kept: {shares}"
+    shares = ", ".join(f"{size} numbers keep {float(squares[:size].sum()):.3f}" for size in options.sizes)
+    kept = f"{shares} of the squared length of {len(vectors)} sentence vectors"
     with folder_written_whole(options.output) as folder:
         change = f"A rotation puts first what tells most: {kept}."
         save_changed(model, tokenizer, folder, options.model, "Vectors may be cut", change)

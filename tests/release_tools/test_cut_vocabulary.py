@@ -33,7 +33,7 @@ def whole(xlmr, make_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole") / "hmde"
     make_model(xlmr, sentence_pooling="mean").save_pretrained(folder)
     HMDETokenizer.from_sentence_encoder(str(xlmr)).save_pretrained(folder)
-    (folder / "README.md").write_text("---\nlicense: mit\n---\n# hmde\n")
+    (folder / "README.md").write_text("# hmde\n")
     return folder
 
 

@@ -5,8 +5,8 @@
 `short` is how every command here runs (common/threads.py): a thread spins for a fraction of a millisecond before it
 sleeps. `sleeping` threads do not spin, `spinning` ones do as OpenMP by itself lets them. Each trial is a new process,
 because OpenMP reads its policy once. Trials alternate over several rounds; a ratio is the median of the ratios to
-`short` within a round. Busy programs are as many as there are cores. The idle cores are as idle as the machine is: other
-programs' share of the cores during the trials is printed too. Linux only.
+`short` within a round. Busy programs are as many as there are cores. The idle cores are as idle as the machine is:
+other programs' share of the cores during the trials is printed too. Linux only.
 """
 
 from __future__ import annotations

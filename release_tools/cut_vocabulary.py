@@ -2,9 +2,10 @@
 
     python -m release_tools.cut_vocabulary --model runs/hmde-small --corpus runs/corpus --output runs/hmde-cut
 
-Most of a multilingual model are the vectors of its tokens. This keeps the tokens that the corpus uses, and all single
-characters, so that no text loses anything: a word whose token is cut is read in smaller pieces. A text without any of
-the tokens that are cut gets the same vector as before.
+Most of a multilingual model are the vectors of its tokens. This keeps all single characters, so that no text loses
+anything: a word whose token is cut is read in smaller pieces. The rest of `num_tokens` are tokens that the corpus uses:
+those that are frequent in the corpus and, by the tokenizer's own scores, in its languages at large, because the student
+will read texts on other subjects too. A text without any of the tokens that are cut gets the same vector as before.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import torch
 from tokenizers import Tokenizer
 from tqdm.auto import tqdm
 
-from common.command_line import options_from
+from common.command_line import options_from, run
 from common.files import folder_written_whole
 from common.numbers import PositiveInt
 from common.saved_models import load_hmde, save_changed
@@ -49,15 +50,15 @@ class CutVocabulary:
     output: str
     """Folder to write."""
 
-    min_count: PositiveInt = 10
-    """How often the corpus must use a token."""
+    num_tokens: PositiveInt = 60_000
+    """How many tokens to keep. Fewer are kept if the corpus uses fewer."""
 
 
 def main(argv: list[str] | None = None) -> None:
     """
     Raises:
         ValueError: there is no such HMDE or corpus, its tokenizer is of another kind than SentencePiece's unigram
-            model, or the output exists.
+            model, it has more single characters than tokens may stay, or the output exists.
     """
     options = options_from(CutVocabulary, argv)
     if Path(options.output).exists():
@@ -65,7 +66,7 @@ def main(argv: list[str] | None = None) -> None:
     loaded: Any = load_hmde(options.model, torch.float32)
     model, tokenizer = loaded
     counts, before = count_tokens(tokenizer, Path(options.corpus)), len(tokenizer)
-    kept, content = cut(json.loads(tokenizer.backend_tokenizer.to_str()), counts, options.min_count)
+    kept, content = cut(json.loads(tokenizer.backend_tokenizer.to_str()), counts, options.num_tokens)
     words = model.get_input_embeddings().weight.data
     words[: len(kept)] = words[kept]
     model.resize_token_embeddings(len(kept))
@@ -88,27 +89,35 @@ def count_tokens(tokenizer: HMDETokenizer, corpus: Path) -> Counter[int]:
     return counts
 
 
-def cut(tokenizer: dict[str, Any], counts: Counter[int], min_count: int) -> tuple[list[int], dict[str, Any]]:
+def cut(tokenizer: dict[str, Any], counts: Counter[int], num_tokens: int) -> tuple[list[int], dict[str, Any]]:
     """The ids of the tokens that are kept, in their order, and a tokenizer that has these alone.
 
     Args:
         tokenizer: the content of tokenizer.json.
         counts: of each id.
+        num_tokens: how many to keep.
 
     Raises:
-        ValueError: its model is not SentencePiece's unigram model, which reads any word in the pieces that it has.
+        ValueError: its model is not SentencePiece's unigram model, which reads any word in the pieces that it has, or
+            it has more single characters than `num_tokens`.
     """
     if (kind := tokenizer["model"]["type"]) != "Unigram":
         raise ValueError(f"the tokenizer is of the kind {kind}; only the vocabulary of a Unigram tokenizer can be cut")
     vocabulary = tokenizer["model"]["vocab"]
     added = {token["id"]: token for token in tokenizer["added_tokens"]}
     lowest = min(score for _, score in vocabulary)  # from which the library takes the score of an unknown character
-    kept = [
-        token
-        for token, (piece, score) in enumerate(vocabulary)
-        if token in added or counts[token] >= min_count or len(piece.removeprefix("▁")) <= 1 or score == lowest
-    ]
-    kept += [token for token in sorted(added) if token >= len(vocabulary)]
+    needed = added.keys() | {
+        token for token, (piece, score) in enumerate(vocabulary) if len(piece.removeprefix("▁")) <= 1 or score == lowest
+    }
+    if (room := num_tokens - len(needed)) < 0:
+        raise ValueError(
+            f"num_tokens is {num_tokens}, but {len(needed)} are single characters and special tokens, which all stay; "
+            "allow more"
+        )
+    # The log of its frequency in the corpus and its score, the log of its frequency at large.
+    weight = {token: math.log(count) + vocabulary[token][1] for token, count in counts.items() if token not in needed}
+    chosen = sorted(weight, key=lambda token: (-weight[token], token))[:room]
+    kept = sorted(needed.union(chosen))
     new = {token: place for place, token in enumerate(kept)}
     model = tokenizer["model"] | {
         "vocab": [vocabulary[token] for token in kept if token < len(vocabulary)],
@@ -116,3 +125,7 @@ def cut(tokenizer: dict[str, Any], counts: Counter[int], min_count: int) -> tupl
     }
     tokens = [token | {"id": new[token["id"]]} for token in added.values()]
     return kept, tokenizer | {"model": model, "added_tokens": tokens}
+
+
+if __name__ == "__main__":
+    run(main)

@@ -83,7 +83,9 @@ def test_a_command_names_files_modules_and_targets_that_are_there(page: str) -> 
         assert (REPOSITORY / file).is_file(), file
     for module in re.findall(r"(?:python|launch[\w -]*) -m ([\w.]*\w)", text):
         path = REPOSITORY / module.replace(".", "/")
-        assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file(), module
+        program = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
+        runs = re.search(r"^ *run\(", program.read_text(encoding="utf-8"), re.MULTILINE)
+        assert runs, f"{module} defines a program and does not run it"
     for target in re.findall(r"[\n`]make (\w+)", PAGES[page]):
         assert re.search(rf"^{target}:", (REPOSITORY / "Makefile").read_text(), re.MULTILINE), target
 

@@ -40,7 +40,7 @@ def whole(xlmr, make_model, tmp_path_factory):
 @pytest.fixture(scope="module")
 def cut(whole, corpus_folder, tmp_path_factory):
     output = tmp_path_factory.mktemp("cut") / "hmde"
-    arguments = ["--model", str(whole), "--corpus", str(corpus_folder), "--output", str(output), "--min_count", "2"]
+    arguments = ["--model", str(whole), "--corpus", str(corpus_folder), "--output", str(output)]
     cut_vocabulary.main(arguments)
     return output
 
@@ -71,17 +71,28 @@ def test_only_single_characters_and_what_the_corpus_uses_stay(whole, cut):
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.one_of(st.sampled_from(WORDS), st.text(st.sampled_from([*CHARACTERS, "☃"]), max_size=5))).map(" ".join),
-    st.sets(st.integers(0, 200)),
+    st.sets(st.integers(0, len(unigram_tokenizer()) - 1)),
 )
 def test_no_text_loses_anything_and_one_without_cut_tokens_is_read_as_before(text, used):
     whole = unigram_tokenizer()
-    kept, content = cut_vocabulary.cut(json.loads(whole.backend_tokenizer.to_str()), Counter(used), 1)
+    kept, content = cut_vocabulary.cut(json.loads(whole.backend_tokenizer.to_str()), Counter(used), len(whole))
     tokenizer = Tokenizer.from_str(json.dumps(content))
     before, after = whole.backend_tokenizer.encode(text), tokenizer.encode(text)
     assert after.tokens.count("<unk>") == before.tokens.count("<unk>")
     assert "".join(after.tokens) == "".join(before.tokens)
     if {*before.ids} <= {*kept}:
         assert [kept[token] for token in after.ids] == before.ids
+
+
+def test_what_is_frequent_in_the_corpus_and_at_large_stays():
+    scores = {"<unk>": 0, "▁a": -9, "b": -9, "both": -2, "neither": -6, "at large": -1, "here": -5, "unused": -1}
+    model = {"type": "Unigram", "unk_id": 0, "vocab": list(scores.items())}
+    tokenizer = {"model": model, "added_tokens": [{"id": 0, "content": "<unk>"}]}
+    counts = Counter({3: 5, 4: 1, 5: 1, 6: 100})
+    kept, content = cut_vocabulary.cut(tokenizer, counts, num_tokens=6)
+    assert kept == [0, 1, 2, 3, 5, 6]
+    assert [piece for piece, _ in content["model"]["vocab"]] == ["<unk>", "▁a", "b", "both", "at large", "here"]
+    assert cut_vocabulary.cut(tokenizer, counts, num_tokens=5)[0] == [0, 1, 2, 3, 6]
 
 
 def test_what_cannot_be_cut_is_refused(labse, make_model, tokenizer, whole, corpus_folder, tmp_path):
@@ -92,6 +103,10 @@ def test_what_cannot_be_cut_is_refused(labse, make_model, tokenizer, whole, corp
         cut_vocabulary.main(["--model", str(tmp_path / "wordpiece"), *corpus, *output])
     with pytest.raises(ValueError, match="has no articles/"):
         cut_vocabulary.main(["--model", str(whole), "--corpus", str(tmp_path), *output])
+    with pytest.raises(
+        ValueError, match=r"num_tokens is 3, but \d+ are single characters and special tokens, which all"
+    ):
+        cut_vocabulary.main(["--model", str(whole), *corpus, *output, "--num_tokens", "3"])
     assert not (tmp_path / "out").exists()
     with pytest.raises(ValueError, match="exists; remove it, or name another folder"):
         cut_vocabulary.main(["--model", str(whole), *corpus, "--output", str(tmp_path)])

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from common.device import dtype_of
+from common.files import locked
 from common.fingerprints import fingerprint, fingerprint_of_code, fingerprint_of_model
 from common.saved_models import load_hmde, model_type_of
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
@@ -32,9 +33,9 @@ class Teacher:
     def __init__(self, encoder: TwoPathEncoder, file: Path, max_tokens: int) -> None:
         self.encoder = encoder
         self.max_tokens = max_tokens
-        file.parent.mkdir(parents=True, exist_ok=True)
-        self.database = sqlite3.connect(file, timeout=600)
-        self.database.execute("PRAGMA journal_mode = WAL")
+        with locked(file):  # SQLite does not wait for another process that sets the journal mode
+            self.database = sqlite3.connect(file, timeout=600)
+            self.database.execute("PRAGMA journal_mode = WAL")
         self.database.execute("CREATE TABLE IF NOT EXISTS vectors (row BLOB PRIMARY KEY, vectors BLOB)")
 
     def __call__(self, batch: Chunk) -> Embeddings:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -10,8 +13,10 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoModel, AutoTokenizer
 
+from common.files import locked
 from common.fingerprints import fingerprint_of_folder
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from tests.paths import REPOSITORY
 from tests.pretraining import gradients, options
 from training import pretrain
 from training import teacher as teachers
@@ -251,3 +256,19 @@ def test_a_static_student_starts_with_the_vectors_of_single_tokens_and_learns(co
     one, other = (model.encode_documents([text], tokenizer, normalize=False) for text in ("See the cat.", "See a dog."))
     assert np.isfinite(one).all()
     assert not np.allclose(one, other)
+
+
+def test_a_process_waits_for_another_that_opens_the_vectors_too(tmp_path):
+    """SQLite itself gives up at once where a second process wants to set the journal mode."""
+    file = tmp_path / "vectors.sqlite"
+    program = "import sys, pathlib, training.teacher as t; t.Teacher(None, pathlib.Path(sys.argv[1]), 1)"
+    with locked(file), sqlite3.connect(file) as opening:
+        opening.execute("BEGIN EXCLUSIVE")
+        other = subprocess.Popen(
+            [sys.executable, "-c", program, str(file)], cwd=REPOSITORY, stderr=subprocess.PIPE, text=True
+        )
+        assert other.stderr
+        assert any("waiting for it" in line for line in other.stderr)
+        opening.commit()
+    assert other.communicate()[1] == ""
+    assert other.returncode == 0

@@ -15,7 +15,7 @@ from modeling_hmde.sentence_head_hmde import SentenceHead
 from training.loop.cached_gradients import Chunk, Embeddings
 from training.lora import add_lora
 from training.pretrain_recipe import PretrainRecipe
-from training.static import make_static
+from training.static import make_static, put_layers_on
 
 
 class TwoPathEncoder(nn.Module):
@@ -70,10 +70,13 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
                 f"layers is {recipe.layers}, and sentence_layer is {model.config.sentence_layer}, which keeps all up to"
                 " that one; name one of the two"
             )
-        if not recipe.layers:
-            make_static(model, tokenizer)
-        keep_layers(model.hmde.sentence_encoder, recipe.layers)
-        model.hmde.sentence_encoder.config.num_hidden_layers = len(recipe.layers)
+        if recipe.layers_of is not None:
+            put_layers_on(model, recipe.layers_of, recipe.layers)
+        else:
+            if not recipe.layers:
+                make_static(model, tokenizer)
+            keep_layers(model.hmde.sentence_encoder, recipe.layers)
+            model.hmde.sentence_encoder.config.num_hidden_layers = len(recipe.layers)
         if model.config.sentence_head:  # of other layers now
             model.hmde.sentence_head = SentenceHead(model.config)
             model.hmde.sentence_head.start()

@@ -1,18 +1,21 @@
 """A static sentence encoder: no layers, so that the vector of a token is the same in every text.
 
 It starts as Model2Vec does (Tulkens and van Dongen, 2024), with the vector that the whole encoder gives to each token
-by itself, and training goes on from there.
+by itself, and training goes on from there. A static encoder may grow: layers are put on it that start without effect.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from common.saved_models import load_hmde, model_type_of
+from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
+from modeling_hmde.layers_hmde import keep_layers
 
 TOKENS_AT_ONCE = 1024
 SIF_COEFFICIENT = 1e-4
@@ -45,6 +48,51 @@ def make_static(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer) -> No
             nn.init.zeros_(module.bias)
     mean = vectors.mean(dim=0)
     words.weight[: len(vectors)] = mean + weights.unsqueeze(1) * (vectors - mean)
+
+
+@torch.no_grad()
+def put_layers_on(model: HMDEForDocumentEmbedding, source: str, layers: Sequence[int]) -> None:
+    """Put layers of another HMDE on a static one. At first they add 0 to every token, so that vectors stay the same:
+    what attention and feed-forward networks give out is multiplied by 0, and the norms between keep what they get.
+
+    Args:
+        source: Hub name or folder of an HMDE with a sentence encoder of the same kind and width.
+        layers: which of its layers, counted from 0.
+
+    Raises:
+        ValueError: the model has layers, the other model is no HMDE of the same kind, or it has no such layer.
+    """
+    static: Any = model.hmde.sentence_encoder
+    if static.config.num_hidden_layers:
+        raise ValueError(
+            f"layers_of is for a static sentence_encoder, and this one has {static.config.num_hidden_layers} layers; "
+            "leave layers_of out to keep some of them"
+        )
+    if model_type_of("layers_of", source) != HMDEConfig.model_type:
+        raise ValueError(f"layers_of is {source}, which is no HMDE; make one of it with training/pretrain.py")
+    whole: Any = load_hmde(source, torch.float32)[0]
+    encoder: Any = whole.hmde.sentence_encoder
+    kinds = [(one.config.model_type, one.config.hidden_size) for one in (static, encoder)]
+    if kinds[0] != kinds[1] or kinds[0][0] not in ("bert", "xlm-roberta"):
+        raise ValueError(
+            f"layers_of is {source}, whose sentence encoder has the kind and width {kinds[1]}, and the static one has "
+            f"{kinds[0]}; layers of bert and xlm-roberta can be put on one of the same kind and width"
+        )
+    keep_layers(encoder, layers)
+    encoder.config.num_hidden_layers = len(layers)
+    encoder.resize_token_embeddings(static.config.vocab_size)
+    encoder.load_state_dict(static.state_dict(), strict=False)  # all but the layers
+    norm, last = encoder.embeddings.LayerNorm, encoder.encoder.layer[-1].output.LayerNorm
+    last.load_state_dict(norm.state_dict())
+    scale = float(norm.weight.mean())
+    for branch in (part for layer in encoder.encoder.layer for part in (layer.attention.output, layer.output)):
+        branch.dense.weight.zero_()
+        branch.dense.bias.zero_()
+    for between in (part for part in encoder.modules() if isinstance(part, nn.LayerNorm) and part is not last):
+        nn.init.constant_(between.weight, scale)
+        nn.init.zeros_(between.bias)
+    model.hmde.sentence_encoder = encoder
+    model.config.sentence_config = encoder.config
 
 
 def vectors_of_tokens(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer) -> Tensor:

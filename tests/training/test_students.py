@@ -272,3 +272,58 @@ def test_a_process_waits_for_another_that_opens_the_vectors_too(tmp_path):
         opening.commit()
     assert other.communicate()[1] == ""
     assert other.returncode == 0
+
+
+def grown(static: str, teacher: str, **changes: object) -> PretrainRecipe:
+    return PretrainRecipe(
+        corpus="",
+        output="",
+        sentence_encoder=static,
+        losses=Losses(distillation=Distillation(teacher=teacher)),
+        **{"layers_of": teacher, "layers": [0], "sentence_dropout": 0.0, **changes},
+    )
+
+
+@pytest.fixture
+def static(teacher, tmp_path) -> str:
+    """A static student that has been trained: its norm is not that of the start."""
+    recipe = grown(teacher, teacher, layers_of=None, layers=[])
+    model, tokenizer = build(recipe)
+    norm = model.hmde.sentence_encoder.embeddings.LayerNorm
+    torch.nn.init.normal_(norm.weight, 1, 0.2)
+    torch.nn.init.normal_(norm.bias)
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path / "static")
+    return str(tmp_path / "static")
+
+
+@pytest.mark.parametrize("layers", [[0], [1, 0]])
+def test_layers_on_a_static_student_start_without_effect_and_learn(teacher, static, layers, tmp_path):
+    before = HMDEForDocumentEmbedding.from_pretrained(static)
+    model, tokenizer = build(grown(static, teacher, layers=layers))
+    model.save_pretrained(tmp_path / "grown")
+    loaded = HMDEForDocumentEmbedding.from_pretrained(tmp_path / "grown")
+    assert loaded.config.sentence_config.num_hidden_layers == len(layers)
+    texts = ["The cat is warm. It sat there.", "Der Hund schlief."]
+    expected = before.encode_documents(texts, tokenizer)
+    np.testing.assert_allclose(loaded.encode_documents(texts, tokenizer), expected, atol=1e-5)
+    loaded.train()
+    loaded(**tokenizer(texts, padding=True, return_tensors="pt")).pooler_output.square().sum().backward()
+    layer = loaded.hmde.sentence_encoder.encoder.layer[0]
+    assert layer.attention.output.dense.weight.grad.abs().max() > 0
+    assert layer.output.dense.weight.grad.abs().max() > 0
+
+
+def test_layers_that_cannot_be_put_on_a_student_are_refused(teacher, static, labse, make_model, tokenizer, tmp_path):
+    with pytest.raises(ValueError, match=r"layers is \[\]; name those to take from it"):
+        grown(static, teacher, layers=[])
+    with pytest.raises(ValueError, match="this one has 2 layers; leave layers_of out"):
+        build(grown(teacher, teacher))
+    with pytest.raises(ValueError, match=r"layers is \[9\], but the encoder has 2 layers"):
+        build(grown(static, teacher, layers=[9]))
+    with pytest.raises(ValueError, match="is no HMDE"):
+        build(grown(static, teacher, layers_of=str(labse)))
+    make_model(labse).save_pretrained(tmp_path / "bert")
+    tokenizer.save_pretrained(tmp_path / "bert")
+    with pytest.raises(ValueError, match="can be put on one of the same kind and width"):
+        build(grown(static, teacher, layers_of=str(tmp_path / "bert")))

@@ -12,7 +12,7 @@ from huggingface_hub.errors import HFValidationError
 from transformers import AutoConfig
 
 from common.files import write_text
-from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.encoders_hmde import check_layers
 
 TRIAL = "A text."
@@ -43,6 +43,16 @@ def model_type_of(option: str, model: str) -> str:
         config = AutoConfig.from_pretrained(model, trust_remote_code=False)  # without it, it asks on the terminal
         check_layers(config)
         return config.model_type
+
+
+def check_is_hmde(option: str, model: str) -> None:
+    """Arguments as in `opening`.
+
+    Raises:
+        ValueError: there is no such model, or it is no HMDE.
+    """
+    if model_type_of(option, model) != HMDEConfig.model_type:
+        raise ValueError(f"{option}: {model} is no HMDE; make one of it with training/pretrain.py")
 
 
 def load_hmde(model: str, dtype: torch.dtype) -> tuple[HMDEForDocumentEmbedding, HMDETokenizer]:

@@ -65,8 +65,9 @@ def main(argv: list[str] | None = None) -> None:
         raise ValueError(f"output {options.output} exists; remove it, or name another folder")
     loaded: Any = load_hmde(options.model, torch.float32)
     model, tokenizer = loaded
-    counts, before = count_tokens(tokenizer, Path(options.corpus)), len(tokenizer)
-    kept, content = cut(json.loads(tokenizer.backend_tokenizer.to_str()), counts, options.num_tokens)
+    whole, before = json.loads(tokenizer.backend_tokenizer.to_str()), len(tokenizer)
+    needed_tokens(whole, options.num_tokens)  # what cannot be cut is refused before the corpus is read
+    kept, content = cut(whole, count_tokens(tokenizer, Path(options.corpus)), options.num_tokens)
     words = model.get_input_embeddings().weight.data
     words[: len(kept)] = words[kept]
     model.resize_token_embeddings(len(kept))
@@ -89,6 +90,28 @@ def count_tokens(tokenizer: HMDETokenizer, corpus: Path) -> Counter[int]:
     return counts
 
 
+def needed_tokens(tokenizer: dict[str, Any], num_tokens: int) -> set[int]:
+    """The ids of special tokens and single characters, which always stay. Arguments as in `cut`.
+
+    Raises:
+        ValueError: its model is not SentencePiece's unigram model, which reads any word in the pieces that it has, or
+            it has more single characters than `num_tokens`.
+    """
+    if (kind := tokenizer["model"]["type"]) != "Unigram":
+        raise ValueError(f"the tokenizer is of the kind {kind}; only the vocabulary of a Unigram tokenizer can be cut")
+    vocabulary = tokenizer["model"]["vocab"]
+    lowest = min(score for _, score in vocabulary)  # from which the library takes the score of an unknown character
+    needed = {token["id"] for token in tokenizer["added_tokens"]} | {
+        token for token, (piece, score) in enumerate(vocabulary) if len(piece.removeprefix("▁")) <= 1 or score == lowest
+    }
+    if len(needed) > num_tokens:
+        raise ValueError(
+            f"num_tokens is {num_tokens}, but {len(needed)} are single characters and special tokens, which all stay; "
+            "allow more"
+        )
+    return needed
+
+
 def cut(tokenizer: dict[str, Any], counts: Counter[int], num_tokens: int) -> tuple[list[int], dict[str, Any]]:
     """The ids of the tokens that are kept, in their order, and a tokenizer that has these alone.
 
@@ -98,32 +121,19 @@ def cut(tokenizer: dict[str, Any], counts: Counter[int], num_tokens: int) -> tup
         num_tokens: how many to keep.
 
     Raises:
-        ValueError: its model is not SentencePiece's unigram model, which reads any word in the pieces that it has, or
-            it has more single characters than `num_tokens`.
+        ValueError: see `needed_tokens`.
     """
-    if (kind := tokenizer["model"]["type"]) != "Unigram":
-        raise ValueError(f"the tokenizer is of the kind {kind}; only the vocabulary of a Unigram tokenizer can be cut")
-    vocabulary = tokenizer["model"]["vocab"]
-    added = {token["id"]: token for token in tokenizer["added_tokens"]}
-    lowest = min(score for _, score in vocabulary)  # from which the library takes the score of an unknown character
-    needed = added.keys() | {
-        token for token, (piece, score) in enumerate(vocabulary) if len(piece.removeprefix("▁")) <= 1 or score == lowest
-    }
-    if (room := num_tokens - len(needed)) < 0:
-        raise ValueError(
-            f"num_tokens is {num_tokens}, but {len(needed)} are single characters and special tokens, which all stay; "
-            "allow more"
-        )
+    needed, vocabulary = needed_tokens(tokenizer, num_tokens), tokenizer["model"]["vocab"]
     # The log of its frequency in the corpus and its score, the log of its frequency at large.
     weight = {token: math.log(count) + vocabulary[token][1] for token, count in counts.items() if token not in needed}
-    chosen = sorted(weight, key=lambda token: (-weight[token], token))[:room]
+    chosen = sorted(weight, key=lambda token: (-weight[token], token))[: num_tokens - len(needed)]
     kept = sorted(needed.union(chosen))
     new = {token: place for place, token in enumerate(kept)}
     model = tokenizer["model"] | {
         "vocab": [vocabulary[token] for token in kept if token < len(vocabulary)],
         "unk_id": new[tokenizer["model"]["unk_id"]],
     }
-    tokens = [token | {"id": new[token["id"]]} for token in added.values()]
+    tokens = [token | {"id": new[token["id"]]} for token in tokenizer["added_tokens"]]
     return kept, tokenizer | {"model": model, "added_tokens": tokens}
 
 

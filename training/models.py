@@ -70,11 +70,11 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
                 f"layers is {recipe.layers}, and sentence_layer is {model.config.sentence_layer}, which keeps all up to"
                 " that one; name one of the two"
             )
+        if not recipe.layers:
+            make_static(model, tokenizer)
         if recipe.layers_of is not None:
             put_layers_on(model, recipe.layers_of, recipe.layers)
         else:
-            if not recipe.layers:
-                make_static(model, tokenizer)
             keep_layers(model.hmde.sentence_encoder, recipe.layers)
             model.hmde.sentence_encoder.config.num_hidden_layers = len(recipe.layers)
         if model.config.sentence_head:  # of other layers now

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from common.saved_models import load_hmde, model_type_of
-from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
+from common.saved_models import check_is_hmde, load_hmde
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.layers_hmde import keep_layers
 
 TOKENS_AT_ONCE = 1024
@@ -68,8 +68,7 @@ def put_layers_on(model: HMDEForDocumentEmbedding, source: str, layers: Sequence
             f"layers_of is for a static sentence_encoder, and this one has {static.config.num_hidden_layers} layers; "
             "leave layers_of out to keep some of them"
         )
-    if model_type_of("layers_of", source) != HMDEConfig.model_type:
-        raise ValueError(f"layers_of is {source}, which is no HMDE; make one of it with training/pretrain.py")
+    check_is_hmde("layers_of", source)
     whole: Any = load_hmde(source, torch.float32)[0]
     encoder: Any = whole.hmde.sentence_encoder
     kinds = [(one.config.model_type, one.config.hidden_size) for one in (static, encoder)]

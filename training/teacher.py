@@ -14,8 +14,8 @@ import torch
 from common.device import dtype_of
 from common.files import locked
 from common.fingerprints import fingerprint, fingerprint_of_code, fingerprint_of_model
-from common.saved_models import load_hmde, model_type_of
-from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
+from common.saved_models import check_is_hmde, load_hmde
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from training.loop.cached_gradients import Chunk, Embeddings, Rows, cut_into_chunks, embed_chunks
 from training.models import TwoPathEncoder
 
@@ -113,8 +113,7 @@ def load_teacher(
     Raises:
         ValueError: there is no such HMDE, or student and teacher differ in their tokens or in the size of vectors.
     """
-    if model_type_of("teacher", name) != HMDEConfig.model_type:
-        raise ValueError(f"the teacher {name} is no HMDE; make one of it with training/pretrain.py")
+    check_is_hmde("teacher", name)
     dtype = dtype_of("auto")
     model, own_tokenizer = load_hmde(name, dtype)
     size, teacher_size = student.config.hidden_size, model.config.hidden_size

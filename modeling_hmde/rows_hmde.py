@@ -2,77 +2,164 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 
 class Tokens(NamedTuple):
-    """The tokens of a sentence: of each its id, its word and its first and last character."""
+    """The tokens of a sentence. Their words and characters are read when somebody asks for them, which few callers do:
+    they take longer than the ids."""
 
     ids: list[int]
-    words: list[int | None]
-    offsets: list[tuple[int, int]]
-    num_prompt: int = 0  # at the beginning, made of a prompt alone
+    read: Callable[[], Any] = list  # gives the sentence's tokenizers.Encoding; not called if there is no token
+    first: int = 0  # token of the encoding with which `ids` begin, behind those that a prompt alone made
+    num_prompt_characters: int = 0  # of the encoding's text
+    num_prompt: int = 0  # tokens at the beginning of `ids` that the prompt made too
 
     def behind(self, first: int, num_characters: int) -> Tokens:
         """The tokens from `first` on, as if the text began so many characters later, behind a prompt."""
-        words, offsets = self.words[first:], self.offsets[first:]
-        before = next((word for word in words if word is not None), 0)
-        return Tokens(
-            self.ids[first:],
-            [None if word is None else word - before for word in words],
-            [(max(0, begin - num_characters), max(0, end - num_characters)) for begin, end in offsets],
-            num_prompt=sum(end <= num_characters for _, end in offsets),
-        )
+        offsets = self.read().offsets[first:]
+        num_prompt = sum(end <= num_characters for _, end in offsets)
+        return Tokens(self.ids[first:], self.read, first, num_characters, num_prompt)
+
+    def offsets(self) -> list[tuple[int, int]]:
+        """The first and the last character of each token, in the sentence."""
+        before = self.num_prompt_characters
+        offsets = self.read().offsets[self.first :] if self.ids else []
+        return [(max(0, begin - before), max(0, end - before)) for begin, end in offsets]
+
+    def words(self) -> list[int | None]:
+        """The word of each token, counted in the sentence."""
+        words = self.read().word_ids[self.first :] if self.ids else []
+        before = next((word for word in words if word is not None), 0) if self.num_prompt_characters else 0
+        return [None if word is None else word - before for word in words]
 
 
 @dataclass
 class Piece:
-    """The tokens of one sentence, special tokens included, or of several sentences end to end."""
+    """A sentence, or a part of one that is too long: the ids of its tokens and what is put around them."""
 
-    input_ids: list[int]
-    offsets: list[tuple[int, int]]  # characters in the document; (0, 0) for tokens that stand for no text
-    special: list[int]  # 1 for a special token
-    words: list[int | None]  # index of the token's word in the row
-    num_text_tokens: int  # without special tokens and those of the prompt
-    num_sentences: int = 1
+    before: list[int]  # special tokens
+    prompt: list[int]
+    text: list[int]
+    after: list[int]  # special tokens
+    tokens: Tokens  # of the sentence
+    first: int = 0  # token of the sentence with which `text` begins
+    begin: int = 0  # character of the document with which the sentence begins
+    num_text_tokens: int = 0  # without those of the prompt
     num_cut_tokens: int = 0  # that a sentence lost at its end
-    sentence_ids: list[int] = field(init=False)  # index of the token's sentence in the row
 
-    def __post_init__(self) -> None:
-        self.sentence_ids = [0] * len(self.input_ids)
+    def __len__(self) -> int:
+        return len(self.before) + len(self.prompt) + len(self.text) + len(self.after)
 
-    def extend(self, other: Piece) -> None:
-        self.sentence_ids += [self.num_sentences + sentence for sentence in other.sentence_ids]
-        self.input_ids += other.input_ids
-        self.offsets += other.offsets
-        self.special += other.special
-        last_word = next((word for word in reversed(self.words) if word is not None), -1)
-        self.words += [None if word is None else last_word + 1 + word for word in other.words]
-        self.num_text_tokens += other.num_text_tokens
-        self.num_sentences += other.num_sentences
+    def around(self, values: list, special: Any, prompt: Any) -> list:
+        """Values of the tokens of `text`, and those of the tokens around them."""
+        framed = [special] * len(self.before) + [prompt] * len(self.prompt) + values
+        return framed + [special] * len(self.after)
 
-    def shortened(self, num_tokens: int, num_suffix: int) -> Piece:
-        """The piece cut to `num_tokens`; its last `num_suffix` tokens, the end tokens, stay."""
-        kept = [*range(num_tokens - num_suffix), *range(len(self.input_ids) - num_suffix, len(self.input_ids))]
-        lists: Any = (self.input_ids, self.offsets, self.special, self.words)
-        ids, offsets, special, words = ([values[index] for index in kept] for values in lists)
-        return Piece(ids, offsets, special, words, max(0, self.num_text_tokens - len(self.input_ids) + num_tokens))
+    def shortened(self, num_tokens: int) -> Piece:
+        """The piece cut to `num_tokens`; its end tokens stay."""
+        room = num_tokens - len(self.before) - len(self.after)
+        num_text_tokens = max(0, self.num_text_tokens - len(self) + num_tokens)
+        prompt, text = self.prompt[:room], self.text[: max(0, room - len(self.prompt))]
+        return replace(self, prompt=prompt, text=text, num_text_tokens=num_text_tokens, num_cut_tokens=0)
 
 
-@dataclass
+class Row:
+    """A document: the tokens of its sentences end to end.
+
+    Args:
+        pieces: its sentences.
+    """
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self.pieces = pieces
+        self.input_ids: list[int] = []
+        self.sentence_ids: list[int] = []  # index of the token's sentence
+        for index, piece in enumerate(pieces):
+            self.input_ids += piece.before + piece.prompt + piece.text + piece.after
+            self.sentence_ids += [index] * len(piece)
+
+    @property
+    def num_text_tokens(self) -> int:
+        return sum(piece.num_text_tokens for piece in self.pieces)
+
+    @cached_property
+    def offsets(self) -> list[tuple[int, int]]:
+        """Characters of the document, (0, 0) for tokens that stand for no text."""
+        offsets = []
+        for piece in self.pieces:
+            of_text = piece.tokens.offsets()[piece.first :][: len(piece.text)]
+            places = [(piece.begin + begin, piece.begin + end) for begin, end in of_text]
+            offsets += piece.around(places, special=(0, 0), prompt=(0, 0))
+        return offsets
+
+    @cached_property
+    def special(self) -> list[int]:
+        """1 for a special token."""
+        return [value for piece in self.pieces for value in piece.around([0] * len(piece.text), special=1, prompt=0)]
+
+    @cached_property
+    def words(self) -> list[int | None]:
+        """Index of the token's word in the row."""
+        words: list[int | None] = []
+        following = 0
+        for piece in self.pieces:
+            of_text = piece.tokens.words()[piece.first :][: len(piece.text)]
+            in_row = [None if word is None else following + word for word in of_text]
+            following = next((word + 1 for word in reversed(in_row) if word is not None), following)
+            words += piece.around(in_row, special=None, prompt=None)
+        return words
+
+
 class RowEncoding:
     """What `BatchEncoding` asks of a row for `tokens()`, `word_ids()`, `char_to_token()` and the like.
 
     It stands for a `tokenizers.Encoding`, which cannot be joined from those of sentences of one text. Each list has an
-    entry for each token of the row. All sentences of a row are sequence 0.
+    entry for each token of the row. It is made when it is first asked for. All sentences of a row are sequence 0.
+
+    Args:
+        row: without padding.
+        padding: tokens of padding before and after the row.
+        pad_token_id: what they are.
+        tokens_of: from ids to tokens.
     """
 
-    tokens: Any  # list[str]
-    offsets: list[tuple[int, int]]
-    word_ids: list[int | None]
-    sequence_ids: list[int | None]
-    n_sequences: int = 1
+    n_sequences = 1
+
+    def __init__(
+        self, row: Row, padding: tuple[int, int], pad_token_id: int, tokens_of: Callable[[list[int]], Any]
+    ) -> None:
+        self.row = row
+        self.padding = padding
+        self.pad_token_id = pad_token_id
+        self.tokens_of = tokens_of
+
+    def __getstate__(self) -> dict[str, Any]:
+        # without the tokenizer, to which `tokens_of` may belong
+        return {name: getattr(self, name) for name in ("tokens", "offsets", "word_ids", "sequence_ids")}
+
+    def _pad(self, values: list, value: Any) -> list:
+        before, after = self.padding
+        return [value] * before + values + [value] * after
+
+    @cached_property
+    def tokens(self) -> Any:  # list[str]
+        return self.tokens_of(self._pad(self.row.input_ids, self.pad_token_id))
+
+    @cached_property
+    def offsets(self) -> list[tuple[int, int]]:
+        return self._pad(self.row.offsets, (0, 0))
+
+    @cached_property
+    def word_ids(self) -> list[int | None]:
+        return self._pad(self.row.words, None)
+
+    @cached_property
+    def sequence_ids(self) -> list[int | None]:
+        return self._pad([None if special else 0 for special in self.row.special], None)
 
     def char_to_token(self, char: int, sequence: int = 0) -> int | None:
         return next((index for index, (begin, end) in enumerate(self.offsets) if begin <= char < end), None)
@@ -106,19 +193,16 @@ def common_start(ids: list[int], others: list[int]) -> int:
     )
 
 
-def join_pieces(pieces: list[Piece], limit: int | None, num_special: tuple[int, int]) -> Piece:
-    """The sentences of a document as one row of at most `limit` tokens. Where the last one is cut, its end tokens stay.
-
-    Args:
-        num_special: special tokens before and after the text of a sentence.
-    """
-    row = Piece([], [], [], [], num_text_tokens=0, num_sentences=0)
+def join_pieces(pieces: Sequence[Piece], limit: int | None) -> Row:
+    """The sentences of a document as one row of at most `limit` tokens. If the last is cut, its end tokens stay."""
+    if limit is None:
+        return Row(pieces)
+    kept: list[Piece] = []
     for piece in pieces:
-        room = len(piece.input_ids) if limit is None else limit - len(row.input_ids)
-        if room >= len(piece.input_ids):
-            row.extend(piece)
-            continue
-        if room > sum(num_special):  # there is room for some text
-            row.extend(piece.shortened(room, num_special[1]))
-        break
-    return row
+        room = limit - sum(map(len, kept))
+        if room < len(piece):
+            if room > len(piece.before) + len(piece.after):  # there is room for some text
+                kept.append(piece.shortened(room))
+            break
+        kept.append(piece)
+    return Row(kept)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from inspect import signature
 from itertools import accumulate, chain, groupby, islice, pairwise
 from typing import Any, Literal, get_args
@@ -22,7 +23,7 @@ from transformers.utils import logging
 from .configuration_hmde import HMDEConfig
 from .pipeline_hmde import read_pipeline
 from .publishing_hmde import upload
-from .rows_hmde import Piece, RowEncoding, Tokens, common_start, join_pieces
+from .rows_hmde import Piece, Row, RowEncoding, Tokens, common_start, join_pieces
 from .segmentation_hmde import (
     english_punkt,
     join_short_spans,
@@ -286,8 +287,8 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             raise ValueError(
                 f"max_length is {limit}, but a sentence takes {frame} special tokens; give at least {frame + 1}"
             )
-        documents = self._pieces(texts, languages, as_queries, to_the_end=return_truncated)
-        rows = [join_pieces(pieces[: self.max_sentences], limit, self.num_special_tokens) for pieces in documents]
+        documents = self._pieces(texts, languages, as_queries, return_truncated, return_offsets_mapping)
+        rows = [join_pieces(pieces[: self.max_sentences], limit) for pieces in documents]
         for pieces, row in zip(documents, rows):
             self._warn_of_truncation(pieces, row, limit)
         batch: dict[str, list[Any]] = {
@@ -295,7 +296,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             "sentence_ids": [row.sentence_ids for row in rows],
         }
         if return_truncated:
-            batch["num_truncated_sentences"] = [len(pieces) - row.num_sentences for pieces, row in zip(documents, rows)]
+            batch["num_truncated_sentences"] = [len(pieces) - len(row.pieces) for pieces, row in zip(documents, rows)]
             batch["num_truncated_tokens"] = [
                 sum(piece.num_text_tokens + piece.num_cut_tokens for piece in pieces) - row.num_text_tokens
                 for pieces, row in zip(documents, rows)
@@ -322,20 +323,11 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         encodings: Any = [self._encoding(row, len(ids), on_the_left) for row, ids in zip(rows, padded_rows)]
         return BatchEncoding(padded.data, encoding=encodings)
 
-    def _encoding(self, row: Piece, length: int, on_the_left: bool) -> RowEncoding:
+    def _encoding(self, row: Row, length: int, on_the_left: bool) -> RowEncoding:
         """The row padded to `length` tokens."""
         missing = length - len(row.input_ids)
-        before, after = (missing, 0) if on_the_left else (0, missing)
-
-        def pad(values: list, value: Any) -> list:
-            return [value] * before + values + [value] * after
-
-        return RowEncoding(
-            self.convert_ids_to_tokens(pad(row.input_ids, self.pad_token_id)),
-            pad(row.offsets, (0, 0)),
-            pad(row.words, None),
-            pad([None if special else 0 for special in row.special], None),
-        )
+        padding = (missing, 0) if on_the_left else (0, missing)
+        return RowEncoding(row, padding, self.pad_token_id, self.convert_ids_to_tokens)
 
     def _pad(self, encoded_inputs: Any, *args: Any, **kwargs: Any) -> dict:
         # The base class does not know sentence_ids, and does not pad offsets; the backend of a fast tokenizer does.
@@ -359,7 +351,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             if others.get(name):
                 raise ValueError(f"{name}=True is not supported; give each document as one string")
 
-    def _warn_of_truncation(self, pieces: list[Piece], row: Piece, limit: int | None) -> None:
+    def _warn_of_truncation(self, pieces: list[Piece], row: Row, limit: int | None) -> None:
         if len(pieces) > self.max_sentences:
             logger.warning_once(
                 f"A document has more than {self.max_sentences} sentences; what follows is left out. "
@@ -370,37 +362,35 @@ class HMDETokenizer(PreTrainedTokenizerFast):
                 f"A sentence has more than {self.max_sentence_length} tokens; the rest of it is left out. "
                 "Set the tokenizer's max_sentence_length to keep more. (Said once.)"
             )
-        if sum(len(piece.input_ids) for piece in pieces[: self.max_sentences]) > len(row.input_ids):
+        if sum(map(len, pieces[: self.max_sentences])) > len(row.input_ids):
             logger.warning_once(
                 f"A text has more than max_length={limit} tokens; what follows is left out. (Said once.)"
             )
 
     def _pieces(
-        self, texts: list[str], languages: list[str | None], as_queries: bool, to_the_end: bool
+        self,
+        texts: list[str],
+        languages: list[str | None],
+        as_queries: bool,
+        to_the_end: bool,
+        with_offsets: bool,
     ) -> list[list[Piece]]:
         """The sentences of each text, at least one.
 
-        If a text has more sentences than are kept, one more comes along to show it, or all of them with `to_the_end`.
+        Args:
+            to_the_end: give all sentences. Otherwise, if there are more than are kept, one more comes along to show it.
+            with_offsets: words and characters will be asked for, so the backend notes them at once.
         """
-        # Only where they are not set already, because another thread may be encoding.
-        if not self.backend_tokenizer.encode_special_tokens:  # which is lost when the backend is copied or pickled
-            self.backend_tokenizer.encode_special_tokens = True
-        if self.backend_tokenizer.truncation is not None:  # left from a call without special tokens
-            self.backend_tokenizer.no_truncation()
-        if self.backend_tokenizer.padding is not None:
-            self.backend_tokenizer.no_padding()
         spans = [self._spans(text, language, as_queries, to_the_end) for text, language in zip(texts, languages)]
         prompt = self.query_prompt if as_queries else self.sentence_prompt
-        encodings = iter(
-            self.backend_tokenizer.encode_batch(
-                [
-                    prompt + text[begin:end] if begin < end else ""
-                    for text, text_spans in zip(texts, spans)
-                    for begin, end in text_spans
-                ],
-                add_special_tokens=False,
-            )
-        )
+        sentences = [
+            prompt + text[begin:end] if begin < end else ""
+            for text, text_spans in zip(texts, spans)
+            for begin, end in text_spans
+        ]
+        backend = self._unlimited_backend()
+        encode = backend.encode_batch if with_offsets or prompt else backend.encode_batch_fast
+        encodings = zip(sentences, encode(sentences, add_special_tokens=False))
         prompt_ids = self.backend_tokenizer.encode(prompt.strip(), add_special_tokens=False).ids if prompt else []
         special = sum(self.num_special_tokens)
         if special + len(prompt_ids) >= self.max_sentence_length:
@@ -413,15 +403,33 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         for text_spans in spans:
             pieces: list[Piece] = []
             for begin, _ in text_spans:
-                encoding = next(encodings)
-                tokens = Tokens(encoding.ids, encoding.word_ids, encoding.offsets)  # each read copies the whole list
-                num_shared = common_start(tokens.ids, prompt_ids)  # a token that prompt and text made counts as text
-                if prompt:
+                sentence, encoding = next(encodings)
+                known = encoding if with_offsets or prompt else None
+                tokens = Tokens(encoding.ids, partial(self._encoding_of, sentence, known))
+                num_shared = 0
+                if prompt:  # a token that prompt and text made counts as text
+                    num_shared = common_start(tokens.ids, prompt_ids)
                     tokens = tokens.behind(num_shared, len(prompt))
                 pieces.extend(self._frame_tokens(tokens, begin, prompt_ids, num_shared, once))
             # A text without tokens, such as control characters, is one empty sentence, like an empty text.
-            documents.append(pieces or [self._frame_piece(prompt_ids, Tokens([], [], []), slice(0, 0), 0)])
+            documents.append(pieces or [self._frame_piece(prompt_ids, Tokens([]), slice(0, 0), 0)])
         return documents
+
+    def _unlimited_backend(self) -> Any:
+        """The backend, set to read whole texts, in which no special token is read."""
+        backend = self.backend_tokenizer
+        # Only where they are not set already, because another thread may be encoding.
+        if not backend.encode_special_tokens:  # which is lost when the backend is copied or pickled
+            backend.encode_special_tokens = True
+        if backend.truncation is not None:  # left from a call without special tokens
+            backend.no_truncation()
+        if backend.padding is not None:
+            backend.no_padding()
+        return backend
+
+    def _encoding_of(self, sentence: str, known: Any) -> Any:
+        """The encoding of a sentence with words and characters; `known` if it is known already."""
+        return known or self._unlimited_backend().encode(sentence, add_special_tokens=False)
 
     def _spans(self, text: str, language: str | None, as_query: bool, to_the_end: bool) -> list[tuple[int, int]]:
         if as_query or self.segmentation not in SENTENCE_SPANS:
@@ -462,19 +470,12 @@ class HMDETokenizer(PreTrainedTokenizerFast):
 
     def _frame_piece(self, prompt_ids: list[int], tokens: Tokens, part: slice, begin: int) -> Piece:
         """A part of the tokens of a sentence that begins at the character `begin`, framed."""
-        ids, words = tokens.ids[part], tokens.words[part]
-        offsets = [(begin + first, begin + end) for first, end in tokens.offsets[part]]
-        before, after = self.num_special_tokens
-        if not before + after + len(prompt_ids) + len(ids):  # an empty text, and a tokenizer without special tokens
-            nothing = self.pad_token_id if self.eos_token_id is None else self.eos_token_id
-            return Piece([nothing], [(0, 0)], [1], [None], num_text_tokens=0)
-        return Piece(
-            input_ids=[*self._prefix_ids, *prompt_ids, *ids, *self._suffix_ids],
-            offsets=[(0, 0)] * (before + len(prompt_ids)) + offsets + [(0, 0)] * after,
-            special=[1] * before + [0] * (len(prompt_ids) + len(ids)) + [1] * after,
-            words=[None] * (before + len(prompt_ids)) + words + [None] * after,
-            num_text_tokens=len(ids) - max(0, tokens.num_prompt - part.start),
-        )
+        prefix, ids, suffix = self._prefix_ids, tokens.ids[part], self._suffix_ids
+        if not prefix and not suffix and not prompt_ids and not ids:
+            # an empty text, and a tokenizer without special tokens
+            prefix = [self.pad_token_id if self.eos_token_id is None else self.eos_token_id]
+        num_text_tokens = len(ids) - max(0, tokens.num_prompt - part.start)
+        return Piece(prefix, prompt_ids, ids, suffix, tokens, part.start, begin, num_text_tokens)
 
 
 def _check_texts(texts: list[Any]) -> list[str]:

@@ -18,13 +18,13 @@ from evaluation.recipes import SystemOptions
 from evaluation.systems.hmde import HMDESystem
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.encoders_hmde import check_sentence_layer
-from modeling_hmde.tokenization_hmde import Piece
+from modeling_hmde.rows_hmde import Piece, Row
 
 
 class CuttingTokenizer(HMDETokenizer):
     """Cuts a document without a warning: where to cut is part of what a baseline is."""
 
-    def _warn_of_truncation(self, pieces: list[Piece], row: Piece, limit: int | None) -> None:
+    def _warn_of_truncation(self, pieces: list[Piece], row: Row, limit: int | None) -> None:
         pass
 
 

@@ -524,6 +524,16 @@ def test_tokens_words_and_characters_of_a_row_are_found_from_each_other(
     assert alone.char_to_token(len(texts[0])) is None
 
 
+def test_rows_that_travel_to_another_process_leave_the_tokenizer_behind(wide: HMDETokenizer) -> None:
+    encoded = wide(["The cat sat. Der Hund!", "Le chat."], padding=True)
+    travelled = pickle.loads(pickle.dumps(encoded))
+    assert len(pickle.dumps(encoded)) < len(pickle.dumps(wide))
+    for index in range(2):
+        assert travelled.tokens(index) == encoded.tokens(index)
+        assert travelled.word_ids(index) == encoded.word_ids(index)
+        assert travelled.char_to_token(index, 4) == encoded.char_to_token(index, 4) is not None
+
+
 # --- bad input -------------------------------------------------------------------------------------------------------
 
 

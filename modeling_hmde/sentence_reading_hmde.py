@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from .attention_hmde import PACKED_ATTENTION, packed_attention_arguments
 from .encoders_hmde import encoder_family, first_position
@@ -21,6 +22,7 @@ from .packing_hmde import (
     pad_tokens,
     ranges,
     sentences_by_start_token,
+    tokens_of,
 )
 from .pooling_hmde import POOLINGS, mean_of_tokens, pool_sentences
 
@@ -72,6 +74,9 @@ class SentenceReadingMixin(nn.Module):
                 "export it with the inputs that tokenizer.by_passage makes"
             )
         sentences, passages = self.find_passages(input_ids, attention_mask, sentence_ids, passage_length)
+        if self._is_static:
+            means = self._encode_static(tokens_of(input_ids, sentences), sentences.length)
+            return sentences, self.sentence_modules(means), means if with_states else None
         budget = MAX_TOKENS_PER_BUCKET_ON_GPU if input_ids.is_cuda else MAX_TOKENS_PER_BUCKET
         buckets = bucket_by_length(passages.length, budget)
         order = [ranges(passages.first_sentence[bucket], passages.num_sentences[bucket]) for bucket in buckets]
@@ -129,6 +134,23 @@ class SentenceReadingMixin(nn.Module):
         for indices_of_pack in indices.split([pack.input_ids.shape[1] for pack in packs]):
             yield embeddings[indices_of_pack].unsqueeze(0)
 
+    @property
+    def _is_static(self) -> bool:
+        """Whether the sentence encoder has no layers, so that the vector of a token is the same in every text."""
+        return self.sentence_encoder.config.num_hidden_layers == 0
+
+    def _embed_alone(self, ids: Tensor) -> Tensor:
+        """What an encoder without layers makes of tokens (tokens,), each as a text of its own: (tokens, hidden)."""
+        return self.sentence_encoder(input_ids=ids.unsqueeze(1)).last_hidden_state.squeeze(1)
+
+    def _encode_static(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """The tokens (tokens,) of sentences end to end -> the vectors of the sentences (sentences, hidden), the means
+        of those of their tokens. Each distinct token is read once."""
+        distinct, indices = ids.unique(return_inverse=True)
+        states = self._embed_alone(distinct)
+        summable = states.to(torch.promote_types(states.dtype, torch.float32))
+        return F.embedding_bag(indices, summable, lengths.cumsum(0) - lengths, mode="mean").to(states.dtype)
+
     def _encode_packed(
         self, pack: PackedTokens, embeddings: Tensor, lengths: Tensor, with_states: bool
     ) -> tuple[Tensor, Tensor | None]:
@@ -170,6 +192,10 @@ class SentenceReadingMixin(nn.Module):
         """Passages (documents, passages, tokens) and the tokens of each sentence (documents, sentences) -> sentence
         vectors (documents, sentences, hidden), zero where there is no sentence. All shapes follow from the inputs'."""
         real = input_ids != self.config.pad_token_id if attention_mask is None else attention_mask.bool()
+        if self._is_static:
+            tokens = self._embed_alone(input_ids.flatten()).unflatten(0, (len(input_ids), -1))
+            vectors = pool_sentences("mean", tokens, real.flatten(1), sentence_lengths)
+            return self.sentence_modules(vectors).masked_fill((sentence_lengths == 0).unsqueeze(-1), 0)
         # A passage of padding alone attends to its first token, or its softmax would be over nothing.
         first = torch.zeros_like(real)
         first[:, :, 0] = True

@@ -31,8 +31,13 @@ def make_static(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer) -> No
     around their mean, far from 0, the norm changes their differences little.
 
     Raises:
-        ValueError: modules follow the encoder, so that a sentence's vector is no mean of its tokens'.
+        ValueError: a sentence's vector is no mean of its tokens': it has another pooling, or modules follow it.
     """
+    if model.config.sentence_pooling != "mean":
+        raise ValueError(
+            f"layers is [], but sentence_pooling is {model.config.sentence_pooling!r}, and without layers no token "
+            "knows of the others; set architecture.sentence_pooling mean, or keep some layers"
+        )
     if modules := model.config.sentence_modules:
         raise ValueError(f"layers is [], but the encoder is followed by sentence_modules, {modules}; keep some layers")
     encoder: Any = model.hmde.sentence_encoder

@@ -22,6 +22,7 @@ from modeling_hmde import (
     HMDETokenizer,
     inference_hmde,
 )
+from modeling_hmde.layers_hmde import keep_layers
 
 MakeModel = Callable[..., HMDEForDocumentEmbedding]
 MODEL_CLASSES = [HMDEModel, HMDEForDocumentEmbedding, HMDEForSequenceClassification]
@@ -342,6 +343,39 @@ def test_sentences_can_be_read_by_themselves_with_a_model_that_reads_passages(
     torch.testing.assert_close(
         alone.encode_sentences(row, None, passage_length=40)[1], together.encode_sentences(row, None)[1]
     )
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("encoder", ["labse", "xlmr"])
+@pytest.mark.parametrize("passage_length", [0, 40])
+def test_without_layers_a_sentence_is_the_mean_of_its_tokens(
+    request: pytest.FixtureRequest, make_model: MakeModel, encoder: str, passage_length: int
+) -> None:
+    folder = request.getfixturevalue(encoder)
+    model = make_model(folder, sentence_pooling="mean", max_sentence_length=40, passage_length=passage_length)
+    tokenizer = HMDETokenizer.from_sentence_encoder(str(folder), max_sentence_length=40)
+    static = model.hmde.sentence_encoder
+    keep_layers(static, [])
+    static.config.num_hidden_layers = 0
+    texts = ["The cat sat on the mat. The dog saw it.", "A cat."]
+    rows = tokenizer(texts, padding=True, return_tensors="pt")
+    output = model(**rows)
+    for document, sentence_ids in enumerate(rows["sentence_ids"]):
+        for sentence in range(int(sentence_ids.max()) + 1):
+            tokens = rows["input_ids"][document][sentence_ids == sentence]
+            if passage_length:  # within a passage, no sentence but the first has a start token, only the last an end
+                tokens = tokens[sentence > 0 : None if sentence == sentence_ids.max() else -1]
+            alone = [static(input_ids=token.view(1, 1)).last_hidden_state[0, 0] for token in tokens]
+            expected = torch.stack(alone).mean(dim=0)
+            torch.testing.assert_close(output.sentence_embeddings[document, sentence], expected)
+    by_passage = tokenizer.by_passage(tokenizer(texts), model.config)
+    exported = model(**{name: torch.from_numpy(array) for name, array in by_passage.items()})
+    torch.testing.assert_close(exported.sentence_embeddings, output.sentence_embeddings)
+
+
+def test_without_layers_only_the_mean_of_tokens_is_read() -> None:
+    with pytest.raises(ValueError, match="sentence_pooling is 'cls', but the sentence encoder has no layers"):
+        HMDEConfig(sentence_config={"model_type": "bert", "num_hidden_layers": 0}, sentence_pooling="cls")
 
 
 @torch.no_grad()

@@ -158,6 +158,10 @@ def test_two_processes_have_the_gradients_of_one(corpus_folder, teacher, tmp_pat
             {"layers": "[]", "architecture": '{"sentence_modules": [{"type": "normalize"}]}'},
             r"layers is \[\], but the encoder is followed by sentence_modules",
         ),
+        (
+            {"layers": "[]", "architecture": '{"sentence_pooling": "cls"}'},
+            r"layers is \[\], but sentence_pooling is 'cls'",
+        ),
         ({"losses.distillation.weight": 0.0}, "PositiveFloat"),
         ({"losses.info_nce.weight": -1.0}, "PositiveFloat"),
         ({"freeze": "sentence_encoder"}, "a frozen sentence_encoder learns nothing of the teacher"),

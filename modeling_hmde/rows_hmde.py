@@ -122,18 +122,20 @@ class RowEncoding:
 
     Args:
         row: without padding.
-        padding: tokens of padding before and after the row.
-        pad_token_id: what they are.
+        length: tokens with padding.
+        on_the_left: where the padding is.
+        pad_token_id: what it is.
         tokens_of: from ids to tokens.
     """
 
     n_sequences = 1
 
     def __init__(
-        self, row: Row, padding: tuple[int, int], pad_token_id: int, tokens_of: Callable[[list[int]], Any]
+        self, row: Row, length: int, on_the_left: bool, pad_token_id: int, tokens_of: Callable[[list[int]], Any]
     ) -> None:
         self.row = row
-        self.padding = padding
+        missing = length - len(row.input_ids)
+        self.padding = (missing, 0) if on_the_left else (0, missing)
         self.pad_token_id = pad_token_id
         self.tokens_of = tokens_of
 

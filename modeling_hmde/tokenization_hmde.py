@@ -320,14 +320,11 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         )
         on_the_left = (padding_side or self.padding_side) == "left"
         padded_rows = [padded["input_ids"]] if alone else padded["input_ids"]
-        encodings: Any = [self._encoding(row, len(ids), on_the_left) for row, ids in zip(rows, padded_rows)]
+        encodings: Any = [
+            RowEncoding(row, len(ids), on_the_left, self.pad_token_id, self.convert_ids_to_tokens)
+            for row, ids in zip(rows, padded_rows)
+        ]
         return BatchEncoding(padded.data, encoding=encodings)
-
-    def _encoding(self, row: Row, length: int, on_the_left: bool) -> RowEncoding:
-        """The row padded to `length` tokens."""
-        missing = length - len(row.input_ids)
-        padding = (missing, 0) if on_the_left else (0, missing)
-        return RowEncoding(row, padding, self.pad_token_id, self.convert_ids_to_tokens)
 
     def _pad(self, encoded_inputs: Any, *args: Any, **kwargs: Any) -> dict:
         # The base class does not know sentence_ids, and does not pad offsets; the backend of a fast tokenizer does.

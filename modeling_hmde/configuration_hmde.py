@@ -252,7 +252,7 @@ class HMDEConfig(PreTrainedConfig):
                     f"{field} is {getattr(self, field)}, outside the sentence encoder's vocabulary of "
                     f"{sentence.vocab_size}; take it from that encoder's tokenizer"
                 )
-        if sentence.num_hidden_layers == 0 and self.sentence_pooling != "mean":
+        if getattr(sentence, "num_hidden_layers", None) == 0 and self.sentence_pooling != "mean":
             raise ValueError(
                 f"sentence_pooling is {self.sentence_pooling!r}, but the sentence encoder has no layers, so no token "
                 "knows of the others; use 'mean'"

@@ -200,11 +200,12 @@ def join_pieces(pieces: Sequence[Piece], limit: int | None) -> Row:
     if limit is None:
         return Row(pieces)
     kept: list[Piece] = []
+    room = limit
     for piece in pieces:
-        room = limit - sum(map(len, kept))
         if room < len(piece):
             if room > len(piece.before) + len(piece.after):  # there is room for some text
                 kept.append(piece.shortened(room))
             break
         kept.append(piece)
+        room -= len(piece)
     return Row(kept)

@@ -137,7 +137,7 @@ class SentenceReadingMixin(nn.Module):
     @property
     def _is_static(self) -> bool:
         """Whether the sentence encoder has no layers, so that the vector of a token is the same in every text."""
-        return self.sentence_encoder.config.num_hidden_layers == 0
+        return getattr(self.sentence_encoder.config, "num_hidden_layers", None) == 0
 
     def _embed_alone(self, ids: Tensor) -> Tensor:
         """What an encoder without layers makes of tokens (tokens,), each as a text of its own: (tokens, hidden)."""

@@ -27,7 +27,7 @@ def make_static(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer) -> No
 
     A frequent token says little, so its vector is moved towards the mean of all (SIF; Arora et al., 2017). Its
     frequency follows from its place in the vocabulary by Zipf's law, as in Model2Vec. What else the encoder adds to a
-    token, such as positions, starts at 0, and its norm at the scale of the vectors. As all vectors of an encoder lie
+    token, such as its type, starts at 0, and its norm at the scale of the vectors. As all vectors of an encoder lie
     around their mean, far from 0, the norm changes their differences little.
 
     Raises:

@@ -15,6 +15,7 @@ from tqdm.auto import tqdm
 
 from common.saved_models import check_is_hmde, load_hmde
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from modeling_hmde.encoders_hmde import first_position
 from modeling_hmde.layers_hmde import keep_layers
 
 TOKENS_AT_ONCE = 1024
@@ -86,6 +87,8 @@ def put_layers_on(model: HMDEForDocumentEmbedding, source: str, layers: Sequence
     encoder.config.num_hidden_layers = len(layers)
     encoder.resize_token_embeddings(static.config.vocab_size)
     encoder.load_state_dict(static.state_dict(), strict=False)  # all but the layers
+    positions = encoder.embeddings.position_embeddings.weight
+    positions[:] = positions[first_position(encoder.config)].clone()  # a static encoder reads every token there
     norm, last = encoder.embeddings.LayerNorm, encoder.encoder.layer[-1].output.LayerNorm
     last.load_state_dict(norm.state_dict())
     scale = float(norm.weight.mean())

@@ -16,6 +16,7 @@ from transformers import AutoModel, AutoTokenizer
 from common.files import locked
 from common.fingerprints import fingerprint_of_folder
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from modeling_hmde.encoders_hmde import first_position
 from tests.paths import REPOSITORY
 from tests.pretraining import gradients, options
 from training import pretrain
@@ -290,12 +291,14 @@ def grown(static: str, teacher: str, **changes: object) -> PretrainRecipe:
 
 @pytest.fixture
 def static(teacher, tmp_path) -> str:
-    """A static student that has been trained: its norm is not that of the start."""
+    """A static student that has been trained: its norm and its first position, which it reads, are not as at first."""
     recipe = grown(teacher, teacher, layers_of=None, layers=[])
     model, tokenizer = build(recipe)
     norm = model.hmde.sentence_encoder.embeddings.LayerNorm
     torch.nn.init.normal_(norm.weight, 1, 0.2)
     torch.nn.init.normal_(norm.bias)
+    positions = model.hmde.sentence_encoder.embeddings.position_embeddings.weight
+    torch.nn.init.normal_(positions.data[first_position(model.config.sentence_config)])
     for part in (model, tokenizer):
         part.save_pretrained(tmp_path / "static")
     return str(tmp_path / "static")

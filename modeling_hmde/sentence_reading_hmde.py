@@ -195,16 +195,16 @@ class SentenceReadingMixin(nn.Module):
         if self._is_static:
             tokens = self._embed_alone(input_ids.flatten()).unflatten(0, (len(input_ids), -1))
             vectors = pool_sentences("mean", tokens, real.flatten(1), sentence_lengths)
-            return self.sentence_modules(vectors).masked_fill((sentence_lengths == 0).unsqueeze(-1), 0)
-        # A passage of padding alone attends to its first token, or its softmax would be over nothing.
-        first = torch.zeros_like(real)
-        first[:, :, 0] = True
-        output = self.sentence_encoder(
-            input_ids=input_ids.flatten(0, 1), attention_mask=(real | first).flatten(0, 1).long()
-        )
-        if self.config.sentence_pooling == "pooler":  # with this pooling, a passage is one sentence
-            vectors = output.pooler_output.unflatten(0, input_ids.shape[:2])
         else:
-            tokens = output.last_hidden_state.unflatten(0, input_ids.shape[:2]).flatten(1, 2)
-            vectors = pool_sentences(self.config.sentence_pooling, tokens, real.flatten(1), sentence_lengths)
+            # A passage of padding alone attends to its first token, or its softmax would be over nothing.
+            first = torch.zeros_like(real)
+            first[:, :, 0] = True
+            output = self.sentence_encoder(
+                input_ids=input_ids.flatten(0, 1), attention_mask=(real | first).flatten(0, 1).long()
+            )
+            if self.config.sentence_pooling == "pooler":  # with this pooling, a passage is one sentence
+                vectors = output.pooler_output.unflatten(0, input_ids.shape[:2])
+            else:
+                tokens = output.last_hidden_state.unflatten(0, input_ids.shape[:2]).flatten(1, 2)
+                vectors = pool_sentences(self.config.sentence_pooling, tokens, real.flatten(1), sentence_lengths)
         return self.sentence_modules(vectors).masked_fill((sentence_lengths == 0).unsqueeze(-1), 0)

@@ -42,11 +42,12 @@ from common.command_line import options_from, run
 from common.numbers import NonNegativeInt, PositiveInt
 from modeling_hmde import late_score
 from modeling_hmde.attribution_hmde import DocumentSentences
+from search.codes import Codes, decode
 from search.documents import Document
 from search.encoder import Encoder, cut
 from search.options import Ranking
 from search.ranking import rank
-from search.snapshot import ROWS_PER_BATCH, Snapshot, open_snapshot
+from search.snapshot import CODE_COLUMNS, ROWS_PER_BATCH, Snapshot, open_snapshot
 from search.update import update_index
 
 HIDDEN, WORDS, QUESTION_WORDS, VOCABULARY, SUBJECTS, BLOCK, HITS = 384, 12, 5, 50_000, 4096, 1024, 10
@@ -76,7 +77,7 @@ class RandomEncoder(Encoder):
         ]
 
     def probe(self) -> np.ndarray:
-        return np.eye(1, HIDDEN + 2)[0]
+        return np.append(random_vectors(2, seed=[3]) / 2**0.5, [0, 0, 0])
 
 
 @dataclass
@@ -191,7 +192,7 @@ def nearest(index: Snapshot, ranking: Ranking, vectors: np.ndarray, languages: l
     """(questions, HITS), the ids of the best documents for each vector, which is compared with all of them."""
     cosines = np.empty((len(vectors), 0), np.float32)
     ids = np.empty((len(vectors), 0), object)
-    columns = ["id", "language", "vector"] + (["sentence_vectors"] if ranking == "late" else [])
+    columns = ["id", "language", "vector"] + (CODE_COLUMNS if ranking == "late" else [])
     for batch in index.table.search().select(columns).to_batches(ROWS_PER_BATCH // 16):
         if languages is not None:
             batch = batch.filter(pa.compute.is_in(batch["language"], pa.array(languages)))
@@ -199,10 +200,10 @@ def nearest(index: Snapshot, ranking: Ranking, vectors: np.ndarray, languages: l
         names = batch["id"].to_numpy(zero_copy_only=False)
         scores = vectors @ stored.T
         if ranking == "late":
-            size = index.sentence_size
-            rows = batch["sentence_vectors"].flatten().flatten().to_numpy().reshape(len(names), -1, size)
-            best = np.einsum("qh,dsh->qds", cut(vectors, size), rows.astype(np.float32)).max(axis=2)
-            scores = late_score(scores, best)
+            cells = [batch[column].flatten() for column in CODE_COLUMNS]
+            codes = Codes(*(cell.flatten().to_numpy().reshape(len(cell), -1) for cell in cells))
+            best = cut(vectors, index.sentence_size) @ decode(codes, index.centre).T
+            scores = late_score(scores, best.reshape(len(vectors), len(names), -1).max(axis=2))
         cosines = np.hstack([cosines, scores])
         ids = np.hstack([ids, np.broadcast_to(names, (len(vectors), len(names)))])
         best = np.argpartition(-cosines, HITS - 1)[:, :HITS]

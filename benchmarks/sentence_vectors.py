@@ -3,16 +3,17 @@
     python -m benchmarks.sentence_vectors --model MODEL --data FOLDER --pairs '[en-de]' [--key value ...]
 
 A row is a way to store sentence vectors: cut to their first numbers, as float16, int8 (each scaled to its largest
-number) or binary (signs). The columns are the bytes of twenty sentences, and for each pair the mean reciprocal rank of
-the first relevant document by the best sentence alone, and by `late_score` of its cosine and the document's (`late`).
-Above stand the document's vector alone; the sentences read each by itself, which takes a second pass; and a single
-pass that reads all sentences so, whose document vector is made of them. No approximate index takes part. Writes
+number) or the codes of an index. The columns are the bytes of twenty sentences, and for each pair the mean reciprocal
+rank of the first relevant document by the best sentence alone, and by `late_score` of its cosine and the document's
+(`late`). Above stand the document's vector alone; the sentences read each by itself, which takes a second pass; and a
+single pass that reads all sentences so, whose document vector is made of them. No approximate index takes part. Writes
 results.json and results.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import common.threads
@@ -27,9 +28,15 @@ from evaluation.datasets.languages import languages_of
 from evaluation.datasets.retrieval_sets import QuerySource, RetrievalSet, read_retrieval_set
 from evaluation.tables import Table
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer, late_score
-from search.encoder import cut
+from search.codes import decode, encode
+from search.encoder import Encoder, cut, sentence_of_probe
 
-BYTES = {"float16": 2.0, "int8": 1.0, "binary": 0.125}  # of a number
+# The bytes of a vector, by its size.
+BYTES: dict[str, Callable[[int], int]] = {
+    "float16": lambda size: 2 * size,
+    "int8": lambda size: size,
+    "codes": lambda size: 3 * math.ceil(size / 8) + 1,
+}
 SENTENCES = 20  # of the document whose bytes are shown
 
 
@@ -68,14 +75,18 @@ class SentenceVectorsBenchmark:
     """A folder for the results."""
 
 
-def stored(vectors: np.ndarray, kind: str) -> np.ndarray:
-    """Vectors (vectors, size) as they are after being stored, L2-normalised."""
+def stored(vectors: np.ndarray, kind: str, centre: np.ndarray) -> np.ndarray:
+    """Vectors (vectors, size) as they are after being stored, L2-normalised.
+
+    Args:
+        centre: (size,), of codes.
+    """
+    if kind == "codes":
+        return decode(encode(vectors, centre), centre)
     if kind == "float16":
         return cut(vectors.astype(np.float16).astype(np.float32), vectors.shape[1])
-    if kind == "int8":
-        scaled = vectors / np.abs(vectors).max(axis=1, keepdims=True).clip(min=1e-12)
-        return cut((127 * scaled).round(), vectors.shape[1])
-    return cut(np.where(vectors > 0, 1.0, -1.0), vectors.shape[1])
+    scaled = vectors / np.abs(vectors).max(axis=1, keepdims=True).clip(min=1e-12)
+    return cut((127 * scaled).round(), vectors.shape[1])
 
 
 def mrr(scores: np.ndarray, relevant: Sequence[Sequence[int]]) -> float:
@@ -88,11 +99,14 @@ def mrr(scores: np.ndarray, relevant: Sequence[Sequence[int]]) -> float:
     return float(np.mean(1 / np.array(ranks)))
 
 
-def best_sentences(queries: np.ndarray, sentences: Sequence[np.ndarray], size: int, kind: str) -> np.ndarray:
-    """(queries, documents), the cosine of each document's best sentence."""
-    cosines = cut(queries, size) @ stored(cut(np.concatenate(sentences), size), kind).T
-    firsts = np.cumsum([0, *map(len, sentences[:-1])])
-    return np.maximum.reduceat(cosines, firsts, axis=1)
+def best_sentences(queries: np.ndarray, sentences: np.ndarray, counts: Sequence[int]) -> np.ndarray:
+    """(queries, documents), the cosine of each document's best sentence.
+
+    Args:
+        queries, sentences: (queries, size) and (sentences, size), L2-normalised.
+        counts: of the sentences of each document.
+    """
+    return np.maximum.reduceat(queries @ sentences.T, np.cumsum([0, *counts[:-1]]), axis=1)
 
 
 def pair_scores(
@@ -115,12 +129,13 @@ def pair_scores(
     texts = [documents[id] for id in ids]
     query_vectors = model.encode_queries(list(queries.values()), tokenizer)
 
-    def read() -> tuple[np.ndarray, list[np.ndarray]]:
+    def read() -> tuple[np.ndarray, np.ndarray, list[int]]:
         vectors, found = model.encode_documents(texts, tokenizer, language=document_language, sentences=True)
-        return vectors, [document.vectors.numpy() for document in found]
+        sentences = [document.vectors.numpy() for document in found]
+        return vectors, np.concatenate(sentences), [len(rows) for rows in sentences]
 
     with timed() as one_pass:
-        vectors, sentences = read()
+        vectors, sentences, counts = read()
     cosines = query_vectors @ vectors.T
     sentence_column, late_column = f"{pair}, best sentence", f"{pair}, late"
     columns: dict[str, dict[str, float]] = {sentence_column: {}, late_column: {}}
@@ -130,21 +145,22 @@ def pair_scores(
         columns[sentence_column][row] = mrr(best, relevant)
         columns[late_column][row] = mrr(late_score(document_cosines, best), relevant)
 
-    hidden = model.config.hidden_size
     if benchmark.alone:
         passages = {"passage_length": model.config.passage_length, "sentence_head": model.config.sentence_head}
         model.config.passage_length, model.config.sentence_head = 0, False
         with timed() as second_pass:
-            alone_vectors, alone = read()
+            alone_vectors, alone, counts_alone = read()
         for name, value in passages.items():
             setattr(model.config, name, value)
-        best = best_sentences(query_vectors, alone, hidden, "float16")
+        best = best_sentences(query_vectors, alone, counts_alone)
         add("sentences alone", best)
         add("sentences and document of sentences alone", best, query_vectors @ alone_vectors.T)
         print(f"{pair}: {len(ids)} documents, one pass {one_pass.seconds:.0f} s, second {second_pass.seconds:.0f} s")
+    probe = sentence_of_probe(Encoder(benchmark.model, model, tokenizer).probe())
     for size in benchmark.sizes:
         for kind in BYTES:
-            add(f"{size} {kind}", best_sentences(query_vectors, sentences, size, kind))
+            kept = stored(cut(sentences, size), kind, cut(probe, size))
+            add(f"{size} {kind}", best_sentences(cut(query_vectors, size), kept, counts))
     return columns
 
 
@@ -153,7 +169,7 @@ def main(argv: list[str] | None = None) -> None:
     model = HMDEForDocumentEmbedding.from_pretrained(benchmark.model, dtype=dtype_of(benchmark.dtype))
     tokenizer = HMDETokenizer.from_pretrained(benchmark.model)
     data = read_retrieval_set(benchmark.data, benchmark.pairs, benchmark.split, benchmark.query_source)
-    sizes = {f"{size} {kind}": SENTENCES * size * BYTES[kind] for size in benchmark.sizes for kind in BYTES}
+    sizes = {f"{size} {kind}": SENTENCES * BYTES[kind](size) for size in benchmark.sizes for kind in BYTES}
     columns: dict[str, dict[str, float]] = {}
     for pair in benchmark.pairs:
         columns |= pair_scores(benchmark, model, tokenizer, data, pair)

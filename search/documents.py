@@ -33,7 +33,10 @@ TABLES = (".jsonl", ".parquet")
 DETECT = "detect"  # in place of a language: find it out
 ID_COLUMNS = ("id", "doc_id", "concept_id")
 # Columns of an index, which metadata may not take.
-RESERVED = ("id", "title", "language", "text", "content_hash", "words", "vector", "spans", "sentence_vectors")
+RESERVED = (
+    *("id", "title", "language", "text", "content_hash", "words", "vector"),
+    *("spans", "sentence_signs", "sentence_magnitudes", "sentence_lengths"),
+)
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,12 @@ class Encoder(NamedTuple):
         return same_limits and bool(own[:-3] @ probe[:-3] >= SAME_MODEL_COSINE)
 
 
+def sentence_of_probe(probe: np.ndarray) -> np.ndarray:
+    """(hidden,), float32, L2-normalised: the vector of the first sentence of PROBE, which `Encoder.probe` gave."""
+    vectors = probe[:-3].astype(np.float32).reshape(2, -1)
+    return vectors[1] * np.float32(2**0.5)
+
+
 def cut(vectors: np.ndarray, size: int) -> np.ndarray:
     """(..., hidden) -> (..., size), L2-normalised: the first numbers of each vector."""
     vectors = vectors[..., :size]

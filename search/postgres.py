@@ -9,7 +9,8 @@ import numpy as np
 import psycopg
 from pgvector.psycopg import register_vector
 
-from search.snapshot import DOCUMENT_COLUMNS, Snapshot
+from search.codes import Codes, decode
+from search.snapshot import CODE_COLUMNS, DOCUMENT_COLUMNS, Snapshot
 
 # Rows of an index that are in memory at once.
 ROWS_PER_BATCH = 256
@@ -85,9 +86,10 @@ def _documents(index: Snapshot) -> Iterator[tuple]:
 
 
 def _sentences(index: Snapshot) -> Iterator[tuple]:
-    for row in _rows(index, ["id", "spans", "sentence_vectors"]):
-        for number, (span, vector) in enumerate(zip(row["spans"], row["sentence_vectors"])):
-            yield row["id"], number, *span, np.array(vector, np.float32)
+    for row in _rows(index, ["id", "spans", *CODE_COLUMNS]):
+        codes = Codes(*(np.array(row[name], np.uint8) for name in CODE_COLUMNS))
+        for number, (span, vector) in enumerate(zip(row["spans"], decode(codes, index.centre))):
+            yield row["id"], number, *span, vector
 
 
 def _rows(index: Snapshot, columns: list[str]) -> Iterator[dict[str, Any]]:

@@ -24,9 +24,11 @@ from search.encoder import Encoder, cut
 from search.options import Ranking
 from search.snapshot import Snapshot, one_of
 
-# `hybrid` fuses at least so many documents by cosine with as many by BM25. `late` ranks at least so many of them again
-# and, beside them, as many that have the best sentences.
+# `hybrid` fuses at least so many documents by cosine with as many by BM25. `late` ranks at least so many of them again.
 CANDIDATES = 50
+
+# Beside them, `late` ranks so many times as many that have the best sentences by signs, which tell it only nearly.
+MORE_BY_SENTENCES = 4
 
 # The weight of BM25 in `hybrid` and `late`: BM25 scores, divided by the largest, are scaled to this share of the range
 # of the cosines of the nearest documents, because that range differs from model to model. Tuned on the development sets
@@ -149,7 +151,7 @@ def rank(
 
     candidates = list(_best(hybrid, width))
     if index.keeps_sentences:
-        nearest = index.nearest_sentences(vector, width, condition)
+        nearest = index.nearest_sentences(vector, MORE_BY_SENTENCES * width, condition)
         cosines |= _cosines(index, vector, [id for id in nearest if id not in cosines])
         candidates = list(dict.fromkeys([*candidates, *nearest]))
     best = _best_sentences(index, vector, candidates, encoder)

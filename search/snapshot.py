@@ -1,9 +1,10 @@
 """An index on disk: a LanceDB table with one row for each document.
 
 Its columns are id, title, language, text, one for each name in the documents' metadata, content_hash, words (the BM25
-terms of the text, with spaces between), vector (hidden,), float32, and, if the index keeps sentences, spans
-(sentences, 2) and sentence_vectors (sentences, size), float16, cut to the smallest size that the model was trained for.
-Vectors are L2-normalised. The metadata of the table name the model that made it, and hold its probe.
+terms of the text, with spaces between), vector (hidden,), float32, L2-normalised, and, if the index keeps sentences,
+spans (sentences, 2) and sentence_signs, sentence_magnitudes and sentence_lengths, the codes that search/codes.py makes
+of their vectors, which are cut to the smallest size that the model was trained for. The metadata of the table name the
+model that made it, and hold its probe and the size of the sentence vectors.
 
 Each write makes a new version of the table, as a whole or not at all. A process that is killed leaves the version
 before, and a reader goes on seeing the version that it opened.
@@ -18,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import lancedb
 import numpy as np
@@ -28,11 +29,13 @@ import torch
 from lancedb.table import Table
 
 from modeling_hmde.attribution_hmde import DocumentSentences
+from search.codes import Codes, decode, in_words, smallest_differences
 from search.documents import RESERVED, Document
-from search.encoder import Encoder, cut
+from search.encoder import Encoder, cut, sentence_of_probe
 
 TABLE = "documents"
 DOCUMENT_COLUMNS = ["id", "title", "language", "text"]
+CODE_COLUMNS = [f"sentence_{name}" for name in Codes._fields]
 FILTER_COLUMNS = ["id", "title", "language"]  # a condition may name these and the metadata
 
 # Rows of narrow columns that are read at once; each batch has a fixed cost.
@@ -50,6 +53,19 @@ class IndexNotFound(ValueError):
     """A folder holds no index."""
 
 
+class Signs(NamedTuple):
+    """The signs of all sentence vectors of an index, in memory.
+
+    Args:
+        ids: (documents,), strings.
+        words, firsts: see `search.codes.smallest_differences`.
+    """
+
+    ids: pa.StringArray
+    words: np.ndarray
+    firsts: np.ndarray
+
+
 class InvalidCondition(ValueError):
     """A condition on documents is no SQL, or names a column that the index does not have."""
 
@@ -63,21 +79,23 @@ class Snapshot:
         table: one version of it.
         model: name or folder of the model that made the index.
         probe: (2 * hidden + 3,), see `Encoder.probe`.
+        sentence_size: numbers of a sentence vector; 0 if the index keeps none.
     """
 
     folder: str | Path
     table: Table
     model: str
     probe: np.ndarray
+    sentence_size: int
 
     @property
     def keeps_sentences(self) -> bool:
-        return "sentence_vectors" in self.table.schema.names
+        return self.sentence_size > 0
 
     @property
-    def sentence_size(self) -> int:
-        """Numbers of a sentence vector, in an index that keeps sentences."""
-        return self.table.schema.field("sentence_vectors").type.value_type.list_size
+    def centre(self) -> np.ndarray:
+        """(sentence_size,), from which the coded sentence vectors differ: a vector that is always the same."""
+        return cut(sentence_of_probe(self.probe), self.sentence_size)
 
     @property
     def metadata_columns(self) -> list[str]:
@@ -127,22 +145,35 @@ class Snapshot:
         Args:
             where: an SQL condition on documents; of all if None.
         """
-        return self._nearest("vector", "dot", query, depth, where)
-
-    def nearest_sentences(self, query: np.ndarray, depth: int, where: str | None = None) -> dict[str, float]:
-        """The cosines of the best sentences of the documents whose best sentences are nearest to a query vector
-        (hidden,), by document id. For an index that keeps sentences."""
-        return self._nearest("sentence_vectors", "cosine", cut(query, self.sentence_size), depth, where)
-
-    def _nearest(
-        self, column: str, distance: str, query: np.ndarray, depth: int, where: str | None
-    ) -> dict[str, float]:
         with store_errors(self.folder):
-            search: Any = self.table.search(query, vector_column_name=column)
-            search = search.distance_type(distance).refine_factor(REFINE_FACTOR)
+            search: Any = self.table.search(query, vector_column_name="vector")
+            search = search.distance_type("dot").refine_factor(REFINE_FACTOR)
             search = search.nprobes(NEAREST_PARTITIONS if where is None else PARTITIONS)
             distances = _scores(search, "_distance", depth, where)
         return {id: 1 - distance for id, distance in distances.items()}
+
+    def nearest_sentences(self, query: np.ndarray, depth: int, where: str | None = None) -> list[str]:
+        """The ids of the documents that have the best sentences for a query vector (hidden,), as far as signs tell.
+        Needs an index that keeps sentences."""
+        ids, words, firsts = self.signs
+        differences = smallest_differences(cut(query, self.sentence_size), self.centre, words, firsts)
+        places = np.arange(len(ids))
+        if where is not None:
+            with store_errors(self.folder):
+                wanted = self.table.search().where(where).select(["id"]).to_arrow()["id"]
+            places = pa.compute.indices_nonzero(pa.compute.is_in(ids, wanted.combine_chunks())).to_numpy()
+        if depth < len(places):
+            places = places[np.argpartition(differences[places], depth)[:depth]]
+        return ids.take(places).to_pylist()
+
+    @cached_property
+    def signs(self) -> Signs:
+        """Read once: 50 bytes a sentence, for vectors of 384 numbers."""
+        with store_errors(self.folder):
+            rows = self.table.search().select(["id", "sentence_signs"]).to_arrow()
+        signs = rows["sentence_signs"].combine_chunks()
+        counts = pa.compute.list_value_length(signs).to_numpy()
+        return Signs(rows["id"].combine_chunks(), in_words(_matrix(signs.flatten())), np.cumsum(counts) - counts)
 
     def bm25(self, terms: Sequence[str], depth: int, where: str | None = None) -> dict[str, float]:
         """The BM25 scores of the best documents that hold at least one of these terms, by id."""
@@ -163,15 +194,15 @@ class Snapshot:
 
     def vectors(self, ids: Sequence[str]) -> torch.Tensor:
         """(documents, hidden), the vectors of the documents with these ids."""
-        return _matrix(self.rows(ids, ["id", "vector"])["vector"].combine_chunks())
+        return torch.tensor(_matrix(self.rows(ids, ["id", "vector"])["vector"].combine_chunks()))
 
     def sentences(self, ids: Sequence[str]) -> list[DocumentSentences]:
         """The sentences of the documents with these ids, in an index that keeps them."""
-        rows = self.rows(ids, ["id", "spans", "sentence_vectors"])
-        return [
-            DocumentSentences(list(map(tuple, spans.as_py())), _matrix(vectors.values), None)
-            for spans, vectors in zip(rows["spans"], rows["sentence_vectors"])
-        ]
+        rows = self.rows(ids, ["id", "spans", *CODE_COLUMNS])
+        cells = [rows[name].combine_chunks().flatten() for name in CODE_COLUMNS]
+        vectors = torch.from_numpy(decode(Codes(*map(_matrix, cells)), self.centre))
+        spans = [list(map(tuple, cell)) for cell in rows["spans"].to_pylist()]
+        return [DocumentSentences(*pair, None) for pair in zip(spans, vectors.split(list(map(len, spans))))]
 
     def rows(self, ids: Sequence[str], columns: list[str]) -> pa.Table:
         """Columns of the documents with these ids, in their order. `id` must be one of the columns."""
@@ -203,7 +234,7 @@ def open_snapshot(folder: str | Path) -> Snapshot:
 
     Raises:
         IndexNotFound: the folder holds no index.
-        ValueError: its files are damaged.
+        ValueError: its files are damaged, or an earlier version wrote them.
     """
     folder = place_of(folder)
     if not is_index(folder):
@@ -211,7 +242,10 @@ def open_snapshot(folder: str | Path) -> Snapshot:
     with store_errors(folder):
         table = lancedb.connect(folder).open_table(TABLE)
         metadata = table.schema.metadata
-    return Snapshot(folder, table, metadata[b"model"].decode(), np.array(json.loads(metadata[b"probe"])))
+    if b"sentence_size" not in metadata:
+        raise ValueError(f"{folder} was made by an earlier version; remove the folder and index the documents again")
+    probe, size = np.array(json.loads(metadata[b"probe"])), int(metadata[b"sentence_size"])
+    return Snapshot(folder, table, metadata[b"model"].decode(), probe, size)
 
 
 @contextmanager
@@ -248,6 +282,6 @@ def _scores(search: Any, column: str, depth: int, where: str | None) -> dict[str
     return {row["id"]: row[column] for row in search.select(["id", column]).limit(depth).to_list()}
 
 
-def _matrix(vectors: pa.FixedSizeListArray) -> torch.Tensor:
-    """(vectors, hidden), without a Python object for each number."""
-    return torch.tensor(vectors.flatten().to_numpy(zero_copy_only=False)).view(len(vectors), -1).float()
+def _matrix(rows: pa.FixedSizeListArray) -> np.ndarray:
+    """(rows, numbers), without a Python object for each number."""
+    return rows.flatten().to_numpy(zero_copy_only=False).reshape(len(rows), rows.type.list_size)

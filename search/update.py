@@ -13,15 +13,17 @@ from typing import Any, NamedTuple
 import lancedb
 import numpy as np
 import pyarrow as pa
-from lancedb.index import FTS, BTree, IvfRq, IvfSq
+from lancedb.index import FTS, BTree, IvfSq
 
 from common.files import folder_written_whole, locked
 from common.progress import Advance, progress_bar
 from search.bm25 import terms
+from search.codes import encode
 from search.documents import Document, distinct
 from search.encoder import Encoder, cut
 from search.precomputed import PrecomputedEmbeddings
 from search.snapshot import (
+    CODE_COLUMNS,
     DOCUMENT_COLUMNS,
     PARTITIONS,
     ROWS_PER_BATCH,
@@ -39,9 +41,6 @@ DOCUMENTS_PER_COMMIT = 1024
 
 # An index with at least so many documents is searched approximately; comparing all of them takes a tenth of a second.
 APPROXIMATE_FROM = 50_000
-
-# The same for their sentences, of which a document has many.
-APPROXIMATE_SENTENCES_FROM = 2_000
 
 # Of a document, the characters whose words are counted: those of a long novel. A word takes ten times its length.
 CHARACTERS_OF_WORDS = 2**21
@@ -190,10 +189,12 @@ def _create(folder: Path, encoder: Encoder, sentences: bool) -> None:
         raise ValueError(f"{folder} is not empty and holds no index of this version; name another folder")
     vector = pa.list_(pa.float32(), encoder.model.config.hidden_size)
     columns = dict.fromkeys([*DOCUMENT_COLUMNS, "content_hash", "words"], pa.string()) | {"vector": vector}
+    size = encoder.sentence_size if sentences else 0
     if sentences:
-        sentence_vector = pa.list_(pa.float16(), encoder.sentence_size)
-        columns |= {"spans": pa.list_(pa.list_(pa.int32(), 2)), "sentence_vectors": pa.list_(sentence_vector)}
-    metadata = {"model": encoder.name, "probe": json.dumps(encoder.probe().tolist())}
+        columns["spans"] = pa.list_(pa.list_(pa.int32(), 2))
+        for name, codes in zip(CODE_COLUMNS, encode(np.empty((0, size)), np.empty(size))):
+            columns[name] = pa.list_(pa.list_(pa.uint8(), codes.shape[1]))
+    metadata = {"model": encoder.name, "probe": json.dumps(encoder.probe().tolist()), "sentence_size": str(size)}
     # search/bm25.py has already lowered and stemmed the words.
     bm25 = FTS(base_tokenizer="whitespace", lower_case=False, stem=False, remove_stop_words=False, ascii_folding=False)
     with folder_written_whole(folder) as partial, store_errors(folder):
@@ -305,8 +306,11 @@ def _encoded(
         vectors, sentences = encoder.encode_with_sentences(documents)
         columns["vector"] = list(vectors)
         columns["spans"] = [document.spans for document in sentences]
-        cut_vectors = (cut(document.vectors.numpy(), index.sentence_size) for document in sentences)
-        columns["sentence_vectors"] = [list(rows.astype(np.float16)) for rows in cut_vectors]
+        rows = np.concatenate([vectors[:0], *(document.vectors.numpy() for document in sentences)])
+        ends = np.cumsum([0, *(len(document.spans) for document in sentences)], dtype=np.int32)
+        for name, codes in zip(CODE_COLUMNS, encode(cut(rows, index.sentence_size), index.centre)):
+            cells = pa.FixedSizeListArray.from_arrays(codes.ravel(), codes.shape[1])
+            columns[name] = pa.ListArray.from_arrays(ends, cells)
     else:
         found = embeddings.find(documents) if embeddings is not None else [None] * len(documents)
         missing = [document for document, vector in zip(documents, found) if vector is None]
@@ -324,11 +328,6 @@ def _tidy(index: Snapshot) -> None:
         indexed = {column for kept in index.table.list_indices() for column in kept.columns}
         if len(index) >= APPROXIMATE_FROM and "vector" not in indexed:
             index.table.create_index("vector", config=IvfSq(distance_type="dot", num_partitions=PARTITIONS))
-        has_many = index.keeps_sentences and len(index) >= APPROXIMATE_SENTENCES_FROM
-        if has_many and "sentence_vectors" not in indexed:
-            index.table.create_index(
-                "sentence_vectors", config=IvfRq(distance_type="cosine", num_partitions=PARTITIONS)
-            )
 
 
 def _age_of_unread(ages: Iterable[timedelta]) -> timedelta:

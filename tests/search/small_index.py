@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from modeling_hmde.attribution_hmde import DocumentSentences
+from search.codes import decode, encode
 from search.documents import Document
-from search.encoder import Encoder
+from search.encoder import Encoder, cut, sentence_of_probe
 from search.ranking import rank
 from search.snapshot import open_snapshot
 
@@ -24,6 +26,12 @@ CHANGED = {"chat": TEXTS["chat"], "dog": "Der Hund schlief.", "new": "猫在垫�
 
 def documents_of(texts: dict[str, str]) -> list[Document]:
     return [Document(name, name, None, text) for name, text in texts.items()]
+
+
+def as_kept(vectors: torch.Tensor, encoder: Encoder) -> torch.Tensor:
+    """Sentence vectors as an index of the encoder keeps them."""
+    centre = cut(sentence_of_probe(encoder.probe()), vectors.shape[1])
+    return torch.from_numpy(decode(encode(vectors.numpy(), centre), centre))
 
 
 class CountingEncoder(Encoder):

@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 import search.ranking
 import search.snapshot
 import search.update
-from modeling_hmde.attribution_hmde import DocumentSentences
+from modeling_hmde.attribution_hmde import DocumentSentences, score_sentences
 from search.documents import Document
 from search.encoder import Encoder, cut
 from search.options import Ranking
 from search.ranking import UnknownLanguage, rank, scaled_bm25, search_index
 from search.snapshot import open_snapshot
 from search.update import update_index
-from tests.search.small_index import TEXTS, CountingEncoder, documents_of
+from tests.search.small_index import TEXTS, CountingEncoder, as_kept, documents_of
 
 pytestmark = pytest.mark.lancedb
 
@@ -124,32 +124,41 @@ def test_documents_are_found_by_their_best_sentences_though_their_vectors_lie_el
     tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count, hidden = 600, encoder.model.config.hidden_size
-    for name in ("APPROXIMATE_FROM", "APPROXIMATE_SENTENCES_FROM"):
-        monkeypatch.setattr(search.update, name, count)
-    for module in (search.snapshot, search.update):
-        monkeypatch.setattr(module, "PARTITIONS", 16)
-    monkeypatch.setattr(search.snapshot, "NEAREST_PARTITIONS", 12)
     monkeypatch.setattr(search.ranking, "CANDIDATES", 20)
     many = NamedSentences(*encoder)
     random = np.random.default_rng(0)
     many.vectors = cut(random.standard_normal((count, hidden), np.float32), hidden)
     many.sentences = cut(random.standard_normal((count, 10, hidden), np.float32), hidden)
     update_index(tmp_path, [Document(f"{number:03}", "", "en", f"{number}") for number in range(count)], many)
+    kept = as_kept(torch.from_numpy(many.sentences).flatten(0, 1), encoder).reshape(many.sentences.shape).numpy()
     index = open_snapshot(tmp_path)
-    assert {column for kept in index.table.list_indices() for column in kept.columns} >= {"vector", "sentence_vectors"}
     found, best = 0, 0
     for number in range(0, count, 30):
         query = many.sentences[number, 3]
-        exact = 0.4 * many.vectors @ query + 0.6 * (many.sentences @ query).max(axis=1)
+        exact = 0.4 * many.vectors @ query + 0.6 * (kept @ query).max(axis=1)
         ranked = rank(index, "nothing in common", many, "late", 10, vector=query)
-        assert ranked == pytest.approx({id: exact[int(id)] for id in ranked}, abs=2e-3)
+        assert ranked == pytest.approx({id: exact[int(id)] for id in ranked}, abs=1e-5)
         found += len({*map(int, ranked)} & {*np.argsort(-exact)[:10].tolist()})
         best += next(iter(ranked)) == f"{exact.argmax():03}"
     assert best >= 18  # of 20; no other document has a sentence near the query
     assert found > 0.5 * 200  # the others are near by chance, by document and sentence together
 
 
-def test_sentence_vectors_are_cut_and_take_two_bytes_a_number(tmp_path: Path, encoder: Encoder) -> None:
+def test_only_documents_that_meet_a_condition_are_found_by_their_sentences(tmp_path: Path, encoder: Encoder) -> None:
+    documents = [
+        Document(name, "", None, text, {"year": year}) for year, (name, text) in enumerate(TEXTS.items(), start=2020)
+    ]
+    update_index(tmp_path, documents, encoder)
+    index = open_snapshot(tmp_path)
+    (query,) = encoder.encode_queries(["The cat"])
+    assert {*index.nearest_sentences(query, 9, "year > 2021")} == {"chat", "кот"}
+    assert index.nearest_sentences(query, 9, "year > 2030") == []
+    (best,) = index.nearest_sentences(query, 1)
+    assert index.nearest_sentences(query, 1, f"id = '{best}'") == [best]
+    assert best not in index.nearest_sentences(query, 3, f"id <> '{best}'")
+
+
+def test_sentence_vectors_are_cut_and_take_three_bits_a_number_and_a_byte(tmp_path: Path, encoder: Encoder) -> None:
     encoder.model.config.truncate_dims = [16, 8]
     try:
         update_index(tmp_path, documents_of(TEXTS), encoder)
@@ -157,13 +166,14 @@ def test_sentence_vectors_are_cut_and_take_two_bytes_a_number(tmp_path: Path, en
         encoder.model.config.truncate_dims = []
     index = open_snapshot(tmp_path)
     assert index.sentence_size == 8
-    assert index.table.schema.field("sentence_vectors").type.value_type == pa.list_(pa.float16(), 8)
+    assert index.table.schema.field("sentence_signs").type.value_type == pa.list_(pa.uint8(), 1)
+    assert index.table.schema.field("sentence_magnitudes").type.value_type == pa.list_(pa.uint8(), 2)
+    assert index.table.schema.field("sentence_lengths").type.value_type == pa.list_(pa.uint8(), 1)
     (document,) = index.sentences(["cat"])
     _, (whole,) = encoder.encode_with_sentences([Document("cat", "", None, TEXTS["cat"])])
-    np.testing.assert_allclose(document.vectors, cut(whole.vectors.numpy(), 8), atol=1e-3)
-    (query,) = encoder.encode_queries(["The cat"])
-    best = float((cut(whole.vectors.numpy(), 8) @ cut(query, 8)).max())
-    assert index.nearest_sentences(query, 4)["cat"] == pytest.approx(best, abs=1e-3)
+    np.testing.assert_allclose(
+        document.vectors, as_kept(torch.from_numpy(cut(whole.vectors.numpy(), 8)), encoder), atol=1e-6
+    )
     (hit,) = search_index(index, "The cat", encoder, num_hits=1)
     assert hit.score == pytest.approx(next(iter(rank(index, "The cat", encoder, "late").values())))
 
@@ -174,24 +184,26 @@ def test_late_ranks_the_best_by_hybrid_again_with_their_best_sentence(
 ) -> None:
     update_index(tmp_path, documents_of(TEXTS), encoder, sentences=sentences)
     index = open_snapshot(tmp_path)
-    tolerance = 1e-3 if sentences else 1e-5  # kept vectors have two bytes a number
-    explanations = encoder.model.explain("The cat", list(TEXTS.values()), encoder.tokenizer, scoring="maximum")
-    expected = dict(zip(TEXTS, explanations))
+    (query,) = encoder.encode_queries(["The cat"])
+    _, documents = encoder.encode_with_sentences(documents_of(TEXTS))
+    if sentences:
+        documents = [document._replace(vectors=as_kept(document.vectors, encoder)) for document in documents]
+    expected = {id: score_sentences(torch.from_numpy(query), document) for id, document in zip(TEXTS, documents)}
     cosines, hybrid = (rank(index, "The cat", encoder, ranking) for ranking in ("dense", "hybrid"))
     scores = {id: hybrid[id] + 0.6 * (expected[id].score - cosines[id]) for id in TEXTS}
     best = sorted(TEXTS, key=lambda id: -scores[id])
-    assert rank(index, "The cat", encoder, "late") == pytest.approx(scores, abs=tolerance)
+    assert rank(index, "The cat", encoder, "late") == pytest.approx(scores, abs=1e-5)
     assert list(rank(index, "The cat", encoder, "late")) == best
     for hit in search_index(index, "The cat", encoder, 2, "late"):
-        assert hit.score == pytest.approx(scores[hit.document.id], abs=tolerance)
+        assert hit.score == pytest.approx(scores[hit.document.id], abs=1e-5)
         explanation = expected[hit.document.id]
-        assert hit.explanation.score == pytest.approx(explanation.score, abs=tolerance)
+        assert hit.explanation.score == pytest.approx(explanation.score, abs=1e-5)
         for found, wanted in zip(hit.explanation.sentences, explanation.sentences, strict=True):
-            assert tuple(found) == pytest.approx(tuple(wanted), abs=tolerance)
+            assert tuple(found) == pytest.approx(tuple(wanted), abs=1e-5)
     monkeypatch.setattr(search.ranking, "CANDIDATES", 2)
     hybrid = rank(index, "The cat", encoder, "hybrid", 2)
     scores = {id: score + 0.6 * (expected[id].score - cosines[id]) for id, score in hybrid.items()}
-    assert rank(index, "The cat", encoder, "late", 2) == pytest.approx(scores, abs=tolerance)
+    assert rank(index, "The cat", encoder, "late", 2) == pytest.approx(scores, abs=1e-5)
     assert list(rank(index, "The cat", encoder, "late", 2)) == sorted(scores, key=lambda id: -scores[id])
 
 

@@ -6,8 +6,10 @@ A row is a way to store sentence vectors: cut to their first numbers, as float16
 number) or the codes of an index. The columns are the bytes of twenty sentences, and for each pair the mean reciprocal
 rank of the first relevant document by the best sentence alone, and by `late_score` of its cosine and the document's
 (`late`). Above stand the document's vector alone; the sentences read each by itself, which takes a second pass; and a
-single pass that reads all sentences so, whose document vector is made of them. No approximate index takes part. Writes
-results.json and results.md.
+single pass that reads all sentences so, whose document vector is made of them. With `--token_encoder`, documents are
+also ranked by the token vectors of a sentence encoder that was not trained for it: by the mean, over a query's tokens,
+of the cosine with the nearest token of the document, as ColBERT has it (Khattab and Zaharia 2020, equation 3, divided
+by the number of tokens). No approximate index takes part. Writes results.json and results.md.
 """
 
 from __future__ import annotations
@@ -19,11 +21,16 @@ from dataclasses import dataclass, field
 import common.threads
 
 import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import AutoModel, AutoTokenizer
 
 from benchmarks.measure import timed, write_results
 from common.command_line import options_from, run
 from common.device import Dtype, dtype_of
 from common.numbers import PositiveInt
+from common.progress import progress_bar
 from evaluation.datasets.languages import languages_of
 from evaluation.datasets.retrieval_sets import QuerySource, RetrievalSet, read_retrieval_set
 from evaluation.tables import Table
@@ -68,6 +75,9 @@ class SentenceVectorsBenchmark:
     alone: bool = True
     """Also read each sentence by itself."""
 
+    token_encoder: str | None = None
+    """A sentence encoder, by whose token vectors documents are ranked too."""
+
     dtype: Dtype = "auto"
     """The dtype of weights and activations."""
 
@@ -107,6 +117,33 @@ def best_sentences(queries: np.ndarray, sentences: np.ndarray, counts: Sequence[
         counts: of the sentences of each document.
     """
     return np.maximum.reduceat(queries @ sentences.T, np.cumsum([0, *counts[:-1]]), axis=1)
+
+
+def token_scores(encoder: str, dtype: torch.dtype, queries: Sequence[str], texts: Sequence[str]) -> np.ndarray:
+    """(queries, documents), by token vectors; documents are read in windows of 512 tokens."""
+    model = AutoModel.from_pretrained(encoder, dtype=dtype).eval()
+    tokenizer = AutoTokenizer.from_pretrained(encoder)
+
+    @torch.inference_mode()
+    def tokens(text: str) -> Tensor:
+        """(tokens, hidden), L2-normalised."""
+        windows = tokenizer(
+            text, truncation=True, max_length=512, return_overflowing_tokens=True, padding=True, return_tensors="pt"
+        )
+        inputs = {name: windows[name] for name in ("input_ids", "attention_mask")}
+        hidden_states = model(**inputs).last_hidden_state[inputs["attention_mask"].bool()]
+        return F.normalize(hidden_states.float(), dim=-1)
+
+    asked = [tokens(f"query: {query}") for query in queries]
+    lengths = [len(rows) for rows in asked]
+    stacked = torch.cat(asked)
+    scores = []
+    with progress_bar("token vectors", len(texts)) as progress:
+        for text in texts:
+            nearest = (stacked @ tokens(f"passage: {text}").T).amax(dim=1)
+            scores.append(torch.stack([best.mean() for best in nearest.split(lengths)]))
+            progress.update()
+    return torch.stack(scores, dim=1).numpy()
 
 
 def pair_scores(
@@ -156,6 +193,9 @@ def pair_scores(
         add("sentences alone", best)
         add("sentences and document of sentences alone", best, query_vectors @ alone_vectors.T)
         print(f"{pair}: {len(ids)} documents, one pass {one_pass.seconds:.0f} s, second {second_pass.seconds:.0f} s")
+    if benchmark.token_encoder is not None:
+        scores = token_scores(benchmark.token_encoder, model.dtype, list(queries.values()), texts)
+        columns[late_column]["tokens"] = mrr(scores, relevant)
     probe = sentence_of_probe(Encoder(benchmark.model, model, tokenizer).probe())
     for size in benchmark.sizes:
         for kind in BYTES:

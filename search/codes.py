@@ -28,7 +28,6 @@ QUERY_STEP = 0.5860
 # Sentences whose signs are compared at once: few enough for the cache of a processor.
 SENTENCES_AT_ONCE = 2**16
 
-
 # The length of a difference in one byte; two vectors of length 1 differ by 2 at most.
 STEPS = 255 / 2
 
@@ -52,12 +51,9 @@ def encode(vectors: np.ndarray, centre: np.ndarray) -> Codes:
     of 8."""
     differences = vectors - centre
     lengths = np.linalg.norm(differences, axis=1, keepdims=True)
-    scaled = np.abs(differences) / np.maximum(lengths / np.sqrt(len(centre)), np.finfo(np.float32).tiny)
-    levels = np.searchsorted(LIMITS, scaled)
-    high, low = (np.packbits((levels & bit) > 0, axis=1) for bit in (2, 1))
-    return Codes(
-        np.packbits(differences > 0, axis=1), np.hstack([high, low]), (STEPS * lengths).round().astype(np.uint8)
-    )
+    levels = np.searchsorted(LIMITS, np.abs(differences) / _scale(differences))
+    signs, high, low = (np.packbits(bits, axis=1) for bits in (differences > 0, levels & 2 > 0, levels & 1 > 0))
+    return Codes(signs, np.hstack([high, low]), (STEPS * lengths).round().astype(np.uint8))
 
 
 def decode(codes: Codes, centre: np.ndarray) -> np.ndarray:
@@ -93,7 +89,7 @@ def smallest_differences(query: np.ndarray, centre: np.ndarray, words: np.ndarra
         firsts: (documents,), the place of each document's first sentence; each document has one at least.
 
     Returns:
-        (documents,), uint16.
+        (documents,), uint16, which holds the sum of vectors of up to 9,362 numbers.
     """
     difference = query - centre
     numbers = np.clip(np.floor(difference / (QUERY_STEP * _scale(difference))) + 4, 0, 7).astype(np.uint8)

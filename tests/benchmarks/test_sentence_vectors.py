@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer
 
-from benchmarks.sentence_vectors import best_sentences, main, stored
+from benchmarks.sentence_vectors import best_sentences, main, stored, token_scores
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 
 DOCUMENTS = {"d1": "Der Hund sah sie. Sie war warm!", "d2": "Die Katze saß da.", "d3": "Ja. Nein. Der Hund."}
@@ -35,7 +37,23 @@ def test_the_best_sentence_of_each_document_is_its_largest_cosine() -> None:
             assert best[row, column] == pytest.approx(max(query @ sentence for sentence in document), abs=1e-6)
 
 
-def test_a_table_of_sizes(model_folder: Path, tmp_path: Path) -> None:
+def test_token_vectors_rank_by_the_mean_of_each_tokens_nearest(labse: Path) -> None:
+    model, tokenizer = AutoModel.from_pretrained(labse).eval(), AutoTokenizer.from_pretrained(labse)
+
+    def tokens(text: str) -> list[np.ndarray]:
+        with torch.inference_mode():
+            (rows,) = model(**tokenizer(text, return_tensors="pt")).last_hidden_state.numpy()
+        return [row / np.linalg.norm(row) for row in rows]
+
+    queries, texts = list(QUERIES.values()), list(DOCUMENTS.values())
+    scores = token_scores(str(labse), torch.float32, queries, texts)
+    for row, query in zip(scores, queries):
+        for score, text in zip(row, texts):
+            asked, found = tokens(f"query: {query}"), tokens(f"passage: {text}")
+            assert score == pytest.approx(np.mean([max(a @ b for b in found) for a in asked]), abs=1e-5)
+
+
+def test_a_table_of_sizes(model_folder: Path, labse: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     for folder in ("docs", "queries"):
         (data / folder).mkdir(parents=True)
@@ -44,7 +62,7 @@ def test_a_table_of_sizes(model_folder: Path, tmp_path: Path) -> None:
     (data / "queries" / "en.tsv").write_text("".join(f"{id}\t{text}\n" for id, text in QUERIES.items()))
     (data / "qrels.tsv").write_text("q1\t0\td1\t1\nq1\t0\td3\t1\nq2\t0\td2\t1\n")
     options = ["--model", str(model_folder), "--data", str(data), "--pairs", "[en-de]", "--sizes", "[8, 4]"]
-    main([*options, "--dtype", "float32", "--output", str(tmp_path / "out")])
+    main([*options, "--token_encoder", str(labse), "--dtype", "float32", "--output", str(tmp_path / "out")])
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["bytes"]["8 float16"] == 320
     assert results["bytes"]["4 codes"] == 80
@@ -56,4 +74,5 @@ def test_a_table_of_sizes(model_folder: Path, tmp_path: Path) -> None:
     scores = queries @ model.encode_documents(list(DOCUMENTS.values()), tokenizer, language="de").T
     ranks = [1 + sum(scores[0] > max(scores[0, 0], scores[0, 2])), 1 + sum(scores[1] > scores[1, 1])]
     assert results["mrr"]["en-de, late"]["document alone"] == pytest.approx(np.mean(1 / np.array(ranks)))
+    assert 0 < results["mrr"]["en-de, late"]["tokens"] <= 1
     assert set(results["mrr"]["en-de, best sentence"]) >= {"sentences alone", "8 int8", "4 codes"}

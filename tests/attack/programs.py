@@ -25,7 +25,10 @@ from tqdm import tqdm
 # What the commands import, but for LanceDB, which does not survive a fork.
 import evaluation.compare  # noqa: F401
 import search.encode_collection  # noqa: F401
-import training.finetune  # noqa: F401
+import training.finetune
+import training.pretrain_sentences  # noqa: F401
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from tests import sentence_pairs
 from tests.attack.commands import SECONDS_TO_REFUSE, Ended, wait
 from tests.attack.runs import arguments, saved_hmde, workshop
 from tests.paths import REPOSITORY
@@ -276,6 +279,47 @@ def _finetune(folder: Path) -> Program:
     return Program([str(REPOSITORY / "training" / "finetune.py"), *options], folder / "classifier", _inputs(folder))
 
 
+def _pretrain_sentences(folder: Path) -> Program:
+    pairs = sentence_pairs.write_pairs(_inputs(folder) / "parallel")
+    encoder = Path(shutil.copytree(workshop() / "labse", _inputs(folder) / "labse"))
+    options = sentence_pairs.options(pairs, encoder, folder / "encoder", losses={"align": {}}, save_steps=2)
+    return Program([str(REPOSITORY / "training" / "pretrain_sentences.py"), *options], folder / "encoder", pairs.parent)
+
+
+def _sentence_pairs(folder: Path) -> Program:
+    lines = [f"The cat {number} sat.\tDie Katze {number} saß.\n" for number in range(20_000)]
+    file = _inputs(folder) / "cats.tsv"
+    file.write_text("".join(lines))
+    options = _options(files=json.dumps({"en-de": [str(file)]}), output=folder / "pairs")
+    return Program(["-m", "training.corpus.sentence_pairs", *options], folder / "pairs", _inputs(folder))
+
+
+def _sentence_head(folder: Path) -> Program:
+    return _fitted("training.sentence_head", folder)
+
+
+def _rotate(folder: Path) -> Program:
+    return _fitted("release_tools.rotate", folder, sizes="[4]")
+
+
+def _fitted(module: str, folder: Path, **given: object) -> Program:
+    """A model in passages that a command changes by the documents of a corpus."""
+    corpus = shutil.copytree(workshop() / "corpus", _inputs(folder) / "corpus")
+    model = shutil.copytree(_saved_in_passages(), _inputs(folder) / "hmde")
+    options = _options(model=model, corpus=corpus, output=folder / "changed", max_documents=12, **given)
+    return Program(["-m", module, *options], folder / "changed", _inputs(folder))
+
+
+@functools.cache
+def _saved_in_passages() -> Path:
+    folder, encoder = workshop() / "passages", str(workshop() / "labse")
+    options: dict[str, Any] = {"sentence_pooling": "mean", "passage_length": 120, "num_document_attention_heads": 4}
+    model = HMDEForDocumentEmbedding.from_sentence_encoder(encoder, max_sentence_length=40, **options)
+    model.save_pretrained(folder)
+    HMDETokenizer.from_sentence_encoder(encoder, max_sentence_length=40).save_pretrained(folder)
+    return folder
+
+
 def _average(folder: Path) -> Program:
     models = json.dumps([str(_model(folder))] * 2)
     options = _options(models=models, output=folder / "mean")
@@ -336,9 +380,25 @@ PROGRAMS: dict[str, Callable[[Path], Program]] = {
     "corpus": _corpus,
     "pretrain": _pretrain,
     "finetune": _finetune,
+    "pretrain_sentences": _pretrain_sentences,
+    "sentence_pairs": _sentence_pairs,
+    "sentence_head": _sentence_head,
+    "rotate": _rotate,
     "evaluate": _evaluate,
     "average": _average,
     "pack": _pack,
     "unpack": _unpack,
     "export": _export,
+}
+
+# Commands that do not write over what is there.
+NOT_TWICE = {
+    "pretrain",
+    "finetune",
+    "pretrain_sentences",
+    "sentence_pairs",
+    "sentence_head",
+    "rotate",
+    "average",
+    "unpack",
 }

@@ -23,6 +23,7 @@ from common.terminal import open_closed_streams
 
 from tests.attack.commands import Ended
 from tests.attack.programs import (
+    NOT_TWICE,
     PROGRAMS,
     Program,
     check_nothing_half,
@@ -195,7 +196,7 @@ def check_completes(name: str, program: Program, folder: Path, already: bool = F
     Raises:
         AssertionError: it does not.
     """
-    if not already and not (program.made.exists() and name in ("pretrain", "finetune", "average", "unpack")):
+    if not already and not (program.made.exists() and name in NOT_TWICE):
         ended = run(resumed(program), folder / "again.txt")
         assert ended.code == 0, f"the next run does not complete: {ended.output[-3000:]}"
     check_whole(name, program, folder)

@@ -123,7 +123,7 @@ def test_head_and_rotation_are_saved_with_the_model(
         loaded.encode_documents([TEXT], tokenizer, sentences=True),
     ):
         found, expected = (given if isinstance(given, np.ndarray) else given[0].vectors for given in (one, other))
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_allclose(found, expected, atol=1e-6)  # where weights lie in memory changes the last digit
 
 
 def test_sentence_vectors_need_rows_of_tokens(labse: Path, tokenizer: HMDETokenizer, make_model: MakeModel) -> None:

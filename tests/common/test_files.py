@@ -7,6 +7,8 @@ import multiprocessing
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ import torch
 from safetensors.torch import save_file
 
 from common.files import file_written_whole, folder_written_whole, locked, new_array, write_text
+from tests.paths import REPOSITORY
 
 CONTEXT = multiprocessing.get_context("fork")
 
@@ -189,6 +192,31 @@ def test_a_folder_that_is_written_anew_has_nothing_of_the_one_before_and_is_whol
     before = {str(name) for name in range(8)}
     assert [names for names in seen if names not in (before, {"new"})] == []
     assert before in seen  # while the new one was written
+
+
+def test_a_lock_is_open_to_other_users(tmp_path):
+    before = os.umask(0)
+    try:
+        with locked(tmp_path / "output"):
+            assert (tmp_path / ".output.lock").stat().st_mode & 0o777 == 0o666
+    finally:
+        os.umask(before)
+
+
+def test_a_writer_that_removes_its_own_folder_ends_with_its_own_error(tmp_path):
+    def remove(partial: Path) -> None:
+        partial.rmdir()
+        raise RuntimeError("my own")
+
+    with pytest.raises(RuntimeError, match="my own"), folder_written_whole(tmp_path / "folder") as partial:
+        remove(partial)
+
+
+def test_text_is_utf_8_in_every_locale(tmp_path):
+    program = "import sys; from common.files import write_text; write_text(sys.argv[1], chr(228))"
+    environment = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONPATH": str(REPOSITORY)}
+    subprocess.run([sys.executable, "-c", program, tmp_path / "text"], check=True, env=environment)
+    assert (tmp_path / "text").read_bytes() == "ä".encode()
 
 
 def test_an_array_has_its_space_before_it_is_filled(tmp_path):

@@ -55,6 +55,22 @@ def test_forward_equals_the_reference(
     torch.testing.assert_close(actual, expected, **EXACT)
 
 
+@pytest.mark.parametrize(
+    ("document_pooling", "expected"),
+    [
+        ("mean", [[0, 1, 1, 0], [0, 1, 0, 0]]),
+        ("token_mean", [[0, 5, 1, 0], [0, 2, 0, 0]]),
+        ("mean_with_dbos", [[1, 1, 1, 0], [1, 1, 0, 0]]),
+        ("dbos", [[1, 0, 0, 0], [1, 0, 0, 0]]),
+    ],
+)
+def test_each_sentence_has_its_share_in_the_document_embedding_also_one_of_a_single_token(
+    document_pooling: str, expected: list[list[int]], labse: Path, make_model: MakeModel
+) -> None:
+    encoder = make_model(labse, document_pooling=document_pooling).hmde.document_encoder
+    assert encoder.pooling_weights(torch.tensor([[5, 1, 0], [2, 0, 0]])).tolist() == expected
+
+
 @pytest.mark.parametrize("document_norm", ["post", "pre"])
 @pytest.mark.parametrize("document_pooling", ["mean", "token_mean"])
 def test_a_share_of_the_sentence_vectors_goes_into_the_document_embedding(

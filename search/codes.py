@@ -52,7 +52,7 @@ def encode(vectors: np.ndarray, centre: np.ndarray) -> Codes:
     differences = vectors - centre
     lengths = np.linalg.norm(differences, axis=1, keepdims=True)
     levels = np.searchsorted(LIMITS, np.abs(differences) / _scale(differences))
-    signs, high, low = (np.packbits(bits, axis=1) for bits in (differences > 0, levels & 2 > 0, levels & 1 > 0))
+    signs, high, low = (np.packbits(bits, axis=1) for bits in (differences > 0, levels & 2, levels & 1))
     return Codes(signs, np.hstack([high, low]), (STEPS * lengths).round().astype(np.uint8))
 
 
@@ -93,7 +93,7 @@ def smallest_differences(query: np.ndarray, centre: np.ndarray, words: np.ndarra
     """
     difference = query - centre
     numbers = np.clip(np.floor(difference / (QUERY_STEP * _scale(difference))) + 4, 0, 7).astype(np.uint8)
-    planes = [in_words(np.packbits((numbers & bit) > 0)[None]) for bit in (4, 2, 1)]
+    planes = [in_words(np.packbits(numbers & bit)[None]) for bit in (4, 2, 1)]
     sums = np.zeros(words.shape[1], np.uint16)
     for first in range(0, len(sums), SENTENCES_AT_ONCE):
         block = slice(first, first + SENTENCES_AT_ONCE)

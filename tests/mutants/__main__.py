@@ -83,6 +83,7 @@ def main(argv: list[str] | None = None) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no process of a test is left behind
     preload()
     with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)  # PostgreSQL runs as another user where this one is root
         kept = REPOSITORY / "runs" / "mutants"
         workspace = Workspace(REPOSITORY, Path(folder).resolve(), kept / "measured.json")
         judgements = Judgements(kept / "judged.jsonl", workspace.folder)

@@ -42,7 +42,6 @@ from common.command_line import options_from, run
 from common.numbers import NonNegativeInt, PositiveInt
 from modeling_hmde import late_score
 from modeling_hmde.attribution_hmde import DocumentSentences
-from search.codes import Codes, decode
 from search.documents import Document
 from search.encoder import Encoder, cut
 from search.options import Ranking
@@ -200,9 +199,8 @@ def nearest(index: Snapshot, ranking: Ranking, vectors: np.ndarray, languages: l
         names = batch["id"].to_numpy(zero_copy_only=False)
         scores = vectors @ stored.T
         if ranking == "late":
-            cells = [batch[column].flatten() for column in CODE_COLUMNS]
-            codes = Codes(*(cell.flatten().to_numpy().reshape(len(cell), -1) for cell in cells))
-            best = cut(vectors, index.sentence_size) @ decode(codes, index.centre).T
+            sentences = index.sentence_vectors(pa.Table.from_batches([batch]))
+            best = cut(vectors, index.sentence_size) @ sentences.T
             scores = late_score(scores, best.reshape(len(vectors), len(names), -1).max(axis=2))
         cosines = np.hstack([cosines, scores])
         ids = np.hstack([ids, np.broadcast_to(names, (len(vectors), len(names)))])

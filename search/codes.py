@@ -7,8 +7,8 @@ normal distribution has them, and each becomes the nearest of the eight levels t
 bit, its magnitude two, and the length of the difference a byte.
 
 The signs stand apart, because they alone tell nearly which vectors are near to a query (Charikar, "Similarity
-Estimation Techniques from Rounding Algorithms", STOC 2002). To compare them takes about twenty nanoseconds a vector, so
-that a query is compared with all sentences of an index.
+Estimation Techniques from Rounding Algorithms", STOC 2002). To compare them takes about fifteen nanoseconds a vector,
+so that a query is compared with all sentences of an index.
 """
 
 from __future__ import annotations

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import psycopg
+import pyarrow as pa
 from pgvector.psycopg import register_vector
 
-from search.codes import Codes, decode
 from search.snapshot import CODE_COLUMNS, DOCUMENT_COLUMNS, Snapshot
 
 # Rows of an index that are in memory at once.
@@ -81,17 +80,19 @@ def _copy(connection: psycopg.Connection, table: str, rows: Iterator[tuple]) -> 
 
 
 def _documents(index: Snapshot) -> Iterator[tuple]:
-    for row in _rows(index, [*DOCUMENT_COLUMNS, "vector"]):
-        yield (*(row[column] for column in DOCUMENT_COLUMNS), np.array(row["vector"], np.float32))
+    for rows in _rows(index, [*DOCUMENT_COLUMNS, "vector"]):
+        for row in rows.to_pylist():
+            yield (*(row[column] for column in DOCUMENT_COLUMNS), np.array(row["vector"], np.float32))
 
 
 def _sentences(index: Snapshot) -> Iterator[tuple]:
-    for row in _rows(index, ["id", "spans", *CODE_COLUMNS]):
-        codes = Codes(*(np.array(row[name], np.uint8) for name in CODE_COLUMNS))
-        for number, (span, vector) in enumerate(zip(row["spans"], decode(codes, index.centre))):
-            yield row["id"], number, *span, vector
+    for rows in _rows(index, ["id", "spans", *CODE_COLUMNS]):
+        vectors = iter(index.sentence_vectors(rows))
+        for id, spans in zip(rows["id"].to_pylist(), rows["spans"].to_pylist()):
+            for number, span in enumerate(spans):
+                yield id, number, *span, next(vectors)
 
 
-def _rows(index: Snapshot, columns: list[str]) -> Iterator[dict[str, Any]]:
+def _rows(index: Snapshot, columns: list[str]) -> Iterator[pa.Table]:
     for batch in index.table.search().select(columns).to_batches(ROWS_PER_BATCH):
-        yield from batch.to_pylist()
+        yield pa.Table.from_batches([batch])

@@ -199,10 +199,14 @@ class Snapshot:
     def sentences(self, ids: Sequence[str]) -> list[DocumentSentences]:
         """The sentences of the documents with these ids, in an index that keeps them."""
         rows = self.rows(ids, ["id", "spans", *CODE_COLUMNS])
-        cells = [rows[name].combine_chunks().flatten() for name in CODE_COLUMNS]
-        vectors = torch.from_numpy(decode(Codes(*map(_matrix, cells)), self.centre))
         spans = [list(map(tuple, cell)) for cell in rows["spans"].to_pylist()]
-        return [DocumentSentences(*pair, None) for pair in zip(spans, vectors.split(list(map(len, spans))))]
+        vectors = torch.from_numpy(self.sentence_vectors(rows)).split(list(map(len, spans)))
+        return [DocumentSentences(*pair, None) for pair in zip(spans, vectors)]
+
+    def sentence_vectors(self, rows: pa.Table) -> np.ndarray:
+        """(sentences, sentence_size), float32, L2-normalised, of all documents of rows that hold CODE_COLUMNS."""
+        cells = (rows[name].combine_chunks().flatten() for name in CODE_COLUMNS)
+        return decode(Codes(*map(_matrix, cells)), self.centre)
 
     def rows(self, ids: Sequence[str], columns: list[str]) -> pa.Table:
         """Columns of the documents with these ids, in their order. `id` must be one of the columns."""

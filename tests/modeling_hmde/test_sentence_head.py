@@ -118,6 +118,8 @@ def test_head_and_rotation_are_saved_with_the_model(
         model.hmde.rotation.weight.copy_(orthogonal(model.config.hidden_size))
     model.save_pretrained(tmp_path / "model")
     loaded = HMDEForDocumentEmbedding.from_pretrained(tmp_path / "model")
+    weights = loaded.state_dict()
+    assert all(torch.equal(weights[name], weight) for name, weight in model.state_dict().items())
     for one, other in zip(
         model.encode_documents([TEXT], tokenizer, sentences=True),
         loaded.encode_documents([TEXT], tokenizer, sentences=True),

@@ -33,6 +33,8 @@ WIKI40B_TEXT = (
     r"'\s*(_START_PARAGRAPH_|_NEWLINE_|\n)\s*((_START_PARAGRAPH_|_NEWLINE_)\s*)*', chr(10), 'g'), chr(10) || ' ')"
 )
 
+SENTENCE_BYTES = (40, 600)  # at least and at most, in UTF-8; what is shorter is a heading, and longer several sentences
+
 
 # --- The files of each language ---
 
@@ -176,6 +178,39 @@ def drop_short_concepts(connection: duckdb.DuckDBPyConnection, articles: Sequenc
         kept = kept_articles(connection, table)
         counts["in_short_concept"] = counts["kept"] - kept["kept"]
         write_json(table.with_suffix(".json"), counts | kept)
+
+
+def write_sentences(
+    connection: duckdb.DuckDBPyConnection, articles: Path, sentences_per_document: int, target: Path
+) -> None:
+    """Writes lines of the documents of train in a language, as articles that train the scale of sentences.
+
+    The concept of a line is its place in its document and how many lines that has. So two lines are of one concept
+    where documents of one concept have as many lines, as translations line by line do. Its category is its document,
+    from which its hard negative comes. The places are drawn alike in all languages; a line that is a heading, a long
+    paragraph or there twice is left out.
+    """
+    query = f"""
+        WITH line AS (
+            SELECT *, unnest(lines) AS line, generate_subscripts(lines, 1) AS place
+            FROM (SELECT *, string_split(text, chr(10)) AS lines FROM {read_parquet(articles)} WHERE split = 'train')
+        ),
+        placed AS (
+            SELECT *, concat(concept_id, '#', len(lines), '.', place) AS sentence_id,
+                   count(*) OVER (PARTITION BY concept_id, line) AS copies
+            FROM line
+        ),
+        drawn AS (
+            SELECT *, row_number() OVER (PARTITION BY concept_id ORDER BY draw(sentence_id), place) AS draw_rank
+            FROM placed
+        )
+        SELECT sentence_id AS concept_id, language, line AS title, line AS text, [concept_id] AS categories, source,
+               license, split
+        FROM drawn
+        WHERE draw_rank <= {sentences_per_document} AND copies = 1
+              AND strlen(line) BETWEEN {SENTENCE_BYTES[0]} AND {SENTENCE_BYTES[1]}
+    """
+    write_parquet(connection, query, target, compression="zstd")
 
 
 def short_concepts_of(table: Path) -> Path:

@@ -30,6 +30,7 @@ from training.corpus.articles import (
     define_rules,
     drop_short_concepts,
     write_articles,
+    write_sentences,
 )
 from training.corpus.categories import write_categories
 from training.corpus.database import (
@@ -113,12 +114,19 @@ def build_corpus(connection: duckdb.DuckDBPyConnection, recipe: CorpusRecipe, ou
         with query_progress(connection, "concepts with a short article"):
             drop_short_concepts(connection, list(articles.values()))
     check_splits(connection, list(articles.values()))
+    tables = {language: [path] for language, path in articles.items()}
+    if recipe.sentences_per_document:
+        for language, path in articles.items():
+            sentences = steps / f"{language}.sentences.parquet"
+            if not sentences.exists():
+                write_sentences(connection, path, recipe.sentences_per_document, sentences)
+            tables[language].append(sentences)
     triples = steps / "triples.parquet"
     if not triples.exists():
         with query_progress(connection, "triples"):
             draw_triples(
                 connection,
-                list(articles.values()),
+                [path for paths in tables.values() for path in paths],
                 triples,
                 category_limit=recipe.category_limit,
                 seed=recipe.seed,
@@ -130,7 +138,7 @@ def build_corpus(connection: duckdb.DuckDBPyConnection, recipe: CorpusRecipe, ou
             sample_triples(connection, all_triples, triples, recipe.num_triples, recipe.pair_exponent, recipe.seed)
     check_triples(connection, articles, triples)
     with folder_written_whole(output) as folder, query_progress(connection, "corpus"):
-        return write_corpus(connection, recipe, articles, triples, folder)
+        return write_corpus(connection, recipe, tables, triples, folder)
 
 
 def check_triples(connection: duckdb.DuckDBPyConnection, articles: dict[str, Path], triples: Path) -> None:
@@ -164,20 +172,25 @@ def counted(table: Path) -> dict[str, int]:
 def write_corpus(
     connection: duckdb.DuckDBPyConnection,
     recipe: CorpusRecipe,
-    articles: dict[str, Path],
+    tables: dict[str, list[Path]],
     triples: Path,
     folder: Path,
 ) -> dict[str, Any]:
-    """Writes the articles that make a pair or are a negative, the triples, the statistics and the card."""
+    """Writes the articles that make a pair or are a negative, the triples, the statistics and the card.
+
+    Args:
+        tables: by language, that of its documents and, if there are some, that of their sentences.
+    """
+    everything = read_parquet(*(path for paths in tables.values() for path in paths))
     connection.execute(
         f"""
         CREATE OR REPLACE TEMP TABLE shared AS
-        SELECT concept_id FROM {read_parquet(*articles.values())} GROUP BY concept_id HAVING count(*) > 1
+        SELECT concept_id FROM {everything} GROUP BY concept_id HAVING count(*) > 1
         """
     )
-    for language, path in articles.items():
+    for language, paths in tables.items():
         used = f"""
-            SELECT * FROM {read_parquet(path)}
+            SELECT * FROM {read_parquet(*paths)}
             WHERE concept_id IN (
                 SELECT concept_id FROM shared
                 UNION SELECT negative_id FROM {read_parquet(triples)} WHERE anchor_language = {quoted(language)}
@@ -188,7 +201,7 @@ def write_corpus(
         """
         write_parquet(connection, used, folder / "articles" / f"{language}.parquet", compression="zstd")
     write_parquet(connection, f"FROM {read_parquet(triples)}", folder / "triples.parquet")
-    read = {language: counted(path) for language, path in articles.items()}
+    read = {language: counted(paths[0]) for language, paths in tables.items()}
     dumps = {path.name.partition(".")[0]: counted(path) for path in sorted(triples.parent.glob("*.categories.json"))}
     statistics = corpus_statistics(connection, folder, asdict(recipe), read, dumps)
     write_json(folder / "statistics.json", statistics)

@@ -52,6 +52,10 @@ class CorpusRecipe:
     min_sentences: NonNegativeInt = 5
     """Shorter documents are dropped."""
 
+    sentences_per_document: NonNegativeInt = 0
+    """Also make triples of up to this many lines of each document of train: a line, the line at its place in another
+    language, where both documents have as many lines, and another line of the anchor's document as hard negative."""
+
     drop_short_concepts: bool = False
     """Whether a document that is too short takes all documents of its concept along, as in the authors' code."""
 

@@ -66,6 +66,45 @@ def test_short_documents_are_dropped_and_a_first_line_that_is_the_title_is_cut(t
     assert kept["Q0en"] == TEXT
 
 
+def test_lines_of_documents_make_triples_of_their_own(tmp_path):
+    def lines(language: str, *numbers: int) -> str:
+        """Heading, lines that name their number, and one that is there twice; 5 sentences at least."""
+        described = [f"In {language}, line {number} of this document says something long." for number in numbers]
+        return "\n".join(["A heading", *described, "This long line is there twice, word for word.\n" * 2])
+
+    texts = {
+        ("Q0", "de"): lines("German", *range(20)),
+        ("Q0", "en"): lines("English", *range(20)),
+        ("Q0", "fr"): lines("French", *range(19)),  # no translation line by line
+        ("Q2", "de"): lines("German", *range(4)),
+        ("Q2", "en"): lines("English", *range(4)),
+    }
+    rows = [row | {"text": texts.get((row["concept_id"], row["language"]), TEXT)} for row in world()]
+    articles = write_articles(tmp_path / "articles", rows)
+    documents = run(articles, tmp_path / "documents")
+    triples = run(articles, tmp_path / "corpus", "--sentences_per_document", "12")
+    sentences = [triple for triple in triples if "#" in triple["concept_id"]]
+    assert [triple for triple in triples if triple not in sentences] == documents
+
+    tables = duckdb.sql(f"SELECT concept_id, language, text, split FROM '{tmp_path}/corpus/articles/*.parquet'")
+    written = {(concept, language): (text, split) for concept, language, text, split in tables.fetchall()}
+    by_document: dict[str, list[str]] = {"Q0": [], "Q2": []}
+    for triple in sentences:
+        document, place = triple["concept_id"].split("#")
+        by_document[document].append(place)
+        assert {triple["anchor_language"], triple["positive_language"]} == {"de", "en"}
+        assert triple["negative_id"].startswith(f"{document}#")
+        assert triple["negative_id"] != triple["concept_id"]
+        (german, split), (english, _) = (written[triple["concept_id"], language] for language in ("de", "en"))
+        assert split == triple["split"] == "train"
+        assert german.replace("German", "English") == english  # the line at the same place
+        assert german in texts[document, "de"].split("\n")
+    assert 8 <= len(by_document["Q0"]) <= 12  # of 12 drawn places, 3 may be the heading or the line that is there twice
+    assert len(set(by_document["Q0"])) == len(by_document["Q0"])
+    assert len(by_document["Q2"]) == 4  # all there are
+    assert "Up to 12 lines" in (tmp_path / "corpus" / "README.md").read_text(encoding="utf-8")
+
+
 def test_on_request_a_concept_is_dropped_in_all_languages_where_it_is_short_in_one(tmp_path):
     rows = world()
     for row in rows:

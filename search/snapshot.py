@@ -246,9 +246,9 @@ def open_snapshot(folder: str | Path) -> Snapshot:
     with store_errors(folder):
         table = lancedb.connect(folder).open_table(TABLE)
         metadata = table.schema.metadata
-    if b"sentence_size" not in metadata:
+    if b"coded_size" not in metadata:
         raise ValueError(f"{folder} was made by an earlier version; remove the folder and index the documents again")
-    probe, size = np.array(json.loads(metadata[b"probe"])), int(metadata[b"sentence_size"])
+    probe, size = np.array(json.loads(metadata[b"probe"])), int(metadata[b"coded_size"])
     return Snapshot(folder, table, metadata[b"model"].decode(), probe, size)
 
 

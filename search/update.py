@@ -194,7 +194,7 @@ def _create(folder: Path, encoder: Encoder, sentences: bool) -> None:
         columns["spans"] = pa.list_(pa.list_(pa.int32(), 2))
         for name, codes in zip(CODE_COLUMNS, encode(np.empty((0, size)), np.empty(size))):
             columns[name] = pa.list_(pa.list_(pa.uint8(), codes.shape[1]))
-    metadata = {"model": encoder.name, "probe": json.dumps(encoder.probe().tolist()), "sentence_size": str(size)}
+    metadata = {"model": encoder.name, "probe": json.dumps(encoder.probe().tolist()), "coded_size": str(size)}
     # search/bm25.py has already lowered and stemmed the words.
     bm25 = FTS(base_tokenizer="whitespace", lower_case=False, stem=False, remove_stop_words=False, ascii_folding=False)
     with folder_written_whole(folder) as partial, store_errors(folder):

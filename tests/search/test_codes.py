@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 
 import numpy as np
 import pytest
+import scipy.fft
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,13 +17,24 @@ from search.encoder import cut
 LEVELS = [-2.152, -1.344, -0.7560, -0.2451, 0.2451, 0.7560, 1.344, 2.152]
 
 
+def hashed_signs(size: int) -> np.ndarray:
+    bits = "".join(f"{byte:08b}" for byte in hashlib.shake_128(b"signs").digest(size // 8 + 1))
+    return np.array([-1.0 if bit == "1" else 1.0 for bit in bits[:size]])
+
+
+def turned(difference: np.ndarray) -> np.ndarray:
+    """The orthonormal cosine transform of numbers that have changed their signs."""
+    return scipy.fft.dct(hashed_signs(len(difference)) * difference, norm="ortho")
+
+
 def decoded_one_by_one(vector: np.ndarray, centre: np.ndarray) -> np.ndarray:
-    """The nearest levels of the numbers of a difference, as long as it was to the 255th part of 2."""
-    difference = [float(number) - float(other) for number, other in zip(vector, centre)]
+    """The nearest levels of the numbers of a turned difference, as long as it was to the 255th part of 2."""
+    difference = turned(vector.astype(float) - centre)
     length = math.sqrt(sum(number**2 for number in difference))
     scale = length / math.sqrt(len(vector))
     levels = np.array([min(LEVELS, key=lambda level: abs(level - number / scale)) for number in difference])
-    result = centre + levels * round(length * 255 / 2) / 255 * 2 / math.sqrt(len(vector))
+    coded = levels * round(length * 255 / 2) / 255 * 2 / math.sqrt(len(vector))
+    result = centre + hashed_signs(len(vector)) * scipy.fft.idct(coded, norm="ortho")
     return result / math.sqrt(sum(result**2))
 
 
@@ -70,13 +83,16 @@ def test_documents_are_ordered_by_the_dot_product_of_rounded_query_and_signs(
     counts: list[int], size: int, seed: int
 ) -> None:
     query, centre, *vectors = unit_vectors(2 + sum(counts), size, seed)
-    difference = (query - centre).astype(float)
+    difference = turned(query.astype(float) - centre)
     step = 0.586 * math.sqrt(sum(difference**2) / size) or 1
     rounded = [min(range(-7, 8, 2), key=lambda odd: abs(odd - 2 * number / step)) for number in difference]
     sentences, best = iter(vectors), []
     for count in counts:
         rows = [next(sentences) for _ in range(count)]
-        best.append(max(sum(r if a > c else -r for r, a, c in zip(rounded, row, centre)) for row in rows))
+        products = [
+            sum(r if n > 0 else -r for r, n in zip(rounded, turned(row.astype(float) - centre))) for row in rows
+        ]
+        best.append(max(products))
     words = in_words(encode(np.array(vectors).reshape(-1, size), centre).signs)
     found = smallest_differences(query, centre, words, np.cumsum([0, *counts])[:-1])
     # A product of size * 7 is that of no difference, and each differing bit takes twice its weight from it.

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from common.device import device
-from common.saved_models import load_hmde, model_type_of
+from common.saved_models import check_is_hmde, load_hmde
 from evaluation.recipes import SystemOptions
 from evaluation.systems import l2_normalize
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
@@ -38,9 +38,7 @@ def check(name: str, options: SystemOptions) -> None:
     """Raises:
     ValueError: the model cannot be found, or is no HMDE.
     """
-    model_type = model_type_of(name, options.model)
-    if model_type != "hmde":
-        raise ValueError(f"{name}: {options.model} holds a model of type {model_type}, no HMDE")
+    check_is_hmde(name, options.model)
 
 
 def load(options: SystemOptions, dtype: torch.dtype = torch.float32) -> HMDESystem:

@@ -80,5 +80,5 @@ def test_whole_documents_are_no_queries(model_folder: Path) -> None:
 
 
 def test_a_sentence_encoder_has_no_sentences_of_a_document_encoder(labse: Path) -> None:
-    with pytest.raises(ValueError, match=r"system x: .* holds a model of type bert, no HMDE"):
+    with pytest.raises(ValueError, match=r"system x: .* is no HMDE"):
         check_systems({"x": SystemOptions("both_scales", model=str(labse))})

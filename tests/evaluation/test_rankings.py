@@ -168,7 +168,7 @@ def test_only_an_hmde_searches(model_folder: Path, labse: Path) -> None:
             "late": SystemOptions("late", model=str(model_folder)),
         }
     )
-    with pytest.raises(ValueError, match=r"system late: .* holds a model of type bert, no HMDE"):
+    with pytest.raises(ValueError, match=r"system late: .* is no HMDE"):
         check_systems({"late": SystemOptions("late", model=str(labse))})
 
 

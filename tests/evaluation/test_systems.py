@@ -212,7 +212,7 @@ def test_what_is_wrong_with_a_system_is_found_before_any_is_loaded(
     good = SystemOptions("first", model=str(labse), pooling="mean")
     wrong = {
         "a/b": (good, "system 'a/b' names files"),
-        "no-hmde": (SystemOptions("hmde", model=str(labse)), "no-hmde: .* a model of type bert, no HMDE"),
+        "no-hmde": (SystemOptions("hmde", model=str(labse)), "no-hmde: .* is no HMDE"),
         "an-hmde": (SystemOptions("first", model=str(hmde), pooling="cls"), "an-hmde: .* holds an HMDE, no sentence"),
         "absent": (SystemOptions("hmde", model=str(tmp_path / "absent")), "absent does not open"),
     }

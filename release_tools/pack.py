@@ -5,10 +5,10 @@
 
 `unpack` puts the model together from the folder `release` of this repository and multilingual-e5-small, without a
 network. `pack` writes such a folder for any HMDE and the sentence encoder that it was trained from. Weights that
-training did not change are left out. A matrix of the sentence encoder is stored as its difference to the base, with two
-bits a weight and a scale for each row: a short training moves each weight by a few steps of equal size, so the sign
-holds most of the information (BitDelta; Liu et al. 2024). Matrices of the document encoder have eight bits a weight.
-All other weights are stored as they are.
+training did not change are left out. A matrix of the sentence encoder is stored as its difference to the base, with
+three bits a weight and a scale for each row: a short training moves each weight by a few steps of equal size, so few
+bits hold most of the information (BitDelta, with one; Liu et al. 2024). Matrices of the document encoder have eight
+bits a weight. All other weights are stored as they are.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 RELEASE = Path(__file__).parents[1] / "release"
 DIFFERENCE = "difference.safetensors"
 SENTENCE_ENCODER = "hmde.sentence_encoder."
-BITS_OF_DIFFERENCE = 2
+ROTATION = "hmde.rotation.weight"  # rounded, it would no longer leave cosines as they are
+BITS_OF_DIFFERENCE = 3
 BITS_OF_NEW_MATRICES = 8
 NUM_SCALES = 40  # that are tried for each row
 
@@ -91,7 +92,7 @@ def pack(model: str, base: str, output: str) -> None:
         difference = weight - start[name] if name in start else weight
         if name in start and not difference.any():
             continue
-        if weight.ndim < 2:
+        if weight.ndim < 2 or name == ROTATION:
             kept[name] = difference
             continue
         bits = BITS_OF_DIFFERENCE if name in start else BITS_OF_NEW_MATRICES

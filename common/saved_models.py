@@ -66,18 +66,26 @@ def load_hmde(model: str, dtype: torch.dtype) -> tuple[HMDEForDocumentEmbedding,
 
 
 def save_changed(
-    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, folder: Path, start: str, heading: str, change: str
+    model: HMDEForDocumentEmbedding,
+    tokenizer: HMDETokenizer,
+    folder: Path,
+    start: str,
+    name: str,
+    heading: str,
+    change: str,
 ) -> None:
     """Save an HMDE that was made of a saved one, with the card of that one, if it has one, and a section more.
 
     Args:
         start: folder or Hub name of the one that it was made of.
+        name: by which the new one is loaded, in the examples of its card.
         heading, change: of the section, and its text.
     """
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     if (card := card_of(start)) is not None:
-        write_text(folder / "README.md", f"{str(card).rstrip()}\n\n## {heading}\n\n{change}\n")
+        text = str(card).replace(f'"{start}"', f'"{name}"').rstrip()
+        write_text(folder / "README.md", f"{text}\n\n## {heading}\n\n{change}\n")
 
 
 def card_of(model: str) -> ModelCard | None:

@@ -2,7 +2,7 @@
 
     python -m release_tools.average --models '[runs/hmde-seed-42, runs/hmde-seed-43]' --output runs/hmde-mean
 
-`make release` trains with two seeds and ends with this.
+`make release` makes two such means: of two seeds, and of what was trained on from there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from common.command_line import options_from, run
 from common.device import dtype_of
 from common.files import folder_written_whole
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
-from modeling_hmde.publishing_hmde import upload_folder
 from release_tools.pack import tokenizer_options
 from training.data.articles import load_articles
 from training.data.dev_set import DevSet
@@ -45,9 +44,6 @@ class Average:
 
     corpus: str | None = None
     """Output of `python -m training.corpus`. The mean and each model are compared on its dev concepts, for the card."""
-
-    push_to_hub: str | None = None
-    """Repository to upload the folder to."""
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -76,10 +72,8 @@ def main(argv: list[str] | None = None) -> None:
             for name, path in [*zip(models, models), ("their mean", str(folder))]:
                 model = HMDEForDocumentEmbedding.from_pretrained(path, dtype=dtype_of("auto")).eval()
                 scores[name] = dev_set.evaluate(model, tokenizer)
-        write_average_card(folder, options.push_to_hub or output, config, models, scores, DEV_CONCEPTS)
+        write_average_card(folder, output, config, models, scores, DEV_CONCEPTS)
     print(f"wrote {output}")
-    if options.push_to_hub is not None:
-        upload_folder(output, options.push_to_hub)
 
 
 def mean_of(models: list[str]) -> HMDEForDocumentEmbedding:

@@ -75,7 +75,7 @@ def main(argv: list[str] | None = None) -> None:
     with folder_written_whole(options.output) as folder:
         size = f"{len(kept)} of {before} tokens"
         change = f"{size}: single characters and those of a corpus."
-        save_changed(model, tokenizer, folder, options.model, "Vocabulary", change)
+        save_changed(model, tokenizer, folder, options.model, options.output, "Vocabulary", change)
     print(f"wrote {options.output}: {size}")
 
 

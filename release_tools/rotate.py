@@ -24,6 +24,7 @@ from common.files import folder_written_whole
 from common.numbers import PositiveInt
 from common.saved_models import load_hmde, save_changed
 from modeling_hmde import HMDEForDocumentEmbedding
+from modeling_hmde.publishing_hmde import upload_folder
 from modeling_hmde.sentence_head_hmde import Rotation
 from training.sentence_head import draw_documents
 
@@ -49,6 +50,9 @@ class Rotate:
 
     seed: int = 42
     """Seed of the draw."""
+
+    push_to_hub: str | None = None
+    """Repository to upload the folder to."""
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -76,8 +80,11 @@ def main(argv: list[str] | None = None) -> None:
     kept = f"{shares} of the squared length of {len(vectors)} sentence vectors"
     with folder_written_whole(options.output) as folder:
         change = f"A rotation puts first what tells most: {kept}."
-        save_changed(model, tokenizer, folder, options.model, "Vectors may be cut", change)
+        name = options.push_to_hub or options.output
+        save_changed(model, tokenizer, folder, options.model, name, "Vectors may be cut", change)
     print(kept)
+    if options.push_to_hub is not None:
+        upload_folder(options.output, options.push_to_hub)
 
 
 def principal_components(vectors: Tensor) -> Tensor:

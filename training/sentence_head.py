@@ -137,7 +137,7 @@ def main(argv: list[str] | None = None) -> None:
     model.config.sentence_head, model.hmde.sentence_head = True, head
     with folder_written_whole(recipe.output) as folder:
         change = f"A sentence head, fitted by least squares, {learned}."
-        save_changed(model, tokenizer, folder, recipe.model, "Sentence head", change)
+        save_changed(model, tokenizer, folder, recipe.model, recipe.output, "Sentence head", change)
     print(f"the head {learned}")
 
 

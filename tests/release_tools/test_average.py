@@ -91,9 +91,11 @@ def test_two_trainings_their_mean_on_the_hub_and_loaded_from_there(
         pretrain.main(options(corpus_folder, encoder, tmp_path / f"seed-{seed}", max_steps=2, keep="last", seed=seed))
     models = f"[{tmp_path / 'seed-1'}, {tmp_path / 'seed-2'}]"
     mean = ["--models", models, "--output", str(tmp_path / "mean"), "--corpus", str(corpus_folder)]
-    push = "import runpy; runpy.run_module('release_tools.average', run_name='__main__', alter_sys=True)"
+    average.main(mean)
+    rotated = ["--model", str(tmp_path / "mean"), "--output", str(tmp_path / "rotated"), "--sizes", "[8]"]
+    push = "import runpy; runpy.run_module('release_tools.rotate', run_name='__main__', alter_sys=True)"
     online = partial(run_in_a_fresh_process, folder=tmp_path, path=[str(REPOSITORY)], offline=False)
-    online(push, *mean, "--push_to_hub", "someone/mean")
+    online(push, *rotated, "--corpus", str(corpus_folder), "--push_to_hub", "someone/mean")
     online(PULL, str(tmp_path / "vectors.npy"), *documents)
     card = ModelCard(hub.files("someone/mean")["README.md"].decode())
     assert card.data.license == "apache-2.0"
@@ -103,8 +105,8 @@ def test_two_trainings_their_mean_on_the_hub_and_loaded_from_there(
     assert card.text.count("On the corpus *corpus*: ") == 2, card.text
     for name in ("seed-1", "seed-2", "their mean"):
         assert re.search(rf"{name} \| [01]\.\d{{3}} \| [01]\.\d{{3}} \|", card.text), name
-    model = HMDEForDocumentEmbedding.from_pretrained(tmp_path / "mean")
-    expected = model.encode_documents(documents, HMDETokenizer.from_pretrained(tmp_path / "mean"))
+    model = HMDEForDocumentEmbedding.from_pretrained(tmp_path / "rotated")
+    expected = model.encode_documents(documents, HMDETokenizer.from_pretrained(tmp_path / "rotated"))
     np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), expected, atol=1e-6)
 
 
@@ -118,7 +120,15 @@ def test_the_trainings_of_make_release_are_recipes():
         arguments = shlex.split(line.partition("training/pretrain.py")[2])
         begin, end = arguments.index("$(ls"), arguments.index("true)")  # goes on from a checkpoint
         recipes.append(options_from(PretrainRecipe, arguments[:begin] + arguments[end + 1 :]))
-    assert [recipe.seed for recipe in recipes] == [42, 43, 42, 43]
-    assert [recipe.sentence_encoder for recipe in recipes[2:]] == [recipe.output for recipe in recipes[:2]]
-    assert [recipe.freeze for recipe in recipes] == 2 * ["sentence_encoder"] + 2 * ["word_embeddings"]
-    assert f"[{recipes[2].output}, {recipes[3].output}]" in printed
+    assert [recipe.seed for recipe in recipes] == [42, 43, 42, 43, 46, 47]
+    assert [recipe.freeze for recipe in recipes] == 2 * ["sentence_encoder"] + 4 * ["word_embeddings"]
+    starts, outputs = ([getattr(recipe, name) for recipe in recipes] for name in ("sentence_encoder", "output"))
+    assert starts[2:4] == outputs[:2]
+    assert starts[4] == starts[5]
+    corpora = [recipe.corpus for recipe in recipes]
+    assert corpora == [*4 * [corpora[0]], corpora[4], corpora[0]]
+    assert f"training.corpus --articles articles --output {corpora[4]} " in printed
+    means = re.findall(r"release_tools.average --models '\[(.*?)\]'\s+--output (\S+)", printed.replace("\\\n", " "))
+    mean = means[-1][1]
+    assert means == [(", ".join(outputs[2:4]), starts[4]), (", ".join([starts[4], *outputs[4:]]), mean)]
+    assert re.search(rf"release_tools.rotate --model {mean} .* --push_to_hub someone/hmde$", printed, re.MULTILINE)

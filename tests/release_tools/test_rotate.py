@@ -18,6 +18,7 @@ from release_tools.rotate import principal_components
 def saved(labse: Path, tokenizer: HMDETokenizer, make_model: Callable, tmp_path: Path) -> Path:
     model = make_model(labse, sentence_pooling="mean", max_sentence_length=40, passage_length=40, sentence_head=True)
     model.save_pretrained(tmp_path / "model")
+    (tmp_path / "model" / "README.md").write_text("---\nlicense: mit\n---\n")
     tokenizer.save_pretrained(tmp_path / "model")
     return tmp_path / "model"
 
@@ -39,6 +40,7 @@ def test_cosines_stay_and_cut_vectors_keep_more_of_them(
 
     whole = [vectors(model, None) for model in models]
     cosines = whole[0] @ whole[0].T
+    assert "## Vectors may be cut" in (tmp_path / "once" / "README.md").read_text()
     errors = []
     for model, turned in zip(models, whole):
         np.testing.assert_allclose(turned @ turned.T, cosines, atol=1e-4)

@@ -41,7 +41,7 @@ release: .venv/quickstart
 	$(call train,e5-small-fourth-stage,fourth-47) --corpus runs/corpus --seed 47 --sentence_encoder $(RELEASE)/third --keep last --max_steps 40
 	$(call mean,mean,third fourth-46 fourth-47)
 	rm -rf $(RELEASE)/rotated
-	$(BIN)/python -m release_tools.rotate --model $(RELEASE)/mean --corpus runs/corpus --sizes '[256]' --output $(RELEASE)/rotated --push_to_hub $(HUB)
+	$(BIN)/python -m release_tools.rotate --model $(RELEASE)/mean --corpus runs/corpus --sizes '[]' --output $(RELEASE)/rotated --push_to_hub $(HUB)
 
 RELEASE := runs/release
 CORPUS := --min_sentences 10 --num_triples 12000 --pair_exponent 0

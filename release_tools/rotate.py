@@ -43,7 +43,8 @@ class Rotate:
     """Folder to write."""
 
     sizes: list[PositiveInt] = field(default_factory=lambda: [128])
-    """To how many numbers the vectors may be cut. An index cuts the vectors of sentences to the smallest of these."""
+    """To how many numbers the vectors may be cut. An index cuts the vectors of sentences to the smallest of these; with
+    none, it keeps all."""
 
     max_documents: PositiveInt = 1000
     """How many documents are read, as evenly from all languages as there are enough."""
@@ -65,7 +66,7 @@ def main(argv: list[str] | None = None) -> None:
         raise ValueError(f"output {options.output} exists; remove it, or name another folder")
     reader, tokenizer = load_hmde(options.model, dtype_of("auto"))
     hidden = reader.config.hidden_size
-    if max(options.sizes) >= hidden:
+    if max(options.sizes, default=0) >= hidden:
         raise ValueError(f"sizes are {options.sizes}, but vectors have {hidden} numbers; choose smaller ones")
     documents = draw_documents(Path(options.corpus), "train", options.max_documents, options.seed)
     texts, languages = map(list, zip(*documents))
@@ -76,7 +77,7 @@ def main(argv: list[str] | None = None) -> None:
     model, _ = load_hmde(options.model, torch.float32)
     rotate(model, components, options.sizes)
     squares = (vectors @ components.T).square().mean(dim=0)
-    shares = ", ".join(f"{size} numbers keep {float(squares[:size].sum()):.3f}" for size in options.sizes)
+    shares = ", ".join(f"{size} numbers keep {float(squares[:size].sum()):.3f}" for size in options.sizes or [hidden // 2])
     kept = f"{shares} of the squared length of {len(vectors)} sentence vectors"
     with folder_written_whole(options.output) as folder:
         change = f"A rotation puts first what tells most: {kept}."

@@ -77,7 +77,8 @@ def main(argv: list[str] | None = None) -> None:
     model, _ = load_hmde(options.model, torch.float32)
     rotate(model, components, options.sizes)
     squares = (vectors @ components.T).square().mean(dim=0)
-    shares = ", ".join(f"{size} numbers keep {float(squares[:size].sum()):.3f}" for size in options.sizes or [hidden // 2])
+    sizes = options.sizes or [hidden // 2]
+    shares = ", ".join(f"{size} numbers keep {float(squares[:size].sum()):.3f}" for size in sizes)
     kept = f"{shares} of the squared length of {len(vectors)} sentence vectors"
     with folder_written_whole(options.output) as folder:
         change = f"A rotation puts first what tells most: {kept}."

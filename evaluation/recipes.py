@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from common.numbers import NonNegativeInt, PositiveInt
+from common.numbers import NonNegativeInt, PositiveFloat, PositiveInt
 from evaluation.registry import SYSTEMS
 
 QuerySource = Literal["queries", "documents", "late_sentences"]
@@ -122,6 +122,10 @@ class RetrievalTask(TaskOptions):
     depth: NonNegativeInt = 0
 
 
+# Unit vectors need weak regularisation.
+C_GRID = (0.1, 1.0, 10.0, 100.0, 1000.0)
+
+
 @dataclass
 class ClassificationTask(TaskOptions):
     """Labelled documents to compare systems on.
@@ -137,6 +141,8 @@ class ClassificationTask(TaskOptions):
         bootstrap_resamples: train on so many bootstrap resamples of each training set too. The averages over these
             are rows of their own, and two systems are compared on them by a paired t-test. They differ less from
             one near model to the next.
+        Cs: inverse strengths of regularisation that dev documents choose from, as LogisticRegressionCV names them.
+            The best C of unit vectors depends on how far apart they are; one value compares systems at the same C.
         finetuned: classifiers that were trained as a whole, by name: the folders or Hub names of one or more runs,
             whose scores are averaged.
         finetuned_on: languages that these were trained on; the first train language if not given.
@@ -150,6 +156,7 @@ class ClassificationTask(TaskOptions):
     text_pairs: bool = False
     format: str = "hmde"
     bootstrap_resamples: NonNegativeInt = 0
+    Cs: list[PositiveFloat] = field(default_factory=lambda: list(C_GRID))
     finetuned: dict[str, list[str]] = field(default_factory=dict)
     finetuned_on: list[str] = field(default_factory=list)
     measure: Literal["accuracy", "macro_f1", "r_precision", "micro_f1"] = "accuracy"
@@ -160,6 +167,8 @@ class ClassificationTask(TaskOptions):
         self.finetuned_on = self.finetuned_on or self.train_languages[:1]
         if not self.test_languages:
             raise ValueError("test_languages is empty; name at least one")
+        if not self.Cs:
+            raise ValueError("Cs is empty; name at least one")
         if self.multilabel and self.finetuned:
             raise ValueError(f"measure is {self.measure}, of several labels a text, and finetuned models predict one")
 

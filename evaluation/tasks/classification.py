@@ -39,7 +39,7 @@ from evaluation.datasets.labelled_sets import (
 )
 from evaluation.metrics import accuracy_and_f1, r_precisions
 from evaluation.plots import plot_vectors
-from evaluation.recipes import MEASURES, ClassificationTask
+from evaluation.recipes import C_GRID, MEASURES, ClassificationTask
 from evaluation.systems import System
 from evaluation.tables import Scores, averages
 from evaluation.tasks import SystemRun
@@ -50,9 +50,6 @@ from modeling_hmde.sentence_reading_hmde import MAX_TOKENS_PER_BUCKET
 
 if TYPE_CHECKING:  # importing it takes seconds
     from sklearn.linear_model import LogisticRegression
-
-# Inverse strengths of regularisation to choose from; unit vectors need weak ones.
-C_GRID = (0.1, 1.0, 10.0, 100.0, 1000.0)
 
 # Scores by measure, and the value of each document.
 Measured = tuple[dict[str, float], list[float]]
@@ -96,9 +93,9 @@ def learn(
     """The task's logistic regression: one, or one a label where a text may have several."""
     examples = (train_vectors, train_labels, dev_vectors, dev_labels)
     if task.multilabel:
-        measure_on, C = fit_multilabel(*examples, name)
+        measure_on, C = fit_multilabel(*examples, task.Cs, name)
         return lambda vectors, labels: [measure_on(vectors, labels)], C
-    classifier = fit_logistic_regression(*examples, name)
+    classifier = fit_logistic_regression(*examples, task.Cs, name)
     return lambda vectors, labels: [measure(labels, list(classifier.predict(vectors)))], classifier.C
 
 
@@ -107,6 +104,7 @@ def fit_logistic_regression(
     train_labels: Sequence[str],
     dev_vectors: np.ndarray,
     dev_labels: Sequence[str],
+    Cs: Sequence[float] = C_GRID,
     name: str = "",
 ) -> LogisticRegression:
     """The logistic regression of the C with the highest accuracy on dev, the smallest of equals.
@@ -114,6 +112,7 @@ def fit_logistic_regression(
     Args:
         train_vectors, dev_vectors: (documents, hidden), in the training language.
         train_labels, dev_labels: one a document.
+        Cs: to choose from.
         name: of the progress bar.
     """
     from sklearn.linear_model import LogisticRegression
@@ -121,7 +120,7 @@ def fit_logistic_regression(
     def fit(C: float) -> LogisticRegression:
         return LogisticRegression(C=C, max_iter=10_000).fit(train_vectors, train_labels)
 
-    return max(fit_c_grid(fit, name), key=lambda classifier: classifier.score(dev_vectors, dev_labels))
+    return max(fit_each(fit, Cs, name), key=lambda classifier: classifier.score(dev_vectors, dev_labels))
 
 
 def fit_multilabel(
@@ -129,6 +128,7 @@ def fit_multilabel(
     train_labels: Sequence[str],
     dev_vectors: np.ndarray,
     dev_labels: Sequence[str],
+    Cs: Sequence[float] = C_GRID,
     name: str = "",
 ) -> tuple[Callable[[np.ndarray, Sequence[str]], Measured], float]:
     """As `fit_logistic_regression`, for texts with several labels: a logistic regression for each label, and the C with
@@ -162,15 +162,15 @@ def fit_multilabel(
     def r_precision(classifier: OneVsRestClassifier) -> float:
         return measure(classifier, dev_vectors, dev_labels)[0]["r_precision"]
 
-    best = max(fit_c_grid(fit, name), key=r_precision)
+    best = max(fit_each(fit, Cs, name), key=r_precision)
     return partial(measure, best), best.estimator.C
 
 
-def fit_c_grid(fit: Callable[[float], Any], name: str) -> list[Any]:
+def fit_each(fit: Callable[[float], Any], Cs: Sequence[float], name: str) -> list[Any]:
     """A classifier of each C, the smallest first, so that `max` finds the smallest of equals."""
     classifiers = []
-    with progress_bar(name, len(C_GRID), unit="fit", delay=1) as progress:
-        for C in C_GRID:
+    with progress_bar(name, len(Cs), unit="fit", delay=1) as progress:
+        for C in sorted(Cs):
             classifiers.append(fit(C))
             progress.update()
     return classifiers

@@ -242,6 +242,7 @@ def test_c_is_the_smallest_of_those_that_are_best_on_dev() -> None:
     chosen = fit_logistic_regression(near, labels, near[-1:], labels[-1:])  # a strong one never predicts the rare label
     assert chosen.C > 0.1
     assert list(chosen.predict(near[-1:])) == ["few"]
+    assert fit_logistic_regression(near, labels, near[:1], labels[:1], Cs=[1000.0, 10.0]).C == 10.0
 
 
 @pytest.mark.parametrize("part", ["en.dev.tsv", "fr.test.tsv"])

@@ -277,6 +277,7 @@ def test_a_label_that_a_classifier_does_not_have_is_named_with_its_file(recipe: 
         ({"test_languages": ["en", "deu"]}, "language 'deu' is written 'de' here"),
         ({"train_languages": ["fr"]}, "fr.train.tsv is missing"),
         ({"test_languages": []}, "test_languages is empty"),
+        ({"Cs": []}, "Cs is empty"),
         ({"finetuned": {"hmde": ["nowhere"]}}, "hmde: nowhere does not open"),
         (
             {"finetuned": {"hmde": ["nowhere"]}, "measure": "r_precision"},

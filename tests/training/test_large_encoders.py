@@ -23,8 +23,11 @@ from transformers import (
 )
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from release_tools import average
+from tests.hub_stand_in import Hub
 from tests.paths import REPOSITORY
 from tests.tiny_encoders import SIZES, save_encoder
+from tests.training.corpus.own_articles import LANGUAGES, article, run, write_articles
 from training import pretrain
 
 PRETRAIN = REPOSITORY / "configuration" / "pretrain"
@@ -138,14 +141,40 @@ def test_a_recipe_goes_from_start_to_a_model_that_users_open(
     assert any("lora_" in name for name in checkpoint) == adapter
 
 
-def test_both_stages_of_the_recommended_recipe(
-    corpus_folder: Path,
+def test_the_recommended_recipe_goes_from_articles_to_a_model_on_the_hub(
     tmp_path: Path,
     documents: list[str],
+    hub: Hub,
+    run_in_a_fresh_process: Callable[..., str],
     encoded_elsewhere: Callable[[Path, list[str]], dict[str, np.ndarray]],
 ) -> None:
-    start = harrier(tmp_path / "encoder")
-    pretrain.main(arguments("recommended", corpus_folder, start, tmp_path / "first"))
-    second = arguments("recommended-second-stage", corpus_folder, tmp_path / "first", tmp_path / "second")
-    pretrain.main(second)
-    check_finished(tmp_path / "second", documents, encoded_elsewhere(tmp_path / "second", documents))
+    """The commands of docs/train.md, "With GPUs", in small."""
+
+    def text(number: int, language: str) -> str:
+        return "\n".join(f"In {language}, line {line} of document {number} is a long one." for line in range(6))
+
+    rows = [
+        article(f"Q{number}", language, ["all"], "dev" if number > 8 else "train", text(number, language))
+        for number in range(12)
+        for language in LANGUAGES
+    ]
+    corpus = tmp_path / "corpus"
+    triples = run(write_articles(tmp_path / "articles", rows), corpus, "--sentences_per_document", "3")
+    assert 0 < sum("#" in triple["concept_id"] for triple in triples) < len(triples)
+
+    pretrain.main(arguments("recommended", corpus, harrier(tmp_path / "encoder"), tmp_path / "first"))
+    models = []
+    for seed in ("42", "43"):
+        models.append(str(tmp_path / f"second-{seed}"))
+        second = arguments("recommended-second-stage", corpus, tmp_path / "first", Path(models[-1]))
+        pretrain.main([*second, "--seed", seed])
+    mean = str(tmp_path / "mean")
+    average.main(["--models", f"[{', '.join(models)}]", "--output", mean, "--corpus", str(corpus)])
+    rotated = ["--model", mean, "--corpus", str(corpus), "--sizes", "[]", "--output", str(tmp_path / "rotated")]
+    program = "import runpy; runpy.run_module('release_tools.rotate', run_name='__main__', alter_sys=True)"
+    rotated += ["--push_to_hub", "someone/recommended"]
+    run_in_a_fresh_process(program, *rotated, folder=tmp_path, path=[str(REPOSITORY)], offline=False)
+
+    check_finished(tmp_path / "rotated", documents, encoded_elsewhere(tmp_path / "rotated", documents))
+    uploaded = hub.files("someone/recommended")["model.safetensors"]
+    assert uploaded == (tmp_path / "rotated" / "model.safetensors").read_bytes()

@@ -2,7 +2,8 @@
 
 dense   by the cosine of the vectors of document and query
 bm25    by BM25 over stems; documents that share no term with the query are left out
-hybrid  by the cosine plus the scaled BM25 score, among the best documents of both
+hybrid  by the cosine plus the scaled BM25 score, among the best documents of both; BM25 decides among documents of one
+        language only
 late    the best documents of hybrid, and those with the best sentences, ranked again: the weighted mean of the cosines
         of the document and of its best sentence takes the place of the document's cosine
 """
@@ -32,8 +33,7 @@ MORE_BY_SENTENCES = 4
 
 # The weight of BM25 in `hybrid` and `late`: BM25 scores, divided by the largest, are scaled to this share of the range
 # of the cosines of the nearest documents, because that range differs from model to model. Tuned on the development sets
-# (docs/search.md): a larger weight helps within one language, and harms if documents in several languages compete,
-# because those in the query's own language share more terms with it.
+# (docs/search.md).
 BM25_WEIGHT = 0.1
 
 
@@ -143,40 +143,46 @@ def rank(
 
     width = max(depth, CANDIDATES)
     cosines = index.nearest(vector, width, condition)
-    bm25 = scaled_bm25(index.bm25(_terms(index, query, languages), width, condition), cosines)
-    cosines |= _cosines(index, vector, [id for id in bm25 if id not in cosines])
-    hybrid = {id: cosine + bm25.get(id, 0) for id, cosine in cosines.items()}
+    bm25 = index.bm25(_terms(index, query, languages), width, condition)
+    by_sentences: list[str] = []
+    if ranking == "late" and index.keeps_sentences:
+        by_sentences = index.nearest_sentences(vector, MORE_BY_SENTENCES * width, condition)
+    cosines |= _cosines(index, vector, [id for id in dict.fromkeys([*bm25, *by_sentences]) if id not in cosines])
+    words = scaled_bm25(bm25, cosines, index.languages_of(list(cosines)))
+    hybrid = _best({id: cosine + words[id] for id, cosine in cosines.items()}, width)
     if ranking == "hybrid":
         return _best(hybrid, depth)
 
-    candidates = list(_best(hybrid, width))
-    if index.keeps_sentences:
-        nearest = index.nearest_sentences(vector, MORE_BY_SENTENCES * width, condition)
-        cosines |= _cosines(index, vector, [id for id in nearest if id not in cosines])
-        candidates = list(dict.fromkeys([*candidates, *nearest]))
+    candidates = list(dict.fromkeys([*hybrid, *by_sentences]))
     best = _best_sentences(index, vector, candidates, encoder)
-    return _best({id: late_score(cosines[id], best[id]) + bm25.get(id, 0) for id in candidates}, depth)
+    return _best({id: late_score(cosines[id], best[id]) + words[id] for id in candidates}, depth)
 
 
-def scaled_bm25(bm25: dict[str, float], cosines: dict[str, float]) -> dict[str, float]:
-    """BM25 scores on the scale of cosines, to be added to them: the best document gets BM25_WEIGHT times the range of
-    the best CANDIDATES cosines, others less, in proportion to BM25.
+def scaled_bm25(
+    bm25: dict[str, float], cosines: dict[str, float], languages: dict[str, str | None]
+) -> dict[str, float]:
+    """What is added to the cosine of each document for its words: 0 for the one of each language that BM25 ranks first,
+    and less for others, in proportion to BM25, by at most BM25_WEIGHT times the range of the best CANDIDATES cosines.
 
-    Scores are fused, not ranks (Bruch, Gai and Ingber, ACM TOIS 2023): so a poor BM25 ranking, as across languages,
-    changes little.
+    BM25 compares documents of one language only, because those in the query's own language share more terms with it
+    whatever they are about. Scores are fused, not ranks (Bruch, Gai and Ingber, ACM TOIS 2023): so a poor BM25 ranking,
+    as across languages, changes little.
 
     Args:
         bm25: BM25 scores by id.
-        cosines: those of the nearest documents, by id.
+        cosines: by id, those of the nearest documents and of all that have a BM25 score.
+        languages: of these, by id.
 
-    >>> scaled_bm25({"a": 8.0, "b": 2.0}, {"b": 0.9, "c": 0.8, "d": 0.4})
-    {'a': 0.05, 'b': 0.0125}
+    >>> languages = {"a": "en", "b": "en", "c": "en", "d": "de"}
+    >>> scaled_bm25({"a": 8.0, "b": 4.0}, {"a": 0.9, "b": 0.8, "c": 0.4, "d": 0.7}, languages)
+    {'a': 0.0, 'b': -0.025, 'c': -0.05, 'd': 0.0}
     """
-    if not bm25 or not cosines:
-        return {}
     nearest = sorted(cosines.values(), reverse=True)[:CANDIDATES]
-    scale = BM25_WEIGHT * (nearest[0] - nearest[-1]) / max(bm25.values())
-    return {id: scale * score for id, score in bm25.items()}
+    scale = BM25_WEIGHT * (nearest[0] - nearest[-1]) / max(bm25.values()) if bm25 else 0.0
+    best: dict[str | None, float] = {}
+    for id, score in bm25.items():
+        best[languages[id]] = max(score, best.get(languages[id], 0.0))
+    return {id: scale * (bm25.get(id, 0.0) - best.get(languages[id], 0.0)) for id in cosines}
 
 
 def _terms(index: Snapshot, query: str, languages: Sequence[str] | None) -> list[str]:

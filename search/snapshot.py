@@ -196,6 +196,10 @@ class Snapshot:
         """(documents, hidden), the vectors of the documents with these ids."""
         return torch.tensor(_matrix(self.rows(ids, ["id", "vector"])["vector"].combine_chunks()))
 
+    def languages_of(self, ids: Sequence[str]) -> dict[str, str | None]:
+        """The languages of the documents with these ids, by id."""
+        return dict(zip(ids, self.rows(ids, ["id", "language"])["language"].to_pylist()))
+
     def sentences(self, ids: Sequence[str]) -> list[DocumentSentences]:
         """The sentences of the documents with these ids, in an index that keeps them."""
         rows = self.rows(ids, ["id", "spans", *CODE_COLUMNS])

@@ -269,18 +269,36 @@ def test_a_query_finds_the_stems_of_every_language(tmp_path: Path, encoder: Enco
 scores_by_id = st.dictionaries(st.sampled_from("abcdef"), st.floats(0.01, 30), max_size=6)
 
 
-@given(scores_by_id, scores_by_id)
-def test_bm25_is_scaled_to_a_tenth_of_the_range_of_the_cosines(
-    scores: dict[str, float], cosines: dict[str, float]
+@given(scores_by_id, scores_by_id, st.lists(st.sampled_from(["de", "en", None]), min_size=6, max_size=6))
+def test_bm25_is_scaled_to_a_tenth_of_the_range_of_the_cosines_and_compares_within_a_language(
+    scores: dict[str, float], cosines: dict[str, float], drawn: list[str | None]
 ) -> None:
-    scaled = scaled_bm25(scores, cosines)
-    if not scores or not cosines:
-        assert scaled == {}
-        return
-    cosine_range = max(cosines.values()) - min(cosines.values())
-    assert scaled.keys() == scores.keys()
-    for id, score in scaled.items():
-        assert score == pytest.approx(cosine_range / 10 * scores[id] / max(scores.values()))
+    cosines = dict.fromkeys(scores, 0.5) | cosines
+    languages = dict(zip("abcdef", drawn))
+    words = scaled_bm25(scores, cosines, languages)
+    assert words.keys() == cosines.keys()
+    cosine_range = max(cosines.values(), default=0) - min(cosines.values(), default=0)
+    for id, added in words.items():
+        same_language = [score for other, score in scores.items() if languages[other] == languages[id]]
+        lost = max(same_language, default=0) - scores.get(id, 0)
+        assert added == pytest.approx(-cosine_range / 10 * lost / max(scores.values(), default=1))
+
+
+def test_a_document_in_another_language_is_not_behind_because_it_shares_no_word_with_the_query(
+    tmp_path: Path, encoder: Encoder
+) -> None:
+    many = NamedVectors(*encoder)
+    many.vectors = np.zeros((4, encoder.model.config.hidden_size), np.float32)
+    many.vectors[:, :2] = [[1, 0], [0.8, 0.6], [0.81, np.sqrt(1 - 0.81**2)], [0, 1]]
+    documents = [Document(id, "", language, id) for id, language in (("1", "en"), ("2", "de"), ("3", "en"))]
+    update_index(tmp_path, documents, many, sentences=False)
+    index = open_snapshot(tmp_path)
+    question = many.vectors[0]
+    assert list(rank(index, "1", many, "bm25", vector=question)) == ["1"]
+    cosines = rank(index, "1", many, "dense", vector=question)
+    found = rank(index, "1", many, "hybrid", vector=question)
+    assert list(found) == list(cosines) == ["2", "1", "3"]
+    assert found == pytest.approx(cosines | {"3": cosines["3"] - 0.81 / 10}, abs=1e-5)
 
 
 def test_hybrid_finds_by_bm25_what_is_not_near_and_ranks_it_by_its_cosine_too(
@@ -296,8 +314,8 @@ def test_hybrid_finds_by_bm25_what_is_not_near_and_ranks_it_by_its_cosine_too(
     assert set(scores) == {"rare", "chat"}
     near = list(cosines)[:2]
     cosine_range = cosines[near[0]] - cosines[near[1]]
-    scaled = {id: cosine_range / 10 * score / max(scores.values()) for id, score in scores.items()}
-    expected = {id: cosines[id] + scaled.get(id, 0) for id in {*near, *scores}}
+    lost = {id: 1 - scores.get(id, 0) / max(scores.values()) for id in {*near, *scores}}
+    expected = {id: cosines[id] - cosine_range / 10 * lost[id] for id in lost}
     assert "rare" not in near
     best = dict(sorted(expected.items(), key=lambda item: -item[1])[:2])
     assert rank(index, question, encoder, "hybrid", 2) == pytest.approx(best, abs=1e-5)

@@ -19,7 +19,7 @@ import torch
 
 from modeling_hmde import Explanation, late_score
 from modeling_hmde.attribution_hmde import DocumentSentences, Scoring, score_sentences
-from search.bm25 import query_terms
+from search.bm25 import query_terms, terms
 from search.documents import Document
 from search.encoder import Encoder, cut
 from search.options import Ranking
@@ -31,10 +31,9 @@ CANDIDATES = 50
 # Beside them, `late` ranks so many times as many that have the best sentences by signs, which tell it only nearly.
 MORE_BY_SENTENCES = 4
 
-# The weight of BM25 in `hybrid` and `late`: BM25 scores, divided by the largest, are scaled to this share of the range
-# of the cosines of the nearest documents, because that range differs from model to model. Tuned on the development sets
-# (docs/search.md).
-BM25_WEIGHT = 0.1
+# The weight of BM25 in `hybrid` and `late`: what words add or take is at most this share of the range of the cosines of
+# the nearest documents, because that range differs from model to model. Tuned on the development sets (docs/search.md).
+BM25_WEIGHT = 0.3
 
 
 class UnknownLanguage(ValueError):
@@ -148,7 +147,8 @@ def rank(
     if ranking == "late" and index.keeps_sentences:
         by_sentences = index.nearest_sentences(vector, MORE_BY_SENTENCES * width, condition)
     cosines |= _cosines(index, vector, [id for id in dict.fromkeys([*bm25, *by_sentences]) if id not in cosines])
-    words = scaled_bm25(bm25, cosines, index.languages_of(list(cosines)))
+    languages_found = index.languages_of(list(cosines))
+    words = scaled_bm25(bm25, cosines, languages_found, _coverages(index, query, bm25, languages_found))
     hybrid = _best({id: cosine + words[id] for id, cosine in cosines.items()}, width)
     if ranking == "hybrid":
         return _best(hybrid, depth)
@@ -159,30 +159,60 @@ def rank(
 
 
 def scaled_bm25(
-    bm25: dict[str, float], cosines: dict[str, float], languages: dict[str, str | None]
+    bm25: dict[str, float],
+    cosines: dict[str, float],
+    languages: dict[str, str | None],
+    coverages: dict[str | None, float],
 ) -> dict[str, float]:
     """What is added to the cosine of each document for its words: 0 for the one of each language that BM25 ranks first,
-    and less for others, in proportion to BM25, by at most BM25_WEIGHT times the range of the best CANDIDATES cosines.
+    and less for others, in proportion to BM25, by at most the coverage of the language times BM25_WEIGHT times the
+    range of the best CANDIDATES cosines.
 
     BM25 compares documents of one language only, because those in the query's own language share more terms with it
-    whatever they are about. Scores are fused, not ranks (Bruch, Gai and Ingber, ACM TOIS 2023): so a poor BM25 ranking,
-    as across languages, changes little.
+    whatever they are about. It counts as far as a language's best document holds the terms of the query: across
+    languages, these are few and tell little. Scores are fused, not ranks (Bruch, Gai and Ingber, ACM TOIS 2023), so
+    that a poor BM25 ranking changes little.
 
     Args:
         bm25: BM25 scores by id.
         cosines: by id, those of the nearest documents and of all that have a BM25 score.
         languages: of these, by id.
+        coverages: for each language of a document with a BM25 score, the share of the query's terms, 0 to 1, that the
+            document which BM25 ranks first in it holds.
 
     >>> languages = {"a": "en", "b": "en", "c": "en", "d": "de"}
-    >>> scaled_bm25({"a": 8.0, "b": 4.0}, {"a": 0.9, "b": 0.8, "c": 0.4, "d": 0.7}, languages)
-    {'a': 0.0, 'b': -0.025, 'c': -0.05, 'd': 0.0}
+    >>> scaled_bm25({"a": 8.0, "b": 4.0}, {"a": 0.9, "b": 0.8, "c": 0.4, "d": 0.7}, languages, {"en": 0.8})
+    {'a': 0.0, 'b': -0.06, 'c': -0.12, 'd': 0.0}
     """
+    firsts = _first_by_language(bm25, languages)
     nearest = sorted(cosines.values(), reverse=True)[:CANDIDATES]
-    scale = BM25_WEIGHT * (nearest[0] - nearest[-1]) / max(bm25.values()) if bm25 else 0.0
-    best: dict[str | None, float] = {}
-    for id, score in bm25.items():
-        best[languages[id]] = max(score, best.get(languages[id], 0.0))
-    return {id: scale * (bm25.get(id, 0.0) - best.get(languages[id], 0.0)) for id in cosines}
+    added = dict.fromkeys(cosines, 0.0)
+    for id in cosines:
+        if (language := languages[id]) in firsts:
+            weight = BM25_WEIGHT * (nearest[0] - nearest[-1]) * coverages[language]
+            added[id] = weight * (bm25.get(id, 0.0) / bm25[firsts[language]] - 1)
+    return added
+
+
+def _first_by_language(bm25: dict[str, float], languages: dict[str, str | None]) -> dict[str | None, str]:
+    """The id of the document that BM25 ranks first in each language."""
+    firsts: dict[str | None, str] = {}
+    for id in _best(bm25, len(bm25)):
+        firsts.setdefault(languages[id], id)
+    return firsts
+
+
+def _coverages(
+    index: Snapshot, query: str, bm25: dict[str, float], languages: dict[str, str | None]
+) -> dict[str | None, float]:
+    """The share of the query's terms that the document which BM25 ranks first in each language holds."""
+    firsts = _first_by_language(bm25, languages)
+    rows = index.rows(list(firsts.values()), ["id", "words"])["words"].to_pylist() if firsts else []
+    asked = [{*terms(query, language)} for language in firsts]
+    return {
+        language: len(wanted & {*words.split(" ")}) / len(wanted)
+        for language, wanted, words in zip(firsts, asked, rows)
+    }
 
 
 def _terms(index: Snapshot, query: str, languages: Sequence[str] | None) -> list[str]:

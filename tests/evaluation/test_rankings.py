@@ -83,9 +83,16 @@ def expected_ranking(ranking: str, query: str, texts: dict[str, tuple[str, str]]
     words = by_words(query, texts)
     first = by_score(words)[:CANDIDATES]
     span = cosines[near[0]] - cosines[near[:CANDIDATES][-1]]
-    gains = {id: 0.1 * span * words[id] / words[first[0]] for id in first}
+    losses = dict.fromkeys(texts, 0.0)
+    for language in {language for language, _ in texts.values()}:
+        if best_first := [id for id in first if texts[id][0] == language]:
+            asked, held = ({*terms(text, language)} for text in (query, texts[best_first[0]][1]))
+            for id, (its_language, _) in texts.items():
+                if its_language == language:
+                    lost = 1 - words[id] / words[best_first[0]] if id in best_first else 1
+                    losses[id] = 0.3 * span * lost * len(asked & held) / len(asked)
     looked_at = {*near[:CANDIDATES], *first}
-    first = by_score({id: cosines[id] + gains.get(id, 0) for id in looked_at})[:CANDIDATES]
+    first = by_score({id: cosines[id] - losses[id] for id in looked_at})[:CANDIDATES]
     if ranking == "late":
         best = {}
         for id, (language, text) in texts.items():
@@ -93,7 +100,7 @@ def expected_ranking(ranking: str, query: str, texts: dict[str, tuple[str, str]]
             kept = as_kept(sentences.vectors, Encoder("", model, tokenizer))
             best[id] = float((kept.numpy() @ vector).max())
         # So few documents are all among those with the best sentences.
-        first = by_score({id: 0.4 * cosines[id] + 0.6 * best[id] + gains.get(id, 0) for id in texts})[:CANDIDATES]
+        first = by_score({id: 0.4 * cosines[id] + 0.6 * best[id] - losses[id] for id in texts})[:CANDIDATES]
     return first + [id for id in near if id not in first]
 
 

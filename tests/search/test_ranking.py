@@ -269,19 +269,49 @@ def test_a_query_finds_the_stems_of_every_language(tmp_path: Path, encoder: Enco
 scores_by_id = st.dictionaries(st.sampled_from("abcdef"), st.floats(0.01, 30), max_size=6)
 
 
-@given(scores_by_id, scores_by_id, st.lists(st.sampled_from(["de", "en", None]), min_size=6, max_size=6))
-def test_bm25_is_scaled_to_a_tenth_of_the_range_of_the_cosines_and_compares_within_a_language(
-    scores: dict[str, float], cosines: dict[str, float], drawn: list[str | None]
+@given(
+    scores_by_id,
+    scores_by_id,
+    st.lists(st.sampled_from(["de", "en", None]), min_size=6, max_size=6),
+    st.fixed_dictionaries(dict.fromkeys(["de", "en", None], st.floats(0, 1))),
+)
+def test_bm25_is_scaled_to_the_range_of_the_cosines_and_to_the_coverage_of_each_language(
+    scores: dict[str, float],
+    cosines: dict[str, float],
+    drawn: list[str | None],
+    coverages: dict[str | None, float],
 ) -> None:
     cosines = dict.fromkeys(scores, 0.5) | cosines
     languages = dict(zip("abcdef", drawn))
-    words = scaled_bm25(scores, cosines, languages)
+    words = scaled_bm25(scores, cosines, languages, coverages)
     assert words.keys() == cosines.keys()
     cosine_range = max(cosines.values(), default=0) - min(cosines.values(), default=0)
     for id, added in words.items():
         same_language = [score for other, score in scores.items() if languages[other] == languages[id]]
-        lost = max(same_language, default=0) - scores.get(id, 0)
-        assert added == pytest.approx(-cosine_range / 10 * lost / max(scores.values(), default=1))
+        lost = 1 - scores.get(id, 0) / max(same_language) if same_language else 0
+        assert added == pytest.approx(-0.3 * cosine_range * coverages[languages[id]] * lost)
+
+
+def test_words_count_as_far_as_the_best_document_of_a_language_holds_those_of_the_query(
+    tmp_path: Path, encoder: Encoder
+) -> None:
+    texts = {
+        "1": ("en", "The houses on the hill are old."),
+        "2": ("en", "An old cat sleeps."),
+        "3": ("de", "Das Haus Hill ist alt."),
+        "4": ("de", "Eine alte Katze schlief."),
+        "5": ("fr", "Un chat dort."),
+    }
+    update_index(tmp_path, [Document(id, "", language, text) for id, (language, text) in texts.items()], encoder)
+    index = open_snapshot(tmp_path)
+    question = "an old house, on a hill"  # no document holds "a"
+    cosines = rank(index, question, encoder, "dense")
+    scores = rank(index, question, encoder, "bm25")
+    assert set(scores) == {"1", "2", "3"}
+    cosine_range = max(cosines.values()) - min(cosines.values())
+    lost = {"1": 0, "2": 4 / 6 * (1 - scores["2"] / scores["1"]), "3": 0, "4": 1 / 6, "5": 0}
+    expected = {id: cosines[id] - 0.3 * cosine_range * lost[id] for id in texts}
+    assert rank(index, question, encoder, "hybrid") == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_document_in_another_language_is_not_behind_because_it_shares_no_word_with_the_query(
@@ -298,7 +328,7 @@ def test_a_document_in_another_language_is_not_behind_because_it_shares_no_word_
     cosines = rank(index, "1", many, "dense", vector=question)
     found = rank(index, "1", many, "hybrid", vector=question)
     assert list(found) == list(cosines) == ["2", "1", "3"]
-    assert found == pytest.approx(cosines | {"3": cosines["3"] - 0.81 / 10}, abs=1e-5)
+    assert found == pytest.approx(cosines | {"3": cosines["3"] - 0.3 * 0.81}, abs=1e-5)
 
 
 def test_hybrid_finds_by_bm25_what_is_not_near_and_ranks_it_by_its_cosine_too(
@@ -315,7 +345,8 @@ def test_hybrid_finds_by_bm25_what_is_not_near_and_ranks_it_by_its_cosine_too(
     near = list(cosines)[:2]
     cosine_range = cosines[near[0]] - cosines[near[1]]
     lost = {id: 1 - scores.get(id, 0) / max(scores.values()) for id in {*near, *scores}}
-    expected = {id: cosines[id] - cosine_range / 10 * lost[id] for id in lost}
+    # No document has a language; the best by words holds one of the two words.
+    expected = {id: cosines[id] - 0.3 * 0.5 * cosine_range * lost[id] for id in lost}
     assert "rare" not in near
     best = dict(sorted(expected.items(), key=lambda item: -item[1])[:2])
     assert rank(index, question, encoder, "hybrid", 2) == pytest.approx(best, abs=1e-5)

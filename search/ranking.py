@@ -31,8 +31,8 @@ CANDIDATES = 50
 # Beside them, `late` ranks so many times as many that have the best sentences by signs, which tell it only nearly.
 MORE_BY_SENTENCES = 4
 
-# The weight of BM25 in `hybrid` and `late`: what words add or take is at most this share of the range of the cosines of
-# the nearest documents, because that range differs from model to model. Tuned on the development sets (docs/search.md).
+# The weight of BM25 in `hybrid` and `late`: words take at most this share of the range of the cosines of the nearest
+# documents, because that range differs from model to model. Tuned on the development sets (docs/search.md).
 BM25_WEIGHT = 0.3
 
 
@@ -162,7 +162,7 @@ def scaled_bm25(
     bm25: dict[str, float],
     cosines: dict[str, float],
     languages: dict[str, str | None],
-    coverages: dict[str | None, float],
+    coverages: dict[str, float],
 ) -> dict[str, float]:
     """What is added to the cosine of each document for its words: 0 for the one of each language that BM25 ranks first,
     and less for others, in proportion to BM25, by at most the coverage of the language times BM25_WEIGHT times the
@@ -177,41 +177,33 @@ def scaled_bm25(
         bm25: BM25 scores by id.
         cosines: by id, those of the nearest documents and of all that have a BM25 score.
         languages: of these, by id.
-        coverages: for each language of a document with a BM25 score, the share of the query's terms, 0 to 1, that the
-            document which BM25 ranks first in it holds.
+        coverages: of the documents that BM25 ranks first in their languages, by id, the share of the query's terms, 0
+            to 1, that they hold.
 
     >>> languages = {"a": "en", "b": "en", "c": "en", "d": "de"}
-    >>> scaled_bm25({"a": 8.0, "b": 4.0}, {"a": 0.9, "b": 0.8, "c": 0.4, "d": 0.7}, languages, {"en": 0.8})
+    >>> scaled_bm25({"a": 8.0, "b": 4.0}, {"a": 0.9, "b": 0.8, "c": 0.4, "d": 0.7}, languages, {"a": 0.8})
     {'a': 0.0, 'b': -0.06, 'c': -0.12, 'd': 0.0}
     """
-    firsts = _first_by_language(bm25, languages)
+    firsts = {languages[id]: id for id in coverages}
     nearest = sorted(cosines.values(), reverse=True)[:CANDIDATES]
     added = dict.fromkeys(cosines, 0.0)
     for id in cosines:
-        if (language := languages[id]) in firsts:
-            weight = BM25_WEIGHT * (nearest[0] - nearest[-1]) * coverages[language]
-            added[id] = weight * (bm25.get(id, 0.0) / bm25[firsts[language]] - 1)
+        if languages[id] in firsts:
+            first = firsts[languages[id]]
+            weight = BM25_WEIGHT * (nearest[0] - nearest[-1]) * coverages[first]
+            added[id] = weight * (bm25.get(id, 0.0) / bm25[first] - 1)
     return added
-
-
-def _first_by_language(bm25: dict[str, float], languages: dict[str, str | None]) -> dict[str | None, str]:
-    """The id of the document that BM25 ranks first in each language."""
-    firsts: dict[str | None, str] = {}
-    for id in _best(bm25, len(bm25)):
-        firsts.setdefault(languages[id], id)
-    return firsts
 
 
 def _coverages(
     index: Snapshot, query: str, bm25: dict[str, float], languages: dict[str, str | None]
-) -> dict[str | None, float]:
-    """The share of the query's terms that the document which BM25 ranks first in each language holds."""
-    firsts = _first_by_language(bm25, languages)
-    rows = index.rows(list(firsts.values()), ["id", "words"])["words"].to_pylist() if firsts else []
+) -> dict[str, float]:
+    """The share of the query's terms that each document holds which BM25 ranks first in its language, by id."""
+    firsts = {languages[id]: id for id in reversed(_best(bm25, len(bm25)))}  # a better document replaces a worse one
     asked = [{*terms(query, language)} for language in firsts]
+    rows = index.rows(list(firsts.values()), ["id", "words"])["words"].to_pylist() if firsts else []
     return {
-        language: len(wanted & {*words.split(" ")}) / len(wanted)
-        for language, wanted, words in zip(firsts, asked, rows)
+        id: len(wanted & {*words.split(" ")}) / len(wanted) for id, wanted, words in zip(firsts.values(), asked, rows)
     }
 
 

@@ -283,7 +283,8 @@ def test_bm25_is_scaled_to_the_range_of_the_cosines_and_to_the_coverage_of_each_
 ) -> None:
     cosines = dict.fromkeys(scores, 0.5) | cosines
     languages = dict(zip("abcdef", drawn))
-    words = scaled_bm25(scores, cosines, languages, coverages)
+    firsts = {languages[id]: id for id in sorted(scores, key=scores.__getitem__)}
+    words = scaled_bm25(scores, cosines, languages, {id: coverages[language] for language, id in firsts.items()})
     assert words.keys() == cosines.keys()
     cosine_range = max(cosines.values(), default=0) - min(cosines.values(), default=0)
     for id, added in words.items():

@@ -162,7 +162,7 @@ def scores_of(system: System, benchmark: ChoicesBenchmark, sets: dict[str, Retri
     if benchmark.topics:
         examples = [read_labelled_texts(Path(benchmark.topics) / f"en.{part}.tsv") for part in ("train", "dev")]
         train, dev = ((system.encode_documents(texts, "en"), labels) for labels, texts in examples)
-        scores["topics of English dev, accuracy"] = float(fit_logistic_regression(*train, *dev).score(*dev))
+        scores["topics of English dev, accuracy"] = float(fit_logistic_regression(*train).score(*dev))
     return scores
 
 

@@ -141,8 +141,9 @@ class ClassificationTask(TaskOptions):
         bootstrap_resamples: train on so many bootstrap resamples of each training set too. The averages over these
             are rows of their own, and two systems are compared on them by a paired t-test. They differ less from
             one near model to the next.
-        Cs: inverse strengths of regularisation that dev documents choose from, as LogisticRegressionCV names them.
-            The best C of unit vectors depends on how far apart they are; one value compares systems at the same C.
+        Cs: inverse strengths of regularisation, as LogisticRegressionCV names them, of which cross-validation on
+            training and dev documents chooses one. The best C of unit vectors depends on how far apart they are; one
+            value compares systems at the same C.
         finetuned: classifiers that were trained as a whole, by name: the folders or Hub names of one or more runs,
             whose scores are averaged.
         finetuned_on: languages that these were trained on; the first train language if not given.

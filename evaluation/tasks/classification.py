@@ -11,7 +11,9 @@ Two protocols, whose numbers do not compare:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,6 +52,10 @@ from modeling_hmde.sentence_reading_hmde import MAX_TOKENS_PER_BUCKET
 
 if TYPE_CHECKING:  # importing it takes seconds
     from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import BaseCrossValidator
+
+# Of the cross-validation that chooses C.
+FOLDS = 5
 
 # Scores by measure, and the value of each document.
 Measured = tuple[dict[str, float], list[float]]
@@ -90,49 +96,44 @@ def learn(
     dev_labels: Sequence[str],
     name: str,
 ) -> tuple[Callable[[np.ndarray, Sequence[str]], list[Measured]], float]:
-    """The task's logistic regression: one, or one a label where a text may have several."""
-    examples = (train_vectors, train_labels, dev_vectors, dev_labels)
+    """The task's logistic regression: one, or one a label where a text may have several. It learns from training and
+    dev documents, because its C is chosen by cross-validation on both: the C that is best on a few hundred dev
+    documents alone is nearly chance."""
+    vectors, labels = np.concatenate([train_vectors, dev_vectors]), [*train_labels, *dev_labels]
     if task.multilabel:
-        measure_on, C = fit_multilabel(*examples, task.Cs, name)
+        measure_on, C = fit_multilabel(vectors, labels, task.Cs, name)
         return lambda vectors, labels: [measure_on(vectors, labels)], C
-    classifier = fit_logistic_regression(*examples, task.Cs, name)
+    classifier = fit_logistic_regression(vectors, labels, task.Cs, name)
     return lambda vectors, labels: [measure(labels, list(classifier.predict(vectors)))], classifier.C
 
 
 def fit_logistic_regression(
-    train_vectors: np.ndarray,
-    train_labels: Sequence[str],
-    dev_vectors: np.ndarray,
-    dev_labels: Sequence[str],
-    Cs: Sequence[float] = C_GRID,
-    name: str = "",
+    vectors: np.ndarray, labels: Sequence[str], Cs: Sequence[float] = C_GRID, name: str = ""
 ) -> LogisticRegression:
-    """The logistic regression of the C with the highest accuracy on dev, the smallest of equals.
+    """The logistic regression of the C with the highest accuracy in cross-validation, the smallest of equals.
 
     Args:
-        train_vectors, dev_vectors: (documents, hidden), in the training language.
-        train_labels, dev_labels: one a document.
+        vectors: (documents, hidden), in the training language.
+        labels: one a document.
         Cs: to choose from.
         name: of the progress bar.
     """
     from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedKFold
 
-    def fit(C: float) -> LogisticRegression:
-        return LogisticRegression(C=C, max_iter=10_000).fit(train_vectors, train_labels)
+    def classifier(C: float) -> LogisticRegression:
+        return LogisticRegression(C=C, max_iter=10_000)
 
-    return max(fit_each(fit, Cs, name), key=lambda classifier: classifier.score(dev_vectors, dev_labels))
+    folds = StratifiedKFold(min(FOLDS, max(Counter(labels).values())), shuffle=True, random_state=0)
+    C = cross_validated(classifier, vectors, labels, folds, "accuracy", Cs, name)
+    return classifier(C).fit(vectors, labels)
 
 
 def fit_multilabel(
-    train_vectors: np.ndarray,
-    train_labels: Sequence[str],
-    dev_vectors: np.ndarray,
-    dev_labels: Sequence[str],
-    Cs: Sequence[float] = C_GRID,
-    name: str = "",
+    vectors: np.ndarray, labels: Sequence[str], Cs: Sequence[float] = C_GRID, name: str = ""
 ) -> tuple[Callable[[np.ndarray, Sequence[str]], Measured], float]:
     """As `fit_logistic_regression`, for texts with several labels: a logistic regression for each label, and the C with
-    the highest R-precision on dev.
+    the highest R-precision.
 
     Returns:
         what measures the regressions on vectors and labels (mean R-precision, micro-F1 and the number of documents, and
@@ -140,40 +141,56 @@ def fit_multilabel(
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import f1_score
+    from sklearn.model_selection import KFold
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.preprocessing import MultiLabelBinarizer
 
     def split(labels: Sequence[str]) -> list[list[str]]:
         return [label.split(LABEL_SEPARATOR) for label in labels]
 
-    binarizer = MultiLabelBinarizer()
-    targets = binarizer.fit_transform(split(train_labels))
+    def classifier(C: float) -> OneVsRestClassifier:
+        return OneVsRestClassifier(LogisticRegression(C=C, max_iter=10_000))
 
-    def fit(C: float) -> OneVsRestClassifier:
-        return OneVsRestClassifier(LogisticRegression(C=C, max_iter=10_000)).fit(train_vectors, targets)
+    def r_precision(classifier: OneVsRestClassifier, vectors: np.ndarray, targets: np.ndarray) -> float:
+        return float(np.mean(r_precisions(targets, classifier.decision_function(vectors))))
 
-    def measure(classifier: OneVsRestClassifier, vectors: np.ndarray, labels: Sequence[str]) -> Measured:
+    def measure(vectors: np.ndarray, labels: Sequence[str]) -> Measured:
         wanted = binarizer.transform(split(labels))
-        precisions = r_precisions(wanted, classifier.decision_function(vectors))
-        micro_f1 = f1_score(wanted, classifier.predict(vectors), average="micro", zero_division=0)
+        precisions = r_precisions(wanted, best.decision_function(vectors))
+        micro_f1 = f1_score(wanted, best.predict(vectors), average="micro", zero_division=0)
         scores = {"r_precision": float(np.mean(precisions)), "micro_f1": float(micro_f1), "documents": len(labels)}
         return scores, precisions
 
-    def r_precision(classifier: OneVsRestClassifier) -> float:
-        return measure(classifier, dev_vectors, dev_labels)[0]["r_precision"]
+    binarizer = MultiLabelBinarizer()
+    targets = binarizer.fit_transform(split(labels))
+    folds = KFold(min(FOLDS, len(labels)), shuffle=True, random_state=0)
+    C = cross_validated(classifier, vectors, targets, folds, r_precision, Cs, name)
+    best = classifier(C).fit(vectors, targets)
+    return measure, C
 
-    best = max(fit_each(fit, Cs, name), key=r_precision)
-    return partial(measure, best), best.estimator.C
 
+def cross_validated(
+    classifier: Callable[[float], Any],
+    vectors: np.ndarray,
+    targets: Sequence[str] | np.ndarray,
+    folds: BaseCrossValidator,
+    scoring: str | Callable[..., float],
+    Cs: Sequence[float],
+    name: str,
+) -> float:
+    """The C whose classifiers have the highest mean score on the folds that they have not learnt from, the smallest of
+    equals. A single C is not tried."""
+    from sklearn.model_selection import cross_val_score
 
-def fit_each(fit: Callable[[float], Any], Cs: Sequence[float], name: str) -> list[Any]:
-    """A classifier of each C, the smallest first, so that `max` finds the smallest of equals."""
-    classifiers = []
-    with progress_bar(name, len(Cs), unit="fit", delay=1) as progress:
+    if len(Cs) == 1:
+        return Cs[0]
+    scores = {}
+    with progress_bar(name, len(Cs), unit="C", delay=1) as progress:
         for C in sorted(Cs):
-            classifiers.append(fit(C))
+            by_fold = cross_val_score(classifier(C), vectors, targets, cv=folds, scoring=scoring)
+            scores[C] = np.nanmean(by_fold)  # nan: one of two labels has a single document, and the fold holds it out
             progress.update()
-    return classifiers
+    return max(scores, key=scores.__getitem__)
 
 
 def evaluate_system(
@@ -182,7 +199,7 @@ def evaluate_system(
     labelled: LabelledSet,
     run: SystemRun,
     learn: Learn = learn,
-    protocol: str = "logistic regression, C chosen on dev of the train language",
+    protocol: str = "logistic regression, C chosen by cross-validation on train and dev of the train language",
 ) -> dict[str, Any]:
     """Everything that is reported of a system whose vectors are left as they are. Plots them too.
 
@@ -198,7 +215,7 @@ def evaluate_system(
     draws = []
     for draw in range(task.bootstrap_resamples):
         bar = f"{run.bar}, draw {draw + 1} of {task.bootstrap_resamples}"
-        draws.append(scores_by_row(learn_and_test(task, labelled, vectors, learn, bar, draw)[0]))
+        draws.append(scores_by_row(learn_and_test(task, labelled, vectors, learn, bar, draw, chosen)[0]))
     over_draws = f"; averages over {task.bootstrap_resamples} draws of the training documents too" if draws else ""
     result = {
         "protocol": f"frozen vectors, {protocol}{over_draws}",
@@ -223,6 +240,7 @@ def learn_and_test(
     learn: Learn,
     name: str,
     draw: int | None = None,
+    Cs: Mapping[str, float] | None = None,
 ) -> tuple[dict[str, Measured], dict[str, float]]:
     """From every training language to every test: what is measured, by row, and the C of each training language, if the
     classifier has one.
@@ -232,6 +250,8 @@ def learn_and_test(
         name: of task and system, for progress bars.
         draw: which draw of the training documents is learned from, the same for all systems: as many as there are, with
             replacement. All of them if not given.
+        Cs: of each training language. A draw has documents twice, which would lie on both sides of a fold, so it learns
+            with the C that all documents chose.
     """
     measured: dict[str, Measured] = {}
     chosen: dict[str, float] = {}
@@ -240,7 +260,8 @@ def learn_and_test(
         drawn = np.arange(count) if draw is None else np.random.default_rng(draw).integers(count, size=count)
         labels = [train.labels[index] for index in drawn]
         bar = f"{name}: classifiers from {train.language}"
-        measure_on, C = learn(task, vectors[train.file][drawn], labels, vectors[dev.file], dev.labels, name=bar)
+        options = replace(task, Cs=[Cs[train.language]]) if Cs else task
+        measure_on, C = learn(options, vectors[train.file][drawn], labels, vectors[dev.file], dev.labels, name=bar)
         for test in labelled.tests:
             measured[f"{train.language}-{test.language}"] = mean_of_runs(measure_on(vectors[test.file], test.labels))
         if C is not None:

@@ -16,6 +16,7 @@ import yaml
 from huggingface_hub import ModelCard
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
 from transformers import AutoTokenizer, BatchEncoding, BertForSequenceClassification
 
 from evaluation.__main__ import main
@@ -235,14 +236,43 @@ def test_the_language_of_a_file_reaches_the_sentence_splitter(labse: Path, token
     assert predict(classifier, tokenizer, [text], "de") == ["dogs"]
 
 
-def test_c_is_the_smallest_of_those_that_are_best_on_dev() -> None:
-    near = np.array([[1.0, 0.0]] * 9 + [[0.8, 0.6]], dtype=np.float32)
-    labels = ["many"] * 9 + ["few"]
-    assert fit_logistic_regression(near, labels, near[:1], labels[:1]).C == 0.1  # each is right
-    chosen = fit_logistic_regression(near, labels, near[-1:], labels[-1:])  # a strong one never predicts the rare label
-    assert chosen.C > 0.1
-    assert list(chosen.predict(near[-1:])) == ["few"]
-    assert fit_logistic_regression(near, labels, near[:1], labels[:1], Cs=[1000.0, 10.0]).C == 10.0
+def noisy_documents(count: int) -> tuple[np.ndarray, list[str]]:
+    """Unit vectors of three labels that overlap, and the labels."""
+    random = np.random.default_rng(0)
+    labels = random.integers(3, size=count)
+    vectors = random.normal(size=(count, 8)) + 0.8 * np.eye(8)[labels]
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), [f"label {label}" for label in labels]
+
+
+def test_c_is_the_one_that_cross_validation_finds_best() -> None:
+    vectors, labels = noisy_documents(90)
+    folds = StratifiedKFold(5, shuffle=True, random_state=0)
+    accuracies = {}
+    for C in (0.01, 1.0, 100.0):
+        right = 0.0
+        for train, held_out in folds.split(vectors, labels):
+            fitted = LogisticRegression(C=C, max_iter=10_000).fit(vectors[train], np.array(labels)[train])
+            right += fitted.score(vectors[held_out], np.array(labels)[held_out])
+        accuracies[C] = right
+    assert len(set(accuracies.values())) == 3
+    classifier = fit_logistic_regression(vectors, labels, Cs=list(accuracies))
+    assert accuracies[classifier.C] == max(accuracies.values())
+    again = LogisticRegression(C=classifier.C, max_iter=10_000).fit(vectors, labels)  # of all documents
+    np.testing.assert_allclose(classifier.coef_, again.coef_)
+
+
+def test_c_is_the_smallest_of_equals_and_a_single_one_is_taken() -> None:
+    vectors = np.array([[1.0, 0.0], [0.0, 1.0]] * 4)
+    labels = ["cats", "dogs"] * 4
+    assert fit_logistic_regression(vectors, labels, Cs=[1000.0, 10.0]).C == 10.0
+    assert fit_logistic_regression(vectors, labels, Cs=[1000.0]).C == 1000.0
+
+
+@pytest.mark.filterwarnings("ignore")  # scikit-learn warns of both
+def test_a_label_with_a_single_document_leaves_the_choice_to_the_other_folds() -> None:
+    vectors = np.array([[1.0, 0.0]] * 9 + [[0.8, 0.6]])
+    classifier = fit_logistic_regression(vectors, ["many"] * 9 + ["few"], Cs=[1e6, 10.0])
+    assert classifier.C == 10.0
 
 
 @pytest.mark.parametrize("part", ["en.dev.tsv", "fr.test.tsv"])
@@ -338,15 +368,13 @@ def test_averages_are_compared_over_draws_of_the_training_documents(tmp_path: Pa
         for draw in range(3):
             accuracies = []
             for one, other in (("en", "fr"), ("fr", "en")):
-                chosen = np.random.default_rng(draw).integers(60, size=60)
-                labels = np.array(part_scores[one, "train"].labels)
-                best, highest = None, -1.0
-                for C in (0.1, 1.0, 10.0, 100.0, 1000.0):
-                    candidate = LogisticRegression(C=C, max_iter=10_000)
-                    candidate.fit(vectors[one, "train"][chosen], labels[chosen])
-                    right = np.mean(candidate.predict(vectors[one, "dev"]) == part_scores[one, "dev"].labels)
-                    if right > highest:
-                        best, highest = candidate, right
+                train, dev = part_scores[one, "train"], part_scores[one, "dev"]
+                chosen = [*np.random.default_rng(draw).integers(60, size=60), *range(60, 60 + len(dev.labels))]
+                both = np.concatenate([vectors[one, "train"], vectors[one, "dev"]])
+                labels = np.array([*train.labels, *dev.labels])
+                C = fit_logistic_regression(both, labels).C  # of all documents, once
+                assert results[str(seed)]["C"][one] == C
+                best = LogisticRegression(C=C, max_iter=10_000).fit(both[chosen], labels[chosen])
                 accuracies.append(np.mean(best.predict(vectors[other, "test"]) == part_scores[other, "test"].labels))
             across[seed].append(np.mean(accuracies))
         found = results[str(seed)]["per_item"]["average, across languages, 3 draws"]["accuracy"]

@@ -27,13 +27,13 @@ from torch.nn.utils.rnn import pad_sequence
 from benchmarks.measure import write_results
 from common.command_line import options_from, run
 from common.device import Dtype, dtype_of
+from evaluation.classifiers import fit_logistic_regression
 from evaluation.datasets.labelled_sets import read_labelled_texts
 from evaluation.datasets.retrieval_sets import RetrievalSet, read_retrieval_set
 from evaluation.recipes import RetrievalTask, SystemOptions
 from evaluation.systems import System, load_system
 from evaluation.systems.hmde import HMDESystem
 from evaluation.tables import Table, averages
-from evaluation.tasks.classification import fit_logistic_regression
 from evaluation.tasks.retrieval import evaluate_retrieval, groups_of
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from training.data.sentence_vectors import encode_sentences, fingerprint_of_vectors

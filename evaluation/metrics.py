@@ -11,6 +11,9 @@ from ir_measures import AP, RR, P, R, nDCG
 Qrels = Mapping[str, Mapping[str, int]]  # grade by query_id and doc_id
 Ranked = Mapping[str, Mapping[str, float]]  # score by query_id and doc_id
 
+# Scores by measure, and the value of each document.
+Measured = tuple[dict[str, float], list[float]]
+
 # Each the mean over the queries. AP divides by all relevant documents of the collection, retrieved or not.
 RETRIEVAL_MEASURES = {"MAP": AP, "nDCG@10": nDCG @ 10, "MRR": RR, "Recall@100": R @ 100, "P@1": P @ 1}
 
@@ -55,3 +58,24 @@ def r_precisions(targets: np.ndarray, decisions: np.ndarray) -> list[float]:
     """
     ranked = np.argsort(-decisions, axis=1, kind="stable")
     return [float(relevant[order[: relevant.sum()]].mean()) for relevant, order in zip(targets, ranked)]
+
+
+def scores_of_labels(labels: Sequence[str], predicted: Sequence[str]) -> Measured:
+    """For one label a text: accuracy, macro-F1 and the number of documents, and whether each document is right."""
+    scores = accuracy_and_f1(labels, predicted) | {"documents": len(labels)}
+    return scores, [float(label == guess) for label, guess in zip(labels, predicted)]
+
+
+def scores_of_label_sets(targets: np.ndarray, predicted: np.ndarray, decisions: np.ndarray) -> Measured:
+    """For several labels a text: R-precision, micro-F1, the number of documents, and the R-precision of each document.
+
+    Args:
+        targets, predicted: (documents, labels), 1 where a document has the label, and where it is said to have it.
+        decisions: (documents, labels), higher where more probable.
+    """
+    from sklearn.metrics import f1_score  # takes seconds to import
+
+    precisions = r_precisions(targets, decisions)
+    micro_f1 = f1_score(targets, predicted, average="micro", zero_division=0)
+    scores = {"r_precision": float(np.mean(precisions)), "micro_f1": float(micro_f1), "documents": len(targets)}
+    return scores, precisions

@@ -18,10 +18,11 @@ from torch import Tensor, nn
 from common.files import write_text
 from common.progress import progress_bar
 from evaluation.datasets.labelled_sets import LabelledSet
+from evaluation.metrics import Measured, scores_of_labels
 from evaluation.recipes import ClassificationTask
 from evaluation.systems import System
 from evaluation.tasks import SystemRun, classification
-from evaluation.tasks.classification import Measured, evaluate_models, measure, read
+from evaluation.tasks.classification import evaluate_models, read
 from replications.datasets import mldoc
 
 __all__ = ["convert", "evaluate_models", "evaluate_system", "read"]
@@ -65,7 +66,7 @@ def learn(
 ) -> tuple[Callable[[np.ndarray, Sequence[str]], list[Measured]], None]:
     """See `evaluation.tasks.classification.Learn`."""
     networks = fit_mlp(train_vectors, train_labels, dev_vectors, dev_labels, name)
-    return lambda vectors, labels: [measure(labels, guesses) for guesses in networks.predict(vectors)], None
+    return lambda vectors, labels: [scores_of_labels(labels, guesses) for guesses in networks.predict(vectors)], None
 
 
 class ParallelLinear(nn.Module):

@@ -11,12 +11,11 @@ Two protocols, whose numbers do not compare:
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,16 +31,16 @@ from common.device import device
 from common.fingerprints import fingerprint
 from common.progress import Advance, no_bar, progress_bar
 from common.saved_models import model_type_of, opening
+from evaluation.classifiers import fit_logistic_regression, fit_multilabel
 from evaluation.datasets.labelled_sets import (
-    LABEL_SEPARATOR,
     LabelledSet,
     LabelledTexts,
     check_labels,
     read_labelled_set,
 )
-from evaluation.metrics import accuracy_and_f1, r_precisions
+from evaluation.metrics import Measured, scores_of_labels
 from evaluation.plots import plot_vectors
-from evaluation.recipes import C_GRID, MEASURES, ClassificationTask
+from evaluation.recipes import MEASURES, ClassificationTask
 from evaluation.systems import System
 from evaluation.tables import Scores, averages
 from evaluation.tasks import SystemRun
@@ -49,16 +48,6 @@ from evaluation.vectors import cached_vectors
 from modeling_hmde import HMDETokenizer
 from modeling_hmde.packing_hmde import padded_batches
 from modeling_hmde.sentence_reading_hmde import MAX_TOKENS_PER_BUCKET
-
-if TYPE_CHECKING:  # importing it takes seconds
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import BaseCrossValidator
-
-# Of the cross-validation that chooses C.
-FOLDS = 5
-
-# Scores by measure, and the value of each document.
-Measured = tuple[dict[str, float], list[float]]
 
 # What learns from frozen vectors. From the task, and vectors and labels of training and dev documents, it makes what
 # measures a classifier on the vectors and labels of a test, in one or several runs; and its C, if it has one.
@@ -104,93 +93,7 @@ def learn(
         measure_on, C = fit_multilabel(vectors, labels, task.Cs, name)
         return lambda vectors, labels: [measure_on(vectors, labels)], C
     classifier = fit_logistic_regression(vectors, labels, task.Cs, name)
-    return lambda vectors, labels: [measure(labels, list(classifier.predict(vectors)))], classifier.C
-
-
-def fit_logistic_regression(
-    vectors: np.ndarray, labels: Sequence[str], Cs: Sequence[float] = C_GRID, name: str = ""
-) -> LogisticRegression:
-    """The logistic regression of the C with the highest accuracy in cross-validation, the smallest of equals.
-
-    Args:
-        vectors: (documents, hidden), in the training language.
-        labels: one a document.
-        Cs: to choose from.
-        name: of the progress bar.
-    """
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import StratifiedKFold
-
-    def classifier(C: float) -> LogisticRegression:
-        return LogisticRegression(C=C, max_iter=10_000)
-
-    folds = StratifiedKFold(min(FOLDS, max(Counter(labels).values())), shuffle=True, random_state=0)
-    C = cross_validated(classifier, vectors, labels, folds, "accuracy", Cs, name)
-    return classifier(C).fit(vectors, labels)
-
-
-def fit_multilabel(
-    vectors: np.ndarray, labels: Sequence[str], Cs: Sequence[float] = C_GRID, name: str = ""
-) -> tuple[Callable[[np.ndarray, Sequence[str]], Measured], float]:
-    """As `fit_logistic_regression`, for texts with several labels: a logistic regression for each label, and the C with
-    the highest R-precision.
-
-    Returns:
-        what measures the regressions on vectors and labels (mean R-precision, micro-F1 and the number of documents, and
-        the R-precision of each document), and the C.
-    """
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.metrics import f1_score
-    from sklearn.model_selection import KFold
-    from sklearn.multiclass import OneVsRestClassifier
-    from sklearn.preprocessing import MultiLabelBinarizer
-
-    def split(labels: Sequence[str]) -> list[list[str]]:
-        return [label.split(LABEL_SEPARATOR) for label in labels]
-
-    def classifier(C: float) -> OneVsRestClassifier:
-        return OneVsRestClassifier(LogisticRegression(C=C, max_iter=10_000))
-
-    def r_precision(classifier: OneVsRestClassifier, vectors: np.ndarray, targets: np.ndarray) -> float:
-        return float(np.mean(r_precisions(targets, classifier.decision_function(vectors))))
-
-    def measure(vectors: np.ndarray, labels: Sequence[str]) -> Measured:
-        wanted = binarizer.transform(split(labels))
-        precisions = r_precisions(wanted, best.decision_function(vectors))
-        micro_f1 = f1_score(wanted, best.predict(vectors), average="micro", zero_division=0)
-        scores = {"r_precision": float(np.mean(precisions)), "micro_f1": float(micro_f1), "documents": len(labels)}
-        return scores, precisions
-
-    binarizer = MultiLabelBinarizer()
-    targets = binarizer.fit_transform(split(labels))
-    folds = KFold(min(FOLDS, len(labels)), shuffle=True, random_state=0)
-    C = cross_validated(classifier, vectors, targets, folds, r_precision, Cs, name)
-    best = classifier(C).fit(vectors, targets)
-    return measure, C
-
-
-def cross_validated(
-    classifier: Callable[[float], Any],
-    vectors: np.ndarray,
-    targets: Sequence[str] | np.ndarray,
-    folds: BaseCrossValidator,
-    scoring: str | Callable[..., float],
-    Cs: Sequence[float],
-    name: str,
-) -> float:
-    """The C whose classifiers have the highest mean score on the folds that they have not learnt from, the smallest of
-    equals. A single C is not tried."""
-    from sklearn.model_selection import cross_val_score
-
-    if len(Cs) == 1:
-        return Cs[0]
-    scores = {}
-    with progress_bar(name, len(Cs), unit="C", delay=1) as progress:
-        for C in sorted(Cs):
-            by_fold = cross_val_score(classifier(C), vectors, targets, cv=folds, scoring=scoring)
-            scores[C] = np.nanmean(by_fold)  # nan: one of two labels has a single document, and the fold holds it out
-            progress.update()
-    return max(scores, key=scores.__getitem__)
+    return lambda vectors, labels: [scores_of_labels(labels, list(classifier.predict(vectors)))], classifier.C
 
 
 def evaluate_system(
@@ -314,7 +217,7 @@ def scores_by_row(measured: dict[str, Measured]) -> Scores:
 def scores_of_classifier(
     classifier: str, tests: Sequence[LabelledTexts], dtype: torch.dtype, name: str = ""
 ) -> list[Measured]:
-    """What `measure` says of a saved classifier on each test."""
+    """Scores of a saved classifier on each test."""
     with opening(classifier):
         model = AutoModelForSequenceClassification.from_pretrained(classifier, dtype=dtype).to(device())
         tokenizer = AutoTokenizer.from_pretrained(classifier)
@@ -322,7 +225,7 @@ def scores_of_classifier(
         predicted = [
             predict(model, tokenizer, test.texts, test.language, test.pairs, progress.update) for test in tests
         ]
-    return [measure(test.labels, labels) for test, labels in zip(tests, predicted)]
+    return [scores_of_labels(test.labels, labels) for test, labels in zip(tests, predicted)]
 
 
 def summary(task: ClassificationTask, measured: dict[str, Measured], draws: Sequence[Scores] = ()) -> dict[str, Any]:
@@ -380,12 +283,6 @@ def predict(
         advance(len(batch))
     names = model.config.id2label or {}
     return [names[label] for label in best.tolist()]
-
-
-def measure(labels: Sequence[str], predicted: Sequence[str]) -> Measured:
-    """Accuracy, macro-F1 and the number of documents, and whether each document is right."""
-    scores = accuracy_and_f1(labels, predicted) | {"documents": len(labels)}
-    return scores, [float(label == guess) for label, guess in zip(labels, predicted)]
 
 
 def tokenized(

@@ -16,17 +16,17 @@ import yaml
 from huggingface_hub import ModelCard
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedKFold
 from transformers import AutoTokenizer, BatchEncoding, BertForSequenceClassification
 
 from evaluation.__main__ import main
+from evaluation.classifiers import fit_logistic_regression
 from evaluation.datasets.labelled_sets import read_labelled_set
 from evaluation.metrics import accuracy_and_f1
 from evaluation.recipes import ClassificationTask
 from evaluation.report import values_of
 from evaluation.significance import paired_p_values
 from evaluation.tasks import SystemRun
-from evaluation.tasks.classification import evaluate_system, fit_logistic_regression, predict
+from evaluation.tasks.classification import evaluate_system, predict
 from modeling_hmde import HMDEForSequenceClassification, HMDETokenizer
 
 CATS, DOGS = "the cat sat on the mat", "der hund"
@@ -234,45 +234,6 @@ def test_the_language_of_a_file_reaches_the_sentence_splitter(labse: Path, token
     )
     assert predict(classifier, tokenizer, [text], "en") == ["cats"]
     assert predict(classifier, tokenizer, [text], "de") == ["dogs"]
-
-
-def noisy_documents(count: int) -> tuple[np.ndarray, list[str]]:
-    """Unit vectors of three labels that overlap, and the labels."""
-    random = np.random.default_rng(0)
-    labels = random.integers(3, size=count)
-    vectors = random.normal(size=(count, 8)) + 0.8 * np.eye(8)[labels]
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), [f"label {label}" for label in labels]
-
-
-def test_c_is_the_one_that_cross_validation_finds_best() -> None:
-    vectors, labels = noisy_documents(90)
-    folds = StratifiedKFold(5, shuffle=True, random_state=0)
-    accuracies = {}
-    for C in (0.01, 1.0, 100.0):
-        right = 0.0
-        for train, held_out in folds.split(vectors, labels):
-            fitted = LogisticRegression(C=C, max_iter=10_000).fit(vectors[train], np.array(labels)[train])
-            right += fitted.score(vectors[held_out], np.array(labels)[held_out])
-        accuracies[C] = right
-    assert len(set(accuracies.values())) == 3
-    classifier = fit_logistic_regression(vectors, labels, Cs=list(accuracies))
-    assert accuracies[classifier.C] == max(accuracies.values())
-    again = LogisticRegression(C=classifier.C, max_iter=10_000).fit(vectors, labels)  # of all documents
-    np.testing.assert_allclose(classifier.coef_, again.coef_)
-
-
-def test_c_is_the_smallest_of_equals_and_a_single_one_is_taken() -> None:
-    vectors = np.array([[1.0, 0.0], [0.0, 1.0]] * 4)
-    labels = ["cats", "dogs"] * 4
-    assert fit_logistic_regression(vectors, labels, Cs=[1000.0, 10.0]).C == 10.0
-    assert fit_logistic_regression(vectors, labels, Cs=[1000.0]).C == 1000.0
-
-
-@pytest.mark.filterwarnings("ignore")  # scikit-learn warns of both
-def test_a_label_with_a_single_document_leaves_the_choice_to_the_other_folds() -> None:
-    vectors = np.array([[1.0, 0.0]] * 9 + [[0.8, 0.6]])
-    classifier = fit_logistic_regression(vectors, ["many"] * 9 + ["few"], Cs=[1e6, 10.0])
-    assert classifier.C == 10.0
 
 
 @pytest.mark.parametrize("part", ["en.dev.tsv", "fr.test.tsv"])

@@ -1,0 +1,103 @@
+"""Logistic regressions on vectors that stay as they are. Each chooses its C by cross-validation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from common.progress import progress_bar
+from evaluation.datasets.labelled_sets import LABEL_SEPARATOR
+from evaluation.metrics import Measured, r_precisions, scores_of_label_sets
+from evaluation.recipes import C_GRID
+
+if TYPE_CHECKING:  # importing it takes seconds
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import BaseCrossValidator
+    from sklearn.multiclass import OneVsRestClassifier
+
+FOLDS = 5
+
+
+def fit_logistic_regression(
+    vectors: np.ndarray, labels: Sequence[str], Cs: Sequence[float] = C_GRID, name: str = ""
+) -> LogisticRegression:
+    """The logistic regression of the C with the highest accuracy in cross-validation, the smallest of equals.
+
+    Args:
+        vectors: (documents, hidden), in the training language.
+        labels: one a document.
+        Cs: to choose from.
+        name: of the progress bar.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedKFold
+
+    def classifier(C: float) -> LogisticRegression:
+        return LogisticRegression(C=C, max_iter=10_000)
+
+    folds = StratifiedKFold(min(FOLDS, max(Counter(labels).values())), shuffle=True, random_state=0)
+    C = cross_validated(classifier, vectors, labels, folds, "accuracy", Cs, name)
+    return classifier(C).fit(vectors, labels)
+
+
+def fit_multilabel(
+    vectors: np.ndarray, labels: Sequence[str], Cs: Sequence[float] = C_GRID, name: str = ""
+) -> tuple[Callable[[np.ndarray, Sequence[str]], Measured], float]:
+    """As `fit_logistic_regression`, for texts with several labels: a logistic regression for each label, and the C with
+    the highest R-precision.
+
+    Returns:
+        what measures the regressions on vectors and labels (mean R-precision, micro-F1 and the number of documents, and
+        the R-precision of each document), and the C.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import KFold
+    from sklearn.multiclass import OneVsRestClassifier
+    from sklearn.preprocessing import MultiLabelBinarizer
+
+    def split(labels: Sequence[str]) -> list[list[str]]:
+        return [label.split(LABEL_SEPARATOR) for label in labels]
+
+    def classifier(C: float) -> OneVsRestClassifier:
+        return OneVsRestClassifier(LogisticRegression(C=C, max_iter=10_000))
+
+    def r_precision(classifier: OneVsRestClassifier, vectors: np.ndarray, targets: np.ndarray) -> float:
+        return float(np.mean(r_precisions(targets, classifier.decision_function(vectors))))
+
+    def measure(vectors: np.ndarray, labels: Sequence[str]) -> Measured:
+        wanted = binarizer.transform(split(labels))
+        return scores_of_label_sets(wanted, best.predict(vectors), best.decision_function(vectors))
+
+    binarizer = MultiLabelBinarizer()
+    targets = binarizer.fit_transform(split(labels))
+    folds = KFold(min(FOLDS, len(labels)), shuffle=True, random_state=0)
+    C = cross_validated(classifier, vectors, targets, folds, r_precision, Cs, name)
+    best = classifier(C).fit(vectors, targets)
+    return measure, C
+
+
+def cross_validated(
+    classifier: Callable[[float], Any],
+    vectors: np.ndarray,
+    targets: Sequence[str] | np.ndarray,
+    folds: BaseCrossValidator,
+    scoring: str | Callable[..., float],
+    Cs: Sequence[float],
+    name: str,
+) -> float:
+    """The C whose classifiers have the highest mean score on the folds that they have not learnt from, the smallest of
+    equals. A single C is not tried."""
+    from sklearn.model_selection import cross_val_score
+
+    if len(Cs) == 1:
+        return Cs[0]
+    scores = {}
+    with progress_bar(name, len(Cs), unit="C", delay=1) as progress:
+        for C in sorted(Cs):
+            by_fold = cross_val_score(classifier(C), vectors, targets, cv=folds, scoring=scoring)
+            scores[C] = np.nanmean(by_fold)  # nan: one of two labels has a single document, and the fold holds it out
+            progress.update()
+    return max(scores, key=scores.__getitem__)

@@ -1,0 +1,78 @@
+"""Logistic regressions on vectors: the choice of C, beside folds written out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import KFold, StratifiedKFold
+
+from evaluation.classifiers import fit_logistic_regression, fit_multilabel
+from evaluation.metrics import r_precisions
+
+
+def noisy_documents(count: int) -> tuple[np.ndarray, list[str]]:
+    """Unit vectors of three labels that overlap, and the labels."""
+    random = np.random.default_rng(0)
+    labels = random.integers(3, size=count)
+    vectors = random.normal(size=(count, 8)) + 0.8 * np.eye(8)[labels]
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), [f"label {label}" for label in labels]
+
+
+def test_c_is_the_one_that_cross_validation_finds_best() -> None:
+    vectors, labels = noisy_documents(90)
+    folds = StratifiedKFold(5, shuffle=True, random_state=0)
+    accuracies = {}
+    for C in (0.01, 1.0, 100.0):
+        right = 0.0
+        for train, held_out in folds.split(vectors, labels):
+            fitted = LogisticRegression(C=C, max_iter=10_000).fit(vectors[train], np.array(labels)[train])
+            right += fitted.score(vectors[held_out], np.array(labels)[held_out])
+        accuracies[C] = right
+    assert len(set(accuracies.values())) == 3
+    classifier = fit_logistic_regression(vectors, labels, Cs=list(accuracies))
+    assert accuracies[classifier.C] == max(accuracies.values())
+    again = LogisticRegression(C=classifier.C, max_iter=10_000).fit(vectors, labels)  # on all documents
+    np.testing.assert_allclose(classifier.coef_, again.coef_)
+
+
+def test_c_is_the_smallest_of_equals_and_a_single_one_is_taken() -> None:
+    vectors = np.array([[1.0, 0.0], [0.0, 1.0]] * 4)
+    labels = ["cats", "dogs"] * 4
+    assert fit_logistic_regression(vectors, labels, Cs=[1000.0, 10.0]).C == 10.0
+    assert fit_logistic_regression(vectors, labels, Cs=[1000.0]).C == 1000.0
+
+
+@pytest.mark.filterwarnings("ignore")  # scikit-learn warns of both
+def test_a_label_with_a_single_document_leaves_the_choice_to_the_other_folds() -> None:
+    vectors = np.array([[1.0, 0.0]] * 9 + [[0.8, 0.6]])
+    classifier = fit_logistic_regression(vectors, ["many"] * 9 + ["few"], Cs=[1e6, 10.0])
+    assert classifier.C == 10.0
+
+
+def test_c_for_several_labels_a_text_is_the_one_of_the_highest_r_precision() -> None:
+    vectors, firsts = noisy_documents(90)
+    labels = [f"{first}|label 9" if number % 3 else first for number, first in enumerate(firsts)]
+    names = sorted({name for label in labels for name in label.split("|")})
+    targets = np.array([[name in label.split("|") for name in names] for label in labels]).astype(int)
+
+    def decisions(C: float, rows: np.ndarray, asked: np.ndarray) -> np.ndarray:
+        fitted = [LogisticRegression(C=C, max_iter=10_000).fit(vectors[rows], column) for column in targets[rows].T]
+        return np.stack([one.decision_function(vectors[asked]) for one in fitted], axis=1)
+
+    precisions = {
+        C: np.mean(
+            [
+                np.mean(r_precisions(targets[held_out], decisions(C, train, held_out)))
+                for train, held_out in KFold(5, shuffle=True, random_state=0).split(vectors)
+            ]
+        )
+        for C in (0.001, 1.0, 1000.0)
+    }
+    assert len(set(precisions.values())) == 3
+    measure_on, chosen = fit_multilabel(vectors, labels, list(precisions))
+    assert precisions[chosen] == max(precisions.values())
+    every = np.arange(len(vectors))
+    scores, by_document = measure_on(vectors, labels)
+    assert by_document == r_precisions(targets, decisions(chosen, every, every))
+    assert scores["documents"] == 90

@@ -197,7 +197,7 @@ class DocumentEncoder(nn.Module):
         packed, arguments = hidden_states[mask].unsqueeze(0), packed_attention_arguments(mask.sum(dim=1))
         for layer in self.layers:
             packed, _ = layer(packed, None, **arguments)
-            yield hidden_states.masked_scatter(mask.unsqueeze(-1), packed.squeeze(0)), None
+            yield hidden_states.masked_scatter(mask.unsqueeze(-1), packed), None
 
     def pooling_weights(self, sentence_lengths: Tensor) -> Tensor:
         """Weights of the DBOS vector and of the sentences in the document embedding, not normalised: (documents,

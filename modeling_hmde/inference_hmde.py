@@ -219,7 +219,7 @@ class InferenceMixin(nn.Module):
         weights /= weights.sum(dim=1, keepdim=True)
         counts = (output.sentence_lengths > 0).sum(dim=1).tolist()
         for count, states, sentence_weights, embedding in zip(
-            counts, output.last_hidden_state.float(), weights[:, 1:], output.pooler_output.float()
+            counts, output.last_hidden_state, weights[:, 1:], output.pooler_output.float()
         ):
             vectors = contributions(states[:count], sentence_weights[:count], embedding)
             yield vectors.cpu(), nn.functional.normalize(embedding, dim=0).cpu()

@@ -23,7 +23,6 @@ class SentenceHead(nn.Linear):
         self.width = config.sentence_config.hidden_size
         super().__init__((1 + layers) * self.width, config.hidden_size)
 
-    @torch.no_grad()
     def start(self) -> None:
         last_layer = torch.eye(self.out_features, self.width).to(self.weight)
         init.copy_(self.weight, nn.functional.pad(last_layer, (self.in_features - self.width, 0)))

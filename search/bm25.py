@@ -22,8 +22,8 @@ def terms(text: str, language: str | None) -> list[str]:
 
     >>> terms("The houses, two houses", "en")
     ['the', 'hous', 'two', 'hous']
-    >>> terms("猫在睡觉 2x", "zh")
-    ['猫在', '在睡', '睡觉', '2x']
+    >>> terms("2x 猫在睡觉", "zh")
+    ['2x', '猫在', '在睡', '睡觉']
     """
     found: list[str] = []
     for word in re.findall(r"\w+", _UNSPACED.sub(r" \g<0> ", text.lower())):

@@ -15,17 +15,19 @@ from search.snapshot import CODE_COLUMNS, DOCUMENT_COLUMNS, Snapshot
 ROWS_PER_BATCH = 256
 
 # Vectors are L2-normalised, so the inner product, which <#> negates, is the cosine.
-TABLES = """
+DOCUMENTS_TABLE = """
 CREATE EXTENSION IF NOT EXISTS vector;
 CREATE SCHEMA IF NOT EXISTS hmde;
 CREATE TABLE IF NOT EXISTS hmde.documents (
     id text PRIMARY KEY, title text NOT NULL, language text, text text NOT NULL, vector vector({size}) NOT NULL
 );
+LOCK TABLE hmde.documents IN SHARE ROW EXCLUSIVE MODE
+"""
+SENTENCES_TABLE = """
 CREATE TABLE IF NOT EXISTS hmde.sentences (
     document text REFERENCES hmde.documents ON DELETE CASCADE, number integer, begins integer NOT NULL,
-    ends integer NOT NULL, vector halfvec({sentence_size}) NOT NULL, PRIMARY KEY (document, number)
-);
-LOCK TABLE hmde.documents IN SHARE ROW EXCLUSIVE MODE
+    ends integer NOT NULL, vector halfvec({size}) NOT NULL, PRIMARY KEY (document, number)
+)
 """
 
 # The ranking `dense` of an index: query is the embedding of a query, languages a list or NULL.
@@ -42,7 +44,7 @@ def copy_to_postgres(index: Snapshot, url: str) -> int:
     """Replaces the rows of the tables hmde.documents and hmde.sentences of a database by those of an index.
 
     All happens in one transaction: other users see the rows as they were until it ends, and another copy waits.
-    `hmde.sentences` stays empty if the index keeps no sentence vectors; a sentence is
+    `hmde.sentences` has no row, or is not made, if the index keeps no sentence vectors; a sentence is
     substr(text, begins + 1, ends - begins) of its document. The character 0, which PostgreSQL does not allow, becomes
     U+FFFD. Indexes that users made on the tables stay.
 
@@ -59,12 +61,12 @@ def copy_to_postgres(index: Snapshot, url: str) -> int:
     size = index.table.schema.field("vector").type.list_size
     try:
         with psycopg.connect(url) as connection:
-            sentence_size = index.sentence_size if index.keeps_sentences else size
-            connection.execute(TABLES.format(size=size, sentence_size=sentence_size))
+            connection.execute(DOCUMENTS_TABLE.format(size=size))
             register_vector(connection)
             connection.execute("DELETE FROM hmde.documents")
             count = _copy(connection, "documents", _documents(index))
             if index.keeps_sentences:
+                connection.execute(SENTENCES_TABLE.format(size=index.sentence_size))
                 _copy(connection, "sentences", _sentences(index))
     except psycopg.Error as error:
         raise ValueError(f"the database was left as it was: {str(error).strip()}") from error

@@ -292,4 +292,4 @@ def _scores(search: Any, column: str, depth: int, where: str | None) -> dict[str
 
 def _matrix(rows: pa.FixedSizeListArray) -> np.ndarray:
     """(rows, numbers), without a Python object for each number."""
-    return rows.flatten().to_numpy(zero_copy_only=False).reshape(len(rows), rows.type.list_size)
+    return rows.flatten().to_numpy().reshape(len(rows), rows.type.list_size)

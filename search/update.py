@@ -307,7 +307,7 @@ def _encoded(
         columns["vector"] = list(vectors)
         columns["spans"] = [document.spans for document in sentences]
         rows = np.concatenate([vectors[:0], *(document.vectors.numpy() for document in sentences)])
-        ends = np.cumsum([0, *(len(document.spans) for document in sentences)], dtype=np.int32)
+        ends = np.cumsum([0, *(len(document.spans) for document in sentences)])
         for name, codes in zip(CODE_COLUMNS, encode(cut(rows, index.sentence_size), index.centre)):
             cells = pa.FixedSizeListArray.from_arrays(codes.ravel(), codes.shape[1])
             columns[name] = pa.ListArray.from_arrays(ends, cells)

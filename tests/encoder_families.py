@@ -142,6 +142,13 @@ def embedding_gemma_modules() -> list[nn.Module]:
     ]
 
 
+T5: dict[str, Any] = {"d_model": SIZE, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_decoder_layers": 1, "num_heads": 4}
+
+
+def t5_tokens() -> PreTrainedTokenizerFast:
+    return unigram("$A </s>", pad_first=True)
+
+
 FAMILIES = {
     "labse": Family("bert", wordpiece, "cls", modules=lambda: [Dense(SIZE, SIZE), Normalize()]),
     "bert": Family("bert", wordpiece),
@@ -198,14 +205,11 @@ FAMILIES = {
         INSTRUCTION,
         packed=False,
     ),
-    "umt5": Family(
-        "umt5",
-        lambda: unigram("$A </s>", pad_first=True),
-        "mean",
-        {"d_model": SIZE, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_decoder_layers": 1, "num_heads": 4},
-        lambda: [LayerNorm(SIZE)],
-        packed=False,
-    ),
+    "t5": Family("t5", t5_tokens, config=T5, packed=False),
+    "mt5": Family("mt5", t5_tokens, config=T5, packed=False),
+    "umt5": Family("umt5", t5_tokens, config=T5, modules=lambda: [LayerNorm(SIZE)], packed=False),
+    "roberta-prelayernorm": Family("roberta-prelayernorm", roberta_tokens, packed=False),
+    "xlm-roberta-xl": Family("xlm-roberta-xl", unigram, packed=False),
 }
 SIZES = {"hidden_size": SIZE, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 
@@ -213,10 +217,11 @@ SIZES = {"hidden_size": SIZE, "num_hidden_layers": 2, "num_attention_heads": 4, 
 def save_family(family: Family, folder: Path) -> Path:
     """Write the pipeline of an encoder of this family, with random weights, to a folder."""
     tokenizer = family.tokenizer()
-    sizes = {} if family.model_type in ("umt5", "distilbert") else SIZES
+    has_decoder = family.model_type in ("t5", "mt5", "umt5")
+    sizes = {} if has_decoder or family.model_type == "distilbert" else SIZES
     ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "bos", "eos", "cls", "sep")}
     config = AutoConfig.for_model(family.model_type, vocab_size=len(tokenizer), **{**sizes, **ids, **family.config})
-    auto_class = AutoModelForTextEncoding if family.model_type == "umt5" else AutoModel
+    auto_class = AutoModelForTextEncoding if has_decoder else AutoModel
     encoder = auto_class.from_config(config)
     randomise(encoder, seed=1)
     plain = folder / "plain"

@@ -16,7 +16,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from common.files import file_written_whole, folder_written_whole, locked, new_array, write_text
+from common.files import file_written_whole, folder_written_whole, locked, new_array, write_json, write_text
 from tests.paths import REPOSITORY
 
 CONTEXT = multiprocessing.get_context("fork")
@@ -219,12 +219,24 @@ def test_text_is_utf_8_in_every_locale(tmp_path):
     assert (tmp_path / "text").read_bytes() == "ä".encode()
 
 
+def test_json_is_written_with_a_line_for_each_value_so_that_versions_of_it_compare(tmp_path):
+    write_json(tmp_path / "a.json", {"name": "ä", "values": [1, 2]})
+    expected = '{\n  "name": "ä",\n  "values": [\n    1,\n    2\n  ]\n}\n'
+    assert (tmp_path / "a.json").read_text(encoding="utf-8") == expected
+
+
 def test_an_array_has_its_space_before_it_is_filled(tmp_path):
     array = new_array(tmp_path / "array.npy", (1000, 256), np.float32)
     assert (tmp_path / "array.npy").stat().st_blocks * 512 >= array.nbytes
     array[1, 2] = 3
     array.flush()
     assert np.load(tmp_path / "array.npy")[1, 2] == 3
+
+
+def test_an_array_is_made_where_the_system_reserves_no_space(tmp_path, monkeypatch):
+    monkeypatch.delattr(os, "posix_fallocate")
+    new_array(tmp_path / "array.npy", (2, 3), np.float32)[1] = 7
+    assert np.load(tmp_path / "array.npy").tolist() == [[0, 0, 0], [7, 7, 7]]
 
 
 def test_an_array_that_the_disk_cannot_hold_is_an_error_with_its_size(tmp_path, monkeypatch):

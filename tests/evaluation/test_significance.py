@@ -24,6 +24,10 @@ def test_a_p_value_is_that_of_the_paired_t_test() -> None:
     assert paired_p_values({"en-de": first}, {"en-de": second}) == {"en-de": pytest.approx(expected)}
 
 
+def test_where_nothing_is_compared_there_is_no_p_value() -> None:
+    assert paired_p_values({}, {}) == {}
+
+
 def test_values_of_nought_and_one_are_tested_as_any_others() -> None:
     ones = [1, 1, 1, 1, 0, 0, 0, 0]
     deviation = math.sqrt(sum((one - 0.5) ** 2 for one in ones) / 7)

@@ -18,6 +18,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from modeling_hmde.encoders_hmde import ENCODER_FAMILIES
 from tests.encoder_families import FAMILIES, SIZE, Family, save_family
 from tests.reference_model import reference_document_embedding
 from tests.tiny_encoders import randomise
@@ -64,6 +65,10 @@ def encoder(request: pytest.FixtureRequest, encoders: Any) -> Encoder:
     return encoders(request.param)
 
 
+def test_every_family_that_hmde_knows_is_tried_here() -> None:
+    assert {*ENCODER_FAMILIES} <= {family.model_type for family in FAMILIES.values()}
+
+
 def test_a_query_has_the_vector_that_sentence_transformers_gives(encoder: Encoder) -> None:
     expected = encoder.reference.encode_query(TEXTS, batch_size=1)
     found = encoder.model.encode_queries(TEXTS, encoder.tokenizer, normalize=False)
@@ -103,6 +108,19 @@ def test_a_batch_of_one_gives_the_vectors_of_a_batch_of_many(encoder: Encoder) -
         with torch.no_grad():
             vectors = torch.nn.functional.normalize(encoder.model(**inputs).pooler_output, dim=-1)
         np.testing.assert_allclose(vectors, alone, **CLOSE)
+
+
+@pytest.mark.parametrize("name", ["bert", "bge-m3", "camembert", "mmbert", "roberta"])
+def test_a_vector_of_a_middle_layer_is_what_the_whole_encoder_has_there(name: str, encoders: Any) -> None:
+    encoder = encoders(name)
+    inputs = encoder.tokenizer(SENTENCES[:1], return_tensors="pt")
+    whole, cut = encoder.hmde(attn_implementation="eager").hmde, encoder.hmde(sentence_layer=1).hmde
+    rows = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+    with torch.no_grad():
+        states = whole.sentence_encoder(**rows, output_hidden_states=True).hidden_states[1][0]
+        expected = states[0] if encoder.family.pooling == "cls" else states.mean(dim=0)
+        found = cut.encode_sentences(**inputs)[1][0]
+    torch.testing.assert_close(found, whole.sentence_modules(expected), rtol=0, atol=1e-5)
 
 
 IN_A_FRESH_PROCESS = """

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from common.saved_models import load_hmde, model_type_of
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDEForSequenceClassification, HMDETokenizer
+from modeling_hmde.loading_hmde import check_weights
 
 
 @pytest.fixture
@@ -38,6 +39,21 @@ def test_a_folder_that_lacks_weights_is_refused_and_none_are_drawn(damaged: Path
     change_weights(damaged, part, None)
     with pytest.raises(ValueError, match=rf"damaged lacks \d+ weights .*{part}"):
         HMDEForDocumentEmbedding.from_pretrained(damaged)
+
+
+def test_the_first_three_weights_that_are_missing_are_named_in_order() -> None:
+    check_weights("model", {"classifier.bias"}, head="classifier.")
+    with pytest.raises(ValueError, match=r"model lacks 3 weights .* \(a, b, c\); save the model anew"):
+        check_weights("model", ["c", "classifier.bias", "a", "b"], head="classifier.")
+    with pytest.raises(ValueError, match=r"model lacks 4 weights .* \(a, b, c, \.\.\.\); save the model anew"):
+        check_weights("model", ["d", "c", "a", "b"], head="classifier.")
+
+
+def test_weights_in_several_files_are_loaded(model: HMDEForDocumentEmbedding, tmp_path: Path) -> None:
+    model.save_pretrained(tmp_path, max_shard_size="50KB")
+    assert len([*tmp_path.glob("*.safetensors")]) > 1
+    loaded = HMDEForDocumentEmbedding.from_pretrained(tmp_path)
+    assert all(torch.equal(there, here) for there, here in zip(loaded.parameters(), model.parameters(), strict=True))
 
 
 def test_a_sentence_encoder_that_lacks_weights_is_refused(damaged: Path, labse: Path) -> None:

@@ -312,6 +312,21 @@ def test_a_row_that_does_not_begin_with_the_start_token_is_refused(model: HMDEFo
         model(torch.tensor([[2, 7, 3], [7, 2, 3]]))
 
 
+@pytest.mark.parametrize(
+    "export",
+    [
+        lambda model, rows: torch.export.export(model, (), rows),
+        lambda model, rows: torch.jit.trace(model, example_kwarg_inputs=rows, strict=False),
+    ],
+    ids=["export", "trace"],
+)
+def test_rows_of_tokens_cannot_be_exported(
+    labse: Path, make_model: MakeModel, inputs: dict[str, torch.Tensor], export: Callable
+) -> None:
+    with pytest.raises(Exception, match=r"cannot be exported with rows of tokens.*tokenizer\.by_passage"):
+        export(make_model(labse, attn_implementation="sdpa"), dict(inputs))
+
+
 @pytest.mark.parametrize("attention_mask", [None, torch.tensor([[1, 1, 1], [0, 0, 0]])], ids=["no mask", "mask"])
 def test_a_row_of_padding_is_refused(model: HMDEForDocumentEmbedding, attention_mask: torch.Tensor | None) -> None:
     with pytest.raises(ValueError, match="row 1 of the batch has no real token"):
@@ -321,6 +336,25 @@ def test_a_row_of_padding_is_refused(model: HMDEForDocumentEmbedding, attention_
 def test_a_batch_without_rows_is_refused(model: HMDEForDocumentEmbedding) -> None:
     with pytest.raises(ValueError, match="input_ids has no row"):
         model(torch.empty(0, 3, dtype=torch.long))
+
+
+@torch.no_grad()
+def test_tokens_that_the_attention_mask_leaves_out_are_not_read(model: HMDEForDocumentEmbedding) -> None:
+    start, end = model.config.start_token_id, model.config.start_token_id + 1
+    rows, shorter = torch.tensor([[start, 9, 10, 11, end]]), torch.tensor([[start, 9, 10]])
+    mask = torch.tensor([[1, 1, 1, 0, 0]])
+    found = model(rows, attention_mask=mask, sentence_ids=torch.zeros_like(rows)).pooler_output
+    torch.testing.assert_close(found, model(shorter).pooler_output)
+    assert not torch.allclose(found, model(rows).pooler_output)
+
+
+def test_every_norm_of_the_document_encoder_has_the_epsilon_of_the_configuration(
+    labse: Path, make_model: MakeModel
+) -> None:
+    for document_norm in ("post", "pre"):
+        model = make_model(labse, document_norm=document_norm, document_positions=True, document_layer_norm_eps=0.5)
+        norms = [module for module in model.hmde.document_encoder.modules() if isinstance(module, torch.nn.LayerNorm)]
+        assert {norm.eps for norm in norms} == {0.5}
 
 
 def test_more_sentences_than_positions_are_refused(labse: Path, make_model: MakeModel) -> None:
@@ -343,6 +377,17 @@ def test_sentences_can_be_read_by_themselves_with_a_model_that_reads_passages(
     torch.testing.assert_close(
         alone.encode_sentences(row, None, passage_length=40)[1], together.encode_sentences(row, None)[1]
     )
+
+
+@torch.no_grad()
+def test_with_one_layer_tokens_are_read_together(labse: Path, make_model: MakeModel) -> None:
+    model = make_model(labse, sentence_pooling="mean")
+    encoder = model.hmde.sentence_encoder
+    keep_layers(encoder, [0])
+    encoder.config.num_hidden_layers = 1
+    ids = torch.tensor([[model.config.start_token_id, 9, 10, 11]])
+    expected = AutoModel.from_pretrained(labse, num_hidden_layers=1).eval()(ids).last_hidden_state[0].mean(dim=0)
+    torch.testing.assert_close(model(ids).sentence_embeddings[0, 0], expected)
 
 
 @torch.no_grad()
@@ -511,13 +556,18 @@ def test_encoding_leaves_training_mode_as_it_was_and_draws_no_dropout(
     assert model.training
 
 
-def test_the_progress_bar_counts_texts(
-    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, documents: list[str], capfd: pytest.CaptureFixture
+@pytest.mark.parametrize("encode", ["encode_documents", "encode_queries"])
+def test_the_progress_bar_counts_texts_on_request(
+    model: HMDEForDocumentEmbedding,
+    tokenizer: HMDETokenizer,
+    documents: list[str],
+    capfd: pytest.CaptureFixture,
+    encode: str,
 ) -> None:
     enable_progress_bar()  # which other tests of this process may have disabled
-    model.encode_documents(documents, tokenizer)
-    assert "6/6" not in capfd.readouterr().err
-    model.encode_documents(documents, tokenizer, show_progress_bar=True)
+    getattr(model, encode)(documents, tokenizer)
+    assert capfd.readouterr().err == ""
+    getattr(model, encode)(documents, tokenizer, show_progress_bar=True)
     assert "6/6" in capfd.readouterr().err
 
 

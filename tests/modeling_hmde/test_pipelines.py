@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import CNN, LSTM, Dropout, LayerNorm, Pooling
@@ -123,6 +124,18 @@ def test_what_is_not_known_is_named(modules: list[Any], message: str, plain: str
     folder = save(plain, tmp_path, *modules)
     with pytest.raises(ValueError, match=message):
         HMDEForDocumentEmbedding.from_sentence_encoder(folder, num_document_attention_heads=1)
+
+
+def test_a_pipeline_of_an_old_version_is_read(plain: str, tmp_path: Path) -> None:
+    """Its dense layer has a bias and a tanh without saying so, and its weights are no safetensors."""
+    folder = save(plain, tmp_path, Pooling(SIZE), Dense(SIZE, 16))
+    (dense,) = tmp_path.glob("*_Dense")
+    torch.save(load_file(dense / "model.safetensors"), dense / "pytorch_model.bin")
+    (dense / "model.safetensors").unlink()
+    (dense / "config.json").write_text(json.dumps({"in_features": SIZE, "out_features": 16}))
+    model, tokenizer = open_both(tmp_path)
+    expected = SentenceTransformer(folder, device="cpu").encode_query(TEXTS, batch_size=1)
+    np.testing.assert_allclose(model.encode_queries(TEXTS, tokenizer, normalize=False), expected, rtol=0, atol=1e-5)
 
 
 def test_an_unknown_module_is_never_dropped_but_by_choice(plain: str, tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from modeling_hmde.pooling_hmde import POOLINGS, pool_sentences
+from modeling_hmde.configuration_hmde import SentencePooling
+from modeling_hmde.pooling_hmde import POOLINGS, TOKEN_WEIGHTS, pool_sentences
 
 LENGTHS = [3, 1, 5]
 
@@ -31,18 +32,17 @@ def test_each_text_is_its_first_token_their_mean_or_what_the_pooler_makes_of_the
         torch.testing.assert_close(found, expected)
 
 
-def test_the_exporters_mean_is_that_of_the_same_tokens_between_padding(states: Tensor) -> None:
+@pytest.mark.parametrize("pooling", [*TOKEN_WEIGHTS, "max"])
+def test_exporters_pool_the_same_tokens_between_padding(pooling: SentencePooling, states: Tensor) -> None:
     """Two documents of two passages each; padding stands at the end of each passage, and says nothing."""
     rows = torch.full((2, 8, 4), torch.nan, dtype=torch.float64)
     real = torch.tensor([[1, 1, 1, 0, 1, 0, 0, 0], [1, 1, 1, 0, 1, 1, 0, 0]]).bool()
     rows[real] = states
     rows[~real] = 7.0
     lengths = torch.tensor([[2, 1, 1], [5, 0, 0]])
-    found = pool_sentences("mean", rows, real, lengths)
-    sentences = [states[:2], states[2:3], states[3:4], states[4:9]]
+    found = pool_sentences(pooling, rows, real, lengths)
     expected = torch.zeros(2, 3, 4, dtype=torch.float64)
-    expected[0] = torch.stack([sentence.mean(dim=0) for sentence in sentences[:3]])
-    expected[1, 0] = sentences[3].mean(dim=0)
+    expected[lengths > 0] = POOLINGS[pooling](states, lengths[lengths > 0], Encoder())
     torch.testing.assert_close(found, expected)
 
 

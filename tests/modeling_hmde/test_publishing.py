@@ -7,13 +7,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import call, create_autospec
 
 import pytest
 import yaml
-from huggingface_hub import DatasetCard, ModelCard
+from huggingface_hub import DatasetCard, HfApi, ModelCard
 
-from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from modeling_hmde.publishing_hmde import model_card
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer, publishing_hmde
+from modeling_hmde.publishing_hmde import model_card, upload_folder
 from tests.hub_stand_in import Hub, metadata_errors
 from tests.paths import REPOSITORY
 from training.loop.loop import Progress
@@ -184,6 +185,44 @@ HfApi().upload_folder(repo_id="someone/sample", folder_path=sys.argv[1], repo_ty
 )
 def test_a_card_that_the_hub_would_not_accept_is_not_accepted_here(card: str, error: str) -> None:
     assert error in "; ".join(metadata_errors(card, "model"))
+
+
+@pytest.mark.parametrize(
+    ("revision", "branch_is_made"), [(None, False), ("refs/pr/3", False), ("v2", True)], ids=["none", "pr", "branch"]
+)
+def test_a_folder_is_uploaded_in_one_commit_to_the_repository_and_branch_that_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, revision: str | None, branch_is_made: bool
+) -> None:
+    api = create_autospec(HfApi, instance=True)
+    api.create_repo.return_value.repo_id = "someone/texts"
+    opened = create_autospec(HfApi, return_value=api)
+    monkeypatch.setattr(publishing_hmde, "HfApi", opened)
+    options = {"private": True, "token": "secret", "revision": revision, "commit_message": "Texts"}
+    assert upload_folder(tmp_path, "texts", "dataset", **options) is api.upload_folder.return_value
+    opened.assert_called_once_with(token="secret")
+    api.create_repo.assert_called_once_with("texts", repo_type="dataset", private=True, exist_ok=True)
+    branches = [call("someone/texts", repo_type="dataset", branch="v2", exist_ok=True)] if branch_is_made else []
+    assert api.create_branch.mock_calls == branches
+    api.file_exists.assert_not_called()
+    api.upload_folder.assert_called_once_with(
+        repo_id="someone/texts",
+        repo_type="dataset",
+        folder_path=tmp_path,
+        revision=revision,
+        ignore_patterns=None,
+        commit_message="Texts",
+    )
+
+
+@pytest.mark.parametrize("has_card", [True, False])
+def test_a_card_is_kept_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_card: bool) -> None:
+    api = create_autospec(HfApi, instance=True)
+    api.create_repo.return_value.repo_id = "someone/hmde"
+    api.file_exists.return_value = has_card
+    monkeypatch.setattr(publishing_hmde, "HfApi", lambda token: api)
+    upload_folder(tmp_path, "hmde", keep_card=True)
+    assert api.upload_folder.call_args.kwargs["ignore_patterns"] == (["README.md"] if has_card else None)
+    assert api.file_exists.call_args == call("someone/hmde", "README.md", repo_type="model", revision=None)
 
 
 def test_nothing_is_pushed_with_a_card_that_is_not_accepted(

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModel
+from transformers import AutoConfig, AutoModel
 
-from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 from tests.reference_model import TOLERANCE
 
 TEXT = "The cat sat on the mat. It was warm there! Did the dog see it?"
@@ -57,6 +57,23 @@ def test_a_new_head_gives_the_mean_states_of_the_last_layer(
     model = make_model(labse, **PASSAGES, sentence_head=True)
     output = model(**tokenizer([TEXT], return_tensors="pt"), output_sentence_vectors=True)
     torch.testing.assert_close(output.sentence_vectors, output.sentence_embeddings, **TOLERANCE)
+
+
+def test_a_new_head_on_an_encoder_without_layers_gives_the_means_of_its_tokens(
+    labse: Path, tokenizer: HMDETokenizer
+) -> None:
+    config = HMDEConfig(
+        sentence_config=AutoConfig.from_pretrained(labse, num_hidden_layers=0),
+        sentence_pooling="mean",
+        sentence_head=True,
+        num_document_attention_heads=4,
+        start_token_id=tokenizer.cls_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    model = HMDEForDocumentEmbedding(config).eval()
+    output = model(**tokenizer([TEXT], return_tensors="pt"), output_sentence_vectors=True)
+    torch.testing.assert_close(output.sentence_vectors, output.sentence_embeddings, **TOLERANCE)
+    assert not torch.allclose(output.sentence_vectors, output.last_hidden_state, **TOLERANCE)
 
 
 def test_without_a_head_sentence_vectors_are_contextual_or_in_passages_read_alone(

@@ -36,30 +36,6 @@ PROSE = st.lists(
 ).map("".join)
 
 
-@pytest.fixture(scope="module")
-def make_tokenizer(encoder_folder: Path) -> Callable[..., HMDETokenizer]:
-    """A function from options to the tokenizer of each of the sentence encoders in turn."""
-    return lambda **options: HMDETokenizer.from_sentence_encoder(str(encoder_folder), **options)
-
-
-@pytest.fixture(scope="module")
-def base(encoder_folder: Path) -> PreTrainedTokenizerFast:
-    """The sentence encoder's own tokenizer."""
-    return AutoTokenizer.from_pretrained(encoder_folder)
-
-
-@pytest.fixture(scope="module")
-def narrow(make_tokenizer: Callable[..., HMDETokenizer]) -> HMDETokenizer:
-    """A tokenizer whose limits are soon met."""
-    return make_tokenizer(max_sentences=4, max_sentence_length=6)
-
-
-@pytest.fixture(scope="module")
-def wide(make_tokenizer: Callable[..., HMDETokenizer]) -> HMDETokenizer:
-    """A tokenizer whose limits are never met."""
-    return make_tokenizer(max_sentences=1000)
-
-
 def sentences_of(row: list[int], tokenizer: HMDETokenizer) -> list[list[int]]:
     """A row cut before each start token."""
     sentences: list[list[int]] = []
@@ -235,6 +211,10 @@ def test_what_every_limit_cuts_is_warned_of_and_counted_on_request(
     assert lost(whole, text, truncation=True, max_length=kept) == (3, sum(num_tokens[1:]))
     assert f"max_length={kept}" in warnings.pop()
     assert lost(whole, text, truncation=True, max_length=kept + 3) == (2, sum(num_tokens[1:]) - 1)
+    prompted = make_tokenizer(sentence_prompt="der ")
+    first = len(prompted(sentences[0])["input_ids"])
+    room = first + 2 + len(prompted.backend_tokenizer.encode("der", add_special_tokens=False).ids)  # all but for text
+    assert lost(prompted, " ".join(sentences[:2]), truncation=True, max_length=room) == (0, num_tokens[1])
 
 
 def test_the_counts_of_what_was_cut_become_tensors_that_the_model_takes(
@@ -493,47 +473,6 @@ def test_a_text_splitter_by_tokens_loses_nothing_and_adds_nothing(narrow: HMDETo
     assert "".join("".join(chunks).replace("##", "").split()) == "".join(text.split())
 
 
-@pytest.mark.parametrize("padding_side", ["right", "left"])
-def test_tokens_words_and_characters_of_a_row_are_found_from_each_other(
-    wide: HMDETokenizer, base: PreTrainedTokenizerFast, padding_side: str
-) -> None:
-    texts = ["The cat sat. Der Hund!", "Le chat dort."]
-    encoded = wide(texts, padding=True, padding_side=padding_side, return_offsets_mapping=True, language="en")
-    for index, text in enumerate(texts):
-        assert encoded.tokens(index) == wide.convert_ids_to_tokens(encoded["input_ids"][index])
-        words = [word for word in encoded.word_ids(index) if word is not None]
-        assert words == sorted(words)
-        sentences = [text[begin:end] for begin, end in tokenization_hmde.sentence_spans(text, "en")]
-        assert len({*words}) == sum(len({*base(each).word_ids()} - {None}) for each in sentences)
-        for token, (begin, end) in enumerate(encoded["offset_mapping"][index]):
-            special = (begin, end) == (0, 0)
-            assert (encoded.sequence_ids(index)[token] is None) == (encoded.word_ids(index)[token] is None) == special
-            if special:
-                assert encoded.token_to_chars(index, token) is None
-                continue
-            assert encoded.char_to_token(index, end - 1) is not None
-            assert tuple(encoded.token_to_chars(index, token)) == (begin, end)
-            first, last = encoded.word_to_tokens(index, encoded.token_to_word(index, token))
-            assert first <= token < last
-            word = encoded.token_to_word(index, encoded.char_to_token(index, end - 1))
-            assert encoded.char_to_word(index, end - 1) == word
-            chars = encoded.word_to_chars(index, encoded.token_to_word(index, token))
-            assert chars.start <= begin < end <= chars.end
-    alone = wide(texts[0])
-    assert alone.tokens() == wide.convert_ids_to_tokens(alone["input_ids"])
-    assert alone.char_to_token(len(texts[0])) is None
-
-
-def test_rows_that_travel_to_another_process_leave_the_tokenizer_behind(wide: HMDETokenizer) -> None:
-    encoded = wide(["The cat sat. Der Hund!", "Le chat."], padding=True)
-    travelled = pickle.loads(pickle.dumps(encoded))
-    assert len(pickle.dumps(encoded)) < len(pickle.dumps(wide))
-    for index in range(2):
-        assert travelled.tokens(index) == encoded.tokens(index)
-        assert travelled.word_ids(index) == encoded.word_ids(index)
-        assert travelled.char_to_token(index, 4) == encoded.char_to_token(index, 4) is not None
-
-
 # --- bad input -------------------------------------------------------------------------------------------------------
 
 
@@ -643,6 +582,16 @@ def test_an_encoder_without_a_padding_token_is_refused(tmp_path: Path) -> None:
     folder = save_plain_tokenizer(tmp_path, "[S] $A [E]", cls_token="[S]", sep_token="[E]")
     with pytest.raises(ValueError, match="has no padding token"):
         HMDETokenizer.from_sentence_encoder(folder)
+
+
+def test_a_limit_of_the_encoders_tokenizer_does_not_limit_documents(labse: Path, tmp_path: Path) -> None:
+    base = AutoTokenizer.from_pretrained(labse)
+    base.backend_tokenizer.enable_truncation(4)
+    base.backend_tokenizer.enable_padding(length=64)
+    base.save_pretrained(tmp_path)
+    text = "The cat sat on the mat, and it was warm there for the dog."
+    expected = HMDETokenizer.from_sentence_encoder(str(labse))(text)["input_ids"]
+    assert HMDETokenizer.from_sentence_encoder(str(tmp_path))(text)["input_ids"] == expected
 
 
 def test_a_tokenizer_written_in_python_is_refused(tmp_path: Path) -> None:

@@ -68,7 +68,8 @@ class MutantOptions:
     """Try only what survived the last time, and all of it."""
 
     test_files: int | None = None
-    """Files of tests that each change is tried against at most, the nearest first; all of its room if not given."""
+    """Files of tests that each change is tried against at most; all of its room if not given. Those that ran most lines
+    of the changed file come first, if that was measured before, and then the nearest by name."""
 
     most_seconds: float = 60.0
     """What the tests of one change take at most, without it; slower tests are left out."""
@@ -201,6 +202,7 @@ def noticed_by(workspace: Workspace, file: str, number: int, mutation: Mutation,
     """What notices a mutation of a file, as `Workspace.noticed_by` says it."""
     source = (workspace.folder / file).read_text(encoding="utf-8")
     own, *others = nearest_tests(file, workspace.folder)
+    others.sort(key=lambda tests: workspace.lines_run(tests, file), reverse=True)  # the nearest first where it is equal
     lines = range(mutation.lines[0], mutation.lines[1] + 1)
     seconds_left = options.most_seconds
     for tests in [own, *others[: options.test_files]]:  # one after another: most are not needed, nor measured

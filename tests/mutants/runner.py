@@ -52,18 +52,20 @@ class Measured:
         seconds: of the processor, of each test.
         reached: by file of the repository, then line: the tests that run it. "" where it runs while the file is
             imported or a fixture is made, so that any of its tests may depend on it.
+        elsewhere: the tests that run code in processes of their own, where it is not seen which lines.
         made_from: digests of the files that ran.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
     reached: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    elsewhere: list[str] = field(default_factory=list)
     made_from: dict[str, str] = field(default_factory=dict)
 
     def reaching(self, file: str, lines: range, most_seconds: float) -> dict[str, float]:
-        """The tests that run one of these lines of a file, and their seconds, the shortest first, as long as they take
-        no more than `most_seconds` together."""
+        """The tests that run one of these lines of a file, or may do so in a process of their own, and their seconds,
+        the shortest first, as long as they take no more than `most_seconds` together."""
         by_line = self.reached.get(file, {})
-        found = {test for line in lines for test in by_line.get(str(line), [])}
+        found = {*self.elsewhere, *(test for line in lines for test in by_line.get(str(line), []))}
         chosen: dict[str, float] = {}
         for test, seconds in sorted(self.seconds.items(), key=lambda one: one[1]):
             if ("" in found or test in found) and sum(chosen.values()) + seconds <= most_seconds:
@@ -122,6 +124,11 @@ class Workspace:
         self.memory.parent.mkdir(parents=True, exist_ok=True)
         self.memory.write_text(json.dumps({name: vars(one) for name, one in self.measured.items()}), encoding="utf-8")
         return measured
+
+    def lines_run(self, tests: str, file: str) -> int:
+        """How many lines of a file a file of tests ran when it was last measured, but for those that an import runs."""
+        known = self.measured.get(tests, Measured()).reached.get(file, {})
+        return sum(found != [""] for found in known.values())
 
     def _digest(self, file: str) -> str:
         path = self.folder / file
@@ -242,11 +249,12 @@ class Chosen:
 
 
 class Recorder:
-    """Seconds of the processor and lines of each test."""
+    """Seconds of the processor and lines of each test, and which of them leave the process."""
 
     def __init__(self, recording: coverage.Coverage) -> None:
         self.recording = recording
         self.seconds: dict[str, float] = {}
+        self.elsewhere: list[str] = []
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
@@ -258,11 +266,22 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        began = sum(os.times()[:4])  # with the processes that it waits for
+        began, others_began = _seconds()
         try:
             return (yield)
         finally:
-            self.seconds[item.nodeid] = sum(os.times()[:4]) - began
+            ended, others_ended = _seconds()
+            self.seconds[item.nodeid] = ended - began
+            # A fresh process is forked by another one, for which no test waits.
+            if others_ended > others_began or "run_in_a_fresh_process" in getattr(item, "fixturenames", ()):
+                self.elsewhere.append(item.nodeid)
+
+
+def _seconds() -> tuple[float, float]:
+    """Of the processor: this process's with those of the processes that it waited for, and the latter alone."""
+    own, others = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    of_others = others.ru_utime + others.ru_stime
+    return own.ru_utime + own.ru_stime + of_others, of_others
 
 
 def _measure(folder: Path, tests: str, result: Path) -> int:
@@ -272,12 +291,21 @@ def _measure(folder: Path, tests: str, result: Path) -> int:
     status = _pytest([*OPTIONS, tests], recorder)
     recording.stop()
     data = recording.get_data()
-    reached = {}
+    reached: dict[str, dict[str, list[str]]] = {}
     for file in data.measured_files():
-        by_line = data.contexts_by_lineno(file)
-        reached[str(Path(file).relative_to(folder))] = {str(line): sorted(found) for line, found in by_line.items()}
-    result.write_text(json.dumps({"seconds": recorder.seconds, "reached": reached}), encoding="utf-8")
+        name = str(_original(Path(file), folder).relative_to(folder))
+        for line, found in data.contexts_by_lineno(file).items():
+            lines = reached.setdefault(name, {})
+            lines[str(line)] = sorted({*lines.get(str(line), []), *found})
+    measured = {"seconds": recorder.seconds, "reached": reached, "elsewhere": recorder.elsewhere}
+    result.write_text(json.dumps(measured), encoding="utf-8")
     return 0 if status == pytest.ExitCode.NO_TESTS_COLLECTED else status
+
+
+def _original(file: Path, folder: Path) -> Path:
+    """The file of the package that a saved model's code was copied from; any other file itself."""
+    original = folder / "modeling_hmde" / file.name
+    return original if "transformers_modules" in file.parts and original.exists() else file
 
 
 def nearest_tests(file: str, repository: Path) -> list[str]:

@@ -135,6 +135,8 @@ def test_changes_are_tried_on_a_copy_against_tests_that_run_the_line(tmp_path: P
                 return 1
         """,
         "tests/room/test_adding.py": """
+            import subprocess
+            import sys
             from room.adding import add, other
 
             def test_other():
@@ -142,6 +144,9 @@ def test_changes_are_tried_on_a_copy_against_tests_that_run_the_line(tmp_path: P
 
             def test_add():
                 assert add(1, 2) == 3
+
+            def test_add_elsewhere():
+                subprocess.run([sys.executable, "-c", "from room.adding import add; assert add(1, 2) == 3"], check=True)
         """,
     }
     files = {name: textwrap.dedent(text).lstrip() for name, text in files.items()}
@@ -154,6 +159,7 @@ def test_changes_are_tried_on_a_copy_against_tests_that_run_the_line(tmp_path: P
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     test = "tests/room/test_adding.py::test_add"
-    assert done.stdout.splitlines() == [str([[], [test]]), test, "None", "time", "tests/room/test_adding.py"]
+    reaching = [[], [test, f"{test}_elsewhere"]]
+    assert done.stdout.splitlines() == [str(reaching), test, "None", "time", "tests/room/test_adding.py"]
     assert {name: (repository / name).read_text() for name in files} == files
     assert json.loads(memory.read_text())

@@ -65,14 +65,17 @@ def write_docx(path: Path, paragraphs: list[str], cell: str) -> None:
     )
 
 
-def write_epub(path: Path, chapters: dict[str, str], title: str, language: str, encrypted: str = "") -> None:
+def write_epub(
+    path: Path, chapters: dict[str, str], title: str, language: str, encrypted: str = "", lost: str = ""
+) -> None:
     """An EPUB of chapters by their file names.
 
     Args:
         encrypted: the file name of a chapter that is said to be encrypted.
+        lost: that of a chapter that is in the order of reading but not among the files.
     """
     container = "urn:oasis:names:tc:opendocument:xmlns:container"
-    items = "".join(f'<item id="{name}" href="{name}"/>' for name in sorted(chapters))
+    items = "".join(f'<item id="{name}" href="{name}"/>' for name in sorted({*chapters} - {lost}))
     spine = "".join(f'<itemref idref="{name}"/>' for name in chapters)
     metadata = f"<dc:title>{title}</dc:title><dc:language>{language}</dc:language>"
     files = {

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from common.command_line import run
+from search import encode_collection
 from search.__main__ import main
 from tests.search.small_index import TEXTS
 
@@ -40,6 +41,39 @@ def test_the_terminal_indexes_and_answers_in_words_and_in_json(
     for ranking, count in (("late", 4), ("hybrid", 4), ("bm25", 1)):
         main(["query", index, "chat", "--ranking", ranking, "--json", "true", "--dtype", "float32"])
         assert len(json.loads(capsys.readouterr().out)) == count
+
+
+def test_help_names_the_command_as_it_is_called(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["query", "--help"])
+    assert capsys.readouterr().out.startswith("usage: python -m search [options] query ")
+
+
+def test_a_question_may_be_of_some_languages_and_hits_show_their_metadata(
+    tmp_path: Path, model_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"id": name, "text": "The cat sat.", "language": name, "year": 1900} for name in ("de", "en", "fr", "ru")]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    index = str(tmp_path / "index")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    main(["index", str(tmp_path / "a.jsonl"), index, "--model", str(model_folder), "--columns.metadata", "[year]"])
+    assert "4/4" in capsys.readouterr().err, "progress is shown on a terminal"
+    main(["query", index, "The cat", "--languages", "de,fr", "--json", "true"])
+    assert {hit["language"] for hit in json.loads(capsys.readouterr().out)} == {"de", "fr"}
+    main(["query", index, "The cat", "--languages", "ru"])
+    assert "year 1900" in capsys.readouterr().out
+
+
+def test_an_index_is_made_of_embeddings_that_were_made_before(
+    tmp_path: Path, model_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps({"id": 1, "text": "The cat sat."}))
+    files = ["--model", str(model_folder), "--documents", str(tmp_path / "a.jsonl")]
+    encode_collection.main([*files, "--output", str(tmp_path / "embeddings")])
+    arguments = ["index", str(tmp_path / "a.jsonl"), str(tmp_path / "index"), "--model", str(model_folder)]
+    monkeypatch.setattr("search.encoder.Encoder.encode", None)  # so that to encode would be an error
+    main([*arguments, "--sentences", "false", "--embeddings", str(tmp_path / "embeddings")])
+    assert "1 added" in capsys.readouterr().out
 
 
 def test_nothing_in_a_document_commands_the_terminal(

@@ -54,6 +54,17 @@ def test_named_columns_are_read_and_must_be_in_every_row(tmp_path: Path, caplog:
         list(Documents(tmp_path, columns=columns))
 
 
+def test_a_named_column_holds_the_language_and_any_other_is_left_alone(tmp_path: Path) -> None:
+    rows = [{"text": "a", "code": "de", "language": 7}, {"text": "b", "code": 7, "language": "fr"}]
+    (tmp_path / "a.jsonl").write_text(json.dumps(rows[0]))
+    columns = Columns(language="code")
+    (document,) = Documents(tmp_path / "a.jsonl", columns=columns)
+    assert document.language == "de"
+    (tmp_path / "a.jsonl").write_text(json.dumps(rows[1]))
+    with pytest.raises(ValueError, match="code is 7; it must be a string"):
+        list(Documents(tmp_path / "a.jsonl", columns=columns))
+
+
 def test_linked_folders_are_read_once_and_broken_links_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -117,7 +117,7 @@ def test_two_processes_that_are_killed_and_started_again_write_what_one_writes(
     written_whole = module.file_written_whole
 
     def die_at_some_shard(path: Path) -> AbstractContextManager[Path]:
-        if path.name in ("shard-000004.parquet", "shard-000007.parquet"):
+        if path.name in ("shard-000004.parquet", "shard-000006.parquet"):
             os.kill(os.getpid(), signal.SIGKILL)
         return written_whole(path)
 
@@ -222,6 +222,9 @@ def test_what_has_changed_is_encoded_again_and_nothing_else(
     pq.write_table(changed.slice(40, 16), collection / "b.parquet")
     assert rewritten(output, saved, collection) == []
     assert_complete(output, model, tokenizer, changed.slice(0, 56))
+    shard = pq.read_table(output / "shard-000006.parquet")
+    pq.write_table(shard.rename_columns([*shard.column_names[:2], "vectors"]), output / "shard-000006.parquet")
+    assert rewritten(output, saved, collection) == [6]
     os.truncate(output / "shard-000003.parquet", 100)
     flip_a_bit_of_the_embeddings(output / "shard-000005.parquet")
     assert rewritten(output, saved, collection) == [3, 5]
@@ -275,6 +278,11 @@ def test_embeddings_of_another_model_damaged_or_missing_ones_are_refused(
     (other / "added").touch()
     with pytest.raises(ValueError, match=r"shard-000000\.parquet was made by another model"):
         PrecomputedEmbeddings(tmp_path / "out", str(other))
+    nameless = tmp_path / "nameless" / "shard-000000.parquet"
+    nameless.parent.mkdir()
+    pq.write_table(table.append_column("content_hash", table["id"]).replace_schema_metadata(None), nameless)
+    with pytest.raises(ValueError, match=r"shard-000000\.parquet was made by another model"):
+        PrecomputedEmbeddings(nameless.parent, saved)
     with pytest.raises(ValueError, match="holds no embeddings"):
         PrecomputedEmbeddings(collection, saved)
     flip_a_bit_of_the_embeddings(tmp_path / "out" / "shard-000000.parquet")

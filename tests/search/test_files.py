@@ -10,6 +10,7 @@ import pytest
 from search.__main__ import main
 from search.documents import DETECT, Document, Documents
 from search.encoder import Encoder
+from search.files import _reflowed
 from search.ranking import search_index
 from search.snapshot import open_snapshot
 from search.update import update_index
@@ -47,12 +48,14 @@ def test_of_an_html_page_its_main_text_is_read_a_line_a_paragraph(tmp_path: Path
     (tmp_path / "b.htm").write_text(f"<body>Menu<main>{body}</main>Imprint</body>")
     (tmp_path / "c.html").write_bytes("<meta charset='windows-1251'><p>Луна".encode("windows-1251"))
     (tmp_path / "d.HTML").write_text("<p>Луна", encoding="utf-8")
+    (tmp_path / "e.html").write_text("<p> Der Mond <p>\n scheint. </p>", encoding="utf-8")
     text = "Mond\nDer runde Mond scheint.\nH2O"
     assert read(tmp_path) == [
         Document("a.html", "Der Mond", "de", text),
         Document("b.htm", "b", None, text),
         Document("c.html", "c", None, "Луна"),
         Document("d.HTML", "d", None, "Луна"),
+        Document("e.html", "e", None, "Der Mond\nscheint."),
     ]
 
 
@@ -73,6 +76,27 @@ def test_office_files_and_books_are_read_with_tables_slides_and_chapters(tmp_pat
         Document("c.epub#chapter=1", "Buch, chapter 1", "de", "Zuerst"),
         Document("c.epub#chapter=2", "Buch, chapter 2", "de", "Dann"),
     ]
+
+
+def test_a_chapter_that_is_listed_but_not_there_is_left_out(tmp_path: Path) -> None:
+    chapters = {"first.xhtml": "Zuerst", "lost.xhtml": "?", "second.xhtml": "Dann"}
+    write_epub(tmp_path / "a.epub", chapters, title="Buch", language="de", lost="lost.xhtml")
+    assert [(found.id, found.text) for found in read(tmp_path)] == [
+        ("a.epub#chapter=1", "Zuerst"),
+        ("a.epub#chapter=2", "Dann"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        ("a" * 100 + "\n" + "b" * 75 + "\n" + "c" * 74 + "\nd", "a" * 100 + " " + "b" * 75 + " " + "c" * 74 + "\nd"),
+        ("One line.\nAnother one.", "One line.\nAnother one."),
+        ("", ""),
+    ],
+)
+def test_a_line_of_a_page_goes_on_if_it_is_nearly_as_long_as_the_longest(page: str, expected: str) -> None:
+    assert _reflowed(page) == expected
 
 
 ENCRYPTED = "/Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O (01234567890123456789012345678901) /U (0123456789012345678901234567890x) >>"  # noqa: E501

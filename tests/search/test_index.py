@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import search
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from search import Document, Documents, Index
 from search.documents import Columns
@@ -35,6 +37,12 @@ def ids(index: Index, where: str | None = None, **options: object) -> set[str]:
     return {hit.document.id for hit in index.search("The cat", 10, where=where, **options)}
 
 
+def test_the_package_gives_what_it_names_and_no_more() -> None:
+    assert search.Document is Document
+    with pytest.raises(AttributeError, match="module 'search' has no attribute 'Path'"):
+        search.Path  # noqa: B018, which search.documents imports
+
+
 def test_documents_are_added_replaced_and_removed_and_the_others_stay(tmp_path: Path, encoder: Encoder) -> None:
     index = Index(tmp_path / "index", encoder)
     with pytest.raises(IndexNotFound):
@@ -52,6 +60,18 @@ def test_what_another_process_changes_is_seen(index: Index, encoder: Encoder, mo
     monkeypatch.setattr("search.index.SECONDS_BETWEEN_LOOKS", 0.0)
     Index(index.folder, encoder).remove(["cat"])
     assert ids(index) == {"dog", "chat", "кот"}
+
+
+def test_an_index_that_nobody_changes_is_opened_once(
+    index: Index, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("search.index.SECONDS_BETWEEN_LOOKS", 0.0)
+    opened = index.snapshot
+    time.sleep(0.001)
+    assert index.snapshot is opened
+    monkeypatch.setattr("search.index.SECONDS_BETWEEN_LOOKS", 3600.0)
+    monkeypatch.setattr("search.index.open_snapshot", None)  # so that a look would be an error
+    assert index.snapshot is opened
 
 
 @pytest.mark.parametrize("ranking", ["dense", "bm25", "hybrid", "late"])

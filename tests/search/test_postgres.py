@@ -132,6 +132,27 @@ def test_a_second_copy_takes_the_place_of_the_first_and_a_bad_one_changes_nothin
     assert counts() == (2, 0)
 
 
+def test_an_index_of_cut_sentence_vectors_is_copied_after_one_that_keeps_none_and_an_empty_one_after_both(
+    url: str, encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with psycopg.connect(url) as connection:
+        connection.execute("DROP SCHEMA IF EXISTS hmde CASCADE")
+    update_index(tmp_path / "none", DOCUMENTS, encoder, sentences=False)
+    monkeypatch.setattr(encoder.model.config, "truncate_dims", [8])
+    update_index(tmp_path / "cut", DOCUMENTS, encoder, sentences=True)
+    update_index(tmp_path / "empty", DOCUMENTS, encoder, sentences=True)
+    update_index(tmp_path / "empty", [], encoder)
+    for index, count, sizes in (("none", 4, None), ("cut", 4, {(8,)}), ("empty", 0, set())):
+        main(["postgres", str(tmp_path / index), url])
+        assert capsys.readouterr().out == f"{count} documents in hmde.documents\n"
+        with psycopg.connect(url) as connection:
+            if sizes is not None:
+                found = connection.execute("SELECT vector_dims(vector) FROM hmde.sentences").fetchall()
+                assert {*found} == sizes
+    with psycopg.connect(url) as connection:
+        connection.execute("DROP SCHEMA hmde CASCADE")
+
+
 def test_a_server_that_is_not_there_is_named(encoder: Encoder, tmp_path: Path) -> None:
     update_index(tmp_path / "index", DOCUMENTS[:1], encoder)
     with pytest.raises(ValueError, match=r"the database was left as it was: .*nowhere"):

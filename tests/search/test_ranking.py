@@ -247,6 +247,13 @@ def test_bm25_is_lucenes(
     shutil.rmtree(folder)
 
 
+def test_a_word_with_an_underscore_is_one_term(tmp_path: Path, encoder: Encoder) -> None:
+    update_index(tmp_path, documents_of({"name": "sorted_list of cats", "words": "a sorted list of cats"}), encoder)
+    index = open_snapshot(tmp_path)
+    assert {*index.bm25(["sorted_list"], 5)} == {"name"}
+    assert {*index.bm25(["sorted"], 5)} == {"words"}
+
+
 def test_a_query_finds_the_stems_of_every_language(tmp_path: Path, encoder: Encoder) -> None:
     documents = [
         Document("houses", "", "en", "Two houses stood there."),

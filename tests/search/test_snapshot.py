@@ -17,7 +17,7 @@ from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from search.documents import Document
 from search.encoder import Encoder
 from search.ranking import rank, search_index
-from search.snapshot import TABLE, IndexNotFound, is_index, open_snapshot
+from search.snapshot import TABLE, IndexNotFound, is_index, open_snapshot, store_errors
 from search.update import update_index
 from tests.search.small_index import CHANGED, TEXTS, as_kept, check_index, documents_of
 
@@ -93,6 +93,49 @@ def test_damaged_files_are_named_with_the_way_to_repair_or_harm_nothing(
     for message in refused:
         assert message.startswith(f"{copy} is damaged or not complete")
         assert message.endswith("remove the folder and index them again")
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "message"),
+    [
+        ("lance error: No space left on device (os error 28)", OSError, r"the disk of here is full; make room and"),
+        ("Permission denied (os error 13)", ValueError, "here may not be written by this user: Permission denied"),
+        ("permission denied (os error 13)", ValueError, "here may not be written by this user: permission denied"),
+        ("Read-only file system (os error 30)", ValueError, "here may not be written by this user: Read-only"),
+        ("not found", ValueError, r"here is damaged or not complete \(not found\); the documents are where they were"),
+    ],
+)
+def test_an_error_of_lancedb_is_said_with_the_folder_and_the_remedy(said: str, error: type, message: str) -> None:
+    for raised in (RuntimeError, OSError):
+        with pytest.raises(error, match=message), store_errors("here"):
+            raise raised(said)
+
+
+def test_files_that_vanish_under_an_open_index_are_named_whatever_reads_them(
+    index_folder: Path, encoder: Encoder
+) -> None:
+    (query,) = encoder.encode_queries(["The cat"])
+    readers: list[Callable] = [
+        lambda index: index.nearest(query, 2),
+        lambda index: index.nearest_sentences(query, 2),
+        lambda index: index.nearest_sentences(query, 2, "id = 'cat'"),
+        lambda index: index.bm25(["cat"], 2),
+    ]
+    opened = [open_snapshot(index_folder) for _ in readers]
+    assert opened[2].signs  # read before, so that only the condition is left to read
+    shutil.rmtree(index_folder)
+    for read, index in zip(readers, opened):
+        with pytest.raises(ValueError, match="index is damaged or not complete"):
+            read(index)
+
+
+def test_the_language_of_a_document_tells_where_its_kept_sentences_end(tmp_path: Path, encoder: Encoder) -> None:
+    text = "Das war am 3. Mai. Der Hund sah sie."
+    documents = [Document(language, "", language, text) for language in ("de", "en")]
+    update_index(tmp_path, documents, encoder, sentences=True)
+    of_german, of_english = open_snapshot(tmp_path).sentences(["de", "en"])
+    assert [text[begin:end] for begin, end in of_german.spans] == ["Das war am 3. Mai.", "Der Hund sah sie."]
+    assert len(of_english.spans) == 3
 
 
 def test_an_index_made_by_another_model_is_refused(

@@ -139,6 +139,16 @@ def test_an_index_takes_precomputed_embeddings_and_encodes_the_rest(
     check_index(tmp_path / "index", texts, counting)
 
 
+def test_a_model_of_the_hub_is_kept_by_its_name_and_a_folder_by_its_whole_path(
+    encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("search.encoder.load_hmde", lambda name, dtype: encoder[1:])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir()
+    assert Encoder.load("someone/hmde").name == "someone/hmde"
+    assert Encoder.load("model").name == str(tmp_path / "model")
+
+
 def test_an_update_without_changes_encodes_and_writes_nothing(tmp_path: Path, counting: CountingEncoder) -> None:
     update_index(tmp_path, documents_of(TEXTS), counting)
     files = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")}

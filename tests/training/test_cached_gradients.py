@@ -98,6 +98,26 @@ def test_other_dropout_the_second_time_would_show(encoder, batch, monkeypatch):
     assert any((found[name] - gradient).abs().max() > 1e-2 for name, gradient in expected.items())
 
 
+def test_only_one_chunk_has_a_graph_at_a_time(encoder, batch):
+    with_graph = []
+    encoder.register_forward_hook(lambda *_: with_graph.append(torch.is_grad_enabled()))
+    chunks = cut_into_chunks(batch, max_tokens=16)
+    cached(encoder, chunks)
+    assert with_graph == [False] * len(chunks) + [True] * len(chunks)
+
+
+@pytest.mark.parametrize("most", [3, 4, 5, 8])
+def test_a_process_has_as_many_chunks_as_the_one_that_needs_most(batch, monkeypatch, most):
+    monkeypatch.setattr(cached_gradients, "most_of_any_process", lambda count, device: most)
+    chunks = cut_into_chunks(batch, max_tokens=10_000, num_processes=2)
+    assert len(chunks) == most
+    for name, rows in batch.items():
+        parts = [chunk[name]["input_ids"] for chunk in chunks if name in chunk]
+        width = rows["input_ids"].shape[1]
+        found = torch.cat([nn.functional.pad(part, (0, width - part.shape[1])) for part in parts])
+        assert torch.equal(found * rows["attention_mask"], rows["input_ids"] * rows["attention_mask"])
+
+
 def test_a_batch_of_one_chunk_is_embedded_once(encoder, batch):
     passes = []
     encoder.register_forward_hook(lambda *_: passes.append(1))

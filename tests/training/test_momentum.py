@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from training.loop.distributed import follow
 from training.loop.momentum import MomentumQueue
 
 
@@ -42,6 +43,15 @@ def test_the_momentum_encoder_is_a_copy_that_follows_step_by_step_without_dropou
     queue.step(encoder)
     for before, followed in zip(start, queue.encoder.parameters()):
         torch.testing.assert_close(followed, before + 0.1)  # a tenth of the way
+
+
+def test_weights_that_are_trained_may_follow_too() -> None:
+    slow, fast = nn.Linear(2, 3), nn.Linear(2, 3)
+    expected = 0.75 * slow.weight + 0.25 * fast.weight
+    follow(slow, fast, momentum=0.75)
+    torch.testing.assert_close(slow.weight, expected)
+    assert slow.weight.requires_grad
+    assert fast.weight.grad is None
 
 
 def test_a_queue_goes_on_where_it_was_saved() -> None:

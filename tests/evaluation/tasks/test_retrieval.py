@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,21 @@ def test_each_language_is_encoded_once_for_all_pairs() -> None:
     more = RetrievalSet(RETRIEVAL_SET.documents, {"en": {"q1": "right"}, "it": {"q2": "up"}}, RETRIEVAL_SET.qrels)
     evaluate_retrieval(system, more, ["en-de", "it-de", "en-fr"])
     assert sorted(system.asked) == sorted(["right", "up", *"ABCD", *"AD"])
+
+
+def test_the_seconds_of_queries_and_documents_are_those_that_passed() -> None:
+    began = time.perf_counter()
+    encoded = encode(Lookup(SYSTEM_VECTORS), RETRIEVAL_SET, ["en-de", "en-fr"])
+    passed = time.perf_counter() - began
+    assert encoded.query_seconds > 0 < encoded.document_seconds
+    assert encoded.query_seconds + encoded.document_seconds <= passed
+
+
+def test_all_documents_are_ranked_unless_a_depth_is_given() -> None:
+    encoded = encode(Lookup(SYSTEM_VECTORS), RETRIEVAL_SET, ["en-de"])
+    ranked = rank(encoded, RETRIEVAL_SET, "en-de")
+    assert {len(documents) for documents in ranked.run.values()} == {len(RETRIEVAL_SET.documents["de"])}
+    assert ranked.ranks is not None
 
 
 def test_a_run_file_is_ranked_as_trec_eval_ranks_it() -> None:

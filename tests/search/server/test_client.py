@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -82,6 +83,14 @@ def test_an_address_where_nothing_answers_or_something_else_is_named() -> None:
     other.post("/search")(lambda: {"found": []})
     with running(other) as address, pytest.raises(ValueError, match="answers, but not as python -m search serve does"):
         main(["query", address, "The cat"])
+
+
+def test_a_server_that_does_not_answer_in_time_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("search.client.SECONDS_TO_ANSWER", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(ValueError, match=rf"{address} does not answer \(timed out\)"):
+            main(["query", address, "The cat"])
 
 
 def test_the_options_and_a_question_to_a_server_wait_for_no_heavy_library() -> None:

@@ -117,7 +117,7 @@ def test_two_processes_that_are_killed_and_started_again_write_what_one_writes(
     written_whole = module.file_written_whole
 
     def die_at_some_shard(path: Path) -> AbstractContextManager[Path]:
-        if path.name in ("shard-000004.parquet", "shard-000006.parquet"):
+        if path.name in ("shard-000004.parquet", "shard-000007.parquet"):
             os.kill(os.getpid(), signal.SIGKILL)
         return written_whole(path)
 

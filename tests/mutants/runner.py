@@ -23,6 +23,7 @@ from pathlib import Path
 
 import coverage
 import pytest
+from transformers import dynamic_module_utils
 
 # Imported once. LanceDB is not among them: it does not survive a fork.
 PRELOADED = [
@@ -205,6 +206,7 @@ class Workspace:
             "TMPDIR": str(temporary),
             "HF_MODULES_CACHE": str(temporary / "modules"),
         }
+        dynamic_module_utils.HF_MODULES_CACHE = str(temporary / "modules")  # it was read when transformers was imported
         tempfile.tempdir = str(temporary)
         ours = {str(self.repository), ""}
         sys.path[:] = [str(self.folder), *(path for path in sys.path if path not in ours)]

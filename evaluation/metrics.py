@@ -76,6 +76,6 @@ def scores_of_label_sets(targets: np.ndarray, predicted: np.ndarray, decisions: 
     from sklearn.metrics import f1_score  # takes seconds to import
 
     precisions = r_precisions(targets, decisions)
-    micro_f1 = f1_score(targets, predicted, average="micro", zero_division=0)
+    micro_f1 = f1_score(targets, predicted, average="micro")
     scores = {"r_precision": float(np.mean(precisions)), "micro_f1": float(micro_f1), "documents": len(targets)}
     return scores, precisions

@@ -32,7 +32,7 @@ def paired_p_values(
             p_values.append(0.0)
         else:
             p_values.append(float(stats.ttest_1samp(differences, 0).pvalue))
-    return dict(zip(rows, map(float, stats.false_discovery_control(p_values)))) if rows else {}
+    return dict(zip(rows, map(float, stats.false_discovery_control(p_values))))
 
 
 def bootstrap_interval(values: Mapping[str, float], seed: int = 0) -> tuple[float, float]:

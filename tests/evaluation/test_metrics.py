@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import numpy as np
 import pytest
-from sklearn.exceptions import UndefinedMetricWarning
 
-from evaluation.metrics import r_precisions, retrieval_values, scores_of_label_sets
+from evaluation.metrics import r_precisions, retrieval_values
 
 
 def run_of(count: int) -> dict[str, float]:
@@ -41,14 +39,6 @@ def test_average_precision_and_reciprocal_rank_are_of_the_whole_ranking_where_it
     assert values["MAP"] == pytest.approx({"q": (1 / 2 + 2 / 4 + 3 / 1000) / 3, "p": 1.0})
     assert values["MRR"] == pytest.approx({"q": 1 / 2, "p": 1.0})
     assert retrieval_values(qrels, run)["MAP"] == pytest.approx({"q": 1 / 2 / 3, "p": 1.0})
-
-
-def test_where_no_label_is_true_nor_predicted_there_is_no_warning() -> None:
-    nothing = np.zeros((2, 3), dtype=int)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UndefinedMetricWarning)
-        scores, _ = scores_of_label_sets(np.eye(2, 3, dtype=int), nothing, np.ones((2, 3)))
-        assert (scores["micro_f1"], scores["documents"]) == (0, 2)
 
 
 def test_of_labels_that_are_equally_probable_the_first_ones_count() -> None:

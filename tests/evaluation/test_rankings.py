@@ -149,11 +149,15 @@ def test_the_queries_of_a_task_are_encoded_once_and_together(
     assert encoded == [list(QUERIES["en"].values())]
 
 
-def test_a_late_sentence_does_not_find_its_own_document(model_folder: Path) -> None:
+def test_a_late_sentence_does_not_find_its_own_document(model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search.ranking, "CANDIDATES", 1)  # so that the own one is all that the ranking itself finds
     queries = {"en": {"d1": "It was warm there!", "d2": "The dog slept."}}
     data = RetrievalSet(DOCUMENTS, queries, {id: {id: 1} for id in queries["en"]}, query_source="late_sentences")
-    task = RetrievalTask("", ["en-all"], query_source="late_sentences", depth=7)
-    _, runs = evaluate_task(load_system(SystemOptions("late", model=str(model_folder))), task, data)
+    system = load_system(SystemOptions("late", model=str(model_folder)))
+    for depth in range(1, 8):  # at some of them, the own one is among the nearest
+        task = RetrievalTask("", ["en-all"], query_source="late_sentences", depth=depth)
+        _, runs = evaluate_task(system, task, data)
+        assert {len(ranked) for ranked in runs["en-all"].values()} == {depth}
     every = {f"{language}.{id}" for language, documents in DOCUMENTS.items() for id in documents}
     assert {id: set(ranked) for id, ranked in runs["en-all"].items()} == {
         id: every - {f"en.{id}"} for id in queries["en"]

@@ -175,8 +175,12 @@ def test_positions_are_on_or_off(value: object) -> None:
         HMDEConfig(sentence_config=SENTENCE_CONFIG, document_positions=value)
 
 
-def test_the_longest_sentence_leaves_room_for_the_position_offset_of_roberta() -> None:
-    sentence_config = XLMRobertaConfig(vocab_size=200, hidden_size=32, pad_token_id=1, max_position_embeddings=514)
+@pytest.mark.parametrize(
+    "model_type", ["xlm-roberta", "roberta", "camembert", "mpnet", "roberta-prelayernorm", "xlm-roberta-xl"]
+)
+def test_the_longest_sentence_leaves_room_for_the_position_offset_of_roberta_and_its_kin(model_type: str) -> None:
+    sizes = {"vocab_size": 200, "hidden_size": 32, "pad_token_id": 1, "max_position_embeddings": 514}
+    sentence_config = AutoConfig.for_model(model_type, **sizes)
     assert HMDEConfig(sentence_config=sentence_config, max_sentence_length=512).max_sentence_length == 512
     with pytest.raises(ValueError, match="only 512 positions"):
         HMDEConfig(sentence_config=sentence_config, max_sentence_length=513)

@@ -4,10 +4,10 @@
     make mutants SINCE=main
     python -m tests.mutants --files '[training/losses/*.py]' --count 10 --seed 1
 
-A change is tried on a copy of the repository, against those tests of its room that run the changed line. What became of
-it is kept in runs/mutants/judged.jsonl, and it is not tried again as long as its file and the tests that judged it are
-the same: a run that was stopped goes on. Changes that change no result are listed, with the reason, in
-tests/mutants/equivalent.yaml.
+A change is tried on a copy of the repository, against those tests of its room that run the changed line, or that run
+code in processes of their own. What became of it is kept in runs/mutants/judged.jsonl, and it is not tried again as
+long as its file and the tests that judged it are the same: a run that was stopped goes on. Changes that change no
+result are listed, with the reason, in tests/mutants/equivalent.yaml.
 """
 
 from __future__ import annotations

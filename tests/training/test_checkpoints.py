@@ -20,7 +20,7 @@ from common.files import locked
 from tests.pretraining import in_processes, options, write_corpus
 from training import pretrain
 from training.loop import loop
-from training.loop.checkpoints import checkpoints, sigterm_lets_the_step_finish
+from training.loop.checkpoints import broken_file, checkpoints, save_checkpoint, sigterm_lets_the_step_finish
 from training.models import TwoPathEncoder
 
 FSDP2 = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_AUTO_WRAP_POLICY": "NO_WRAP"}
@@ -174,6 +174,21 @@ def test_another_corpus_and_another_number_of_processes_are_refused(finished, co
         pretrain.main([*finished, "--corpus", str(other)])
     assert run(finished, tmp_path / "losses", processes=2) == [1, 1]
     assert "number of processes was 1 and is 2" in capfd.readouterr().err
+
+
+def test_files_in_folders_of_a_checkpoint_are_checked_too(tmp_path, monkeypatch):
+    """As FSDP and DeepSpeed write them."""
+
+    def save(folder: str) -> None:
+        (Path(folder) / "shards").mkdir()
+        (Path(folder) / "shards" / "0.bin").write_bytes(b"weights")
+
+    accelerator = Accelerator(cpu=True)
+    monkeypatch.setattr(accelerator, "save_state", save)
+    save_checkpoint(accelerator, tmp_path, step=1, run={}, keep=1)
+    assert broken_file(tmp_path / "step-00000001") is None
+    (tmp_path / "step-00000001" / "shards" / "0.bin").write_bytes(b"others")
+    assert broken_file(tmp_path / "step-00000001") == "shards/0.bin is not what was written"
 
 
 def test_a_full_disk_leaves_the_checkpoint_before(corpus_folder, labse, tmp_path, monkeypatch):

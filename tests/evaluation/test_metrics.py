@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from evaluation.metrics import r_precisions, retrieval_values
+from evaluation.metrics import r_precisions, retrieval_values, scores_of_labels
 
 
 def run_of(count: int) -> dict[str, float]:
@@ -39,6 +39,13 @@ def test_average_precision_and_reciprocal_rank_are_of_the_whole_ranking_where_it
     assert values["MAP"] == pytest.approx({"q": (1 / 2 + 2 / 4 + 3 / 1000) / 3, "p": 1.0})
     assert values["MRR"] == pytest.approx({"q": 1 / 2, "p": 1.0})
     assert retrieval_values(qrels, run)["MAP"] == pytest.approx({"q": 1 / 2 / 3, "p": 1.0})
+
+
+def test_a_label_counts_for_its_document_and_for_the_mean() -> None:
+    scores, of_each = scores_of_labels(["a", "b", "a", "c"], ["a", "a", "a", "c"])
+    assert of_each == [1.0, 0.0, 1.0, 1.0]
+    # F1 of a, b and c: 4/5, 0 and 1.
+    assert scores == pytest.approx({"accuracy": 0.75, "macro_f1": 0.6, "documents": 4})
 
 
 def test_of_labels_that_are_equally_probable_the_first_ones_count() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from itertools import pairwise
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 from common.terminal import printable
@@ -118,9 +119,16 @@ def run(main: Callable[[], None]) -> None:
         received.append(signal.Signals(number))
         raise KeyboardInterrupt
 
+    def report(ignored: Any) -> None:
+        if received and isinstance(ignored.exc_value, KeyboardInterrupt):  # lost in a destructor: send it once more
+            Timer(0.05, os.kill, (program, received[-1])).start()
+        else:
+            report_before(ignored)
+
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # by a shell, for what it starts behind itself
     stopping = [signal.SIGTERM] if ignored else [signal.SIGINT, signal.SIGTERM]
     before = {number: signal.signal(number, stop) for number in stopping}
+    report_before, sys.unraisablehook = sys.unraisablehook, report
     try:
         main()
         sys.stdout.flush()
@@ -129,6 +137,7 @@ def run(main: Callable[[], None]) -> None:
         sys.exit(128 + signal.SIGPIPE)
     except (Exception, KeyboardInterrupt) as error:
         if received:  # some libraries, such as DuckDB, turn the interrupt into an error of their own
+            sys.unraisablehook = lambda _: None  # what libraries did not finish is no news
             _end(f"stopped by {received[-1].name}", 128 + received[-1])
         if os.environ.get("HMDE_TRACEBACK") or not isinstance(error, (ValueError, TypeError, OSError, MemoryError)):
             raise
@@ -136,6 +145,8 @@ def run(main: Callable[[], None]) -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        if not received:
+            sys.unraisablehook = report_before
 
 
 def _end(line: str, code: int) -> None:

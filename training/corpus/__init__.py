@@ -1,6 +1,8 @@
 """Training data from text: triples of documents (paper, section 3.1), see `build`, and pairs of sentences with their
 translations, see `sentence_pairs`."""
 
+import common.terminal
+
 from training.corpus.article_tables import ARTICLE_COLUMNS
 from training.corpus.build import main
 from training.corpus.hard_negatives import TRIPLE_COLUMNS

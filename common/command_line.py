@@ -119,11 +119,11 @@ def run(main: Callable[[], None]) -> None:
         received.append(signal.Signals(number))
         raise KeyboardInterrupt
 
-    def report(ignored: Any) -> None:
-        if received and isinstance(ignored.exc_value, KeyboardInterrupt):  # lost in a destructor: send it once more
+    def report(lost: Any) -> None:
+        if received and isinstance(lost.exc_value, KeyboardInterrupt):  # by a destructor: send it once more
             Timer(0.05, os.kill, (program, received[-1])).start()
         else:
-            report_before(ignored)
+            report_before(lost)
 
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # by a shell, for what it starts behind itself
     stopping = [signal.SIGTERM] if ignored else [signal.SIGINT, signal.SIGTERM]

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from accelerate import Accelerator
+from torch import Tensor, nn
 
 from tests.pretraining import in_processes
 from training.data.batches import Batch
+from training.loop.distributed import gradients_synchronised, most_of_any_process
 from training.losses.batch import Documents
 from training.losses.processes import (
     mean_of_all_processes,
@@ -20,6 +22,7 @@ from training.losses.processes import (
     rows_of_other_processes,
 )
 
+CPU = torch.device("cpu")
 ROWS = [torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[5.0, 6.0], [7.0, 8.0]])]
 CONCEPTS = {"anchor": [0, 1], "positive": [0, 1], "negative": [7, 8]}
 
@@ -80,6 +83,28 @@ def test_alone_a_process_is_all_there_is() -> None:
     assert rows_of_other_processes(ROWS[0]).shape == (0, 2)
     assert float(mean_of_all_processes(torch.tensor([1.0, 3.0]))) == 2
     assert float(mean_of_all_processes(torch.empty(0))) == 0
+    assert most_of_any_process(3, CPU) == 3
+
+
+@pytest.mark.parametrize("counts", [(3, 5), (5, 3)])
+def test_the_largest_count_is_that_of_any_process(tmp_path: Path, counts: tuple[int, int]) -> None:
+    found = of_two(lambda rank: torch.tensor(most_of_any_process(counts[rank], CPU)), tmp_path)
+    assert [int(count) for count in found] == [5, 5]
+
+
+@pytest.mark.parametrize("synchronised", [True, False])
+def test_gradients_are_means_over_processes_where_asked_for(tmp_path: Path, synchronised: bool) -> None:
+    """The gradient of process 0 is 1, that of process 1 is 3."""
+
+    def compute(rank: int) -> Tensor:
+        accelerator = Accelerator(cpu=True)
+        encoder = accelerator.prepare(nn.Linear(1, 1, bias=False))
+        with gradients_synchronised(accelerator, encoder, synchronised):
+            assert accelerator.sync_gradients == synchronised
+            encoder(torch.tensor([[1.0 + 2 * rank]])).sum().backward()
+        return encoder.module.weight.grad.flatten()
+
+    assert torch.cat(of_two(compute, tmp_path)).tolist() == ([2.0, 2.0] if synchronised else [1.0, 3.0])
 
 
 @pytest.mark.parametrize("hard_negatives", ["own", "all", "none"])

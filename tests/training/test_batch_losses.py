@@ -212,7 +212,7 @@ def test_vectors_that_do_not_differ_give_losses_that_are_numbers() -> None:
 
 
 @pytest.mark.parametrize("name", list(LOSSES))
-def test_what_a_loss_reads_is_asked_for(name: str) -> None:
+def test_what_a_loss_reads_is_asked_for_and_it_counts_once(name: str) -> None:
     options = {
         "info_nce": InfoNCE(),
         "distance_constraint": DistanceConstraint(),
@@ -225,6 +225,7 @@ def test_what_a_loss_reads_is_asked_for(name: str) -> None:
     assert losses.read_queries == (name in ("queries", "late_interaction", "distillation"))
     assert losses.read_sentences == (name in ("late_interaction", "distillation"))
     assert not losses.symmetric
+    assert options[name].weight == 1.0  # type: ignore[attr-defined]  # each counts once in the sum
     if name in ("info_nce", "distance_constraint"):
         options[name].symmetric = True  # type: ignore[attr-defined]
         assert losses.symmetric

@@ -96,8 +96,9 @@ def test_negatives_from_beyond_the_batch_enter_every_denominator_but_for_those_o
     anchors, positives, negatives = triples
     torch.manual_seed(1)
     others = torch.randn(3, 8, dtype=torch.float64)
-    beyond = {"others": others, "other_concepts": numbered(1, 20, 21)}
-    losses = info_nce(anchors, candidates(positives, negatives, hard_negatives=hard_negatives, **beyond), TEMPERATURE)
+    beyond = (others, numbered(1, 20, 21))
+    found = candidates(positives, negatives, hard_negatives=hard_negatives, others=beyond)
+    losses = info_nce(anchors, found, TEMPERATURE)
     for anchor in (0, 1):
         documents = [*positives, *([negatives[anchor]] if hard_negatives == "own" else []), *others[anchor:]]
         exponentials = [math.exp(cosine(anchors[anchor], other) / TEMPERATURE) for other in documents]
@@ -142,7 +143,7 @@ def test_the_distance_constraint_is_that_of_the_thesis(triples, hard_negatives):
         means.append(sorted(values.tolist()))
         return values.mean()
 
-    options = {"concepts": numbered(0, 0, 2, 3, 4), "others": other, "other_concepts": numbered(20)}
+    options = {"concepts": numbered(0, 0, 2, 3, 4), "others": (other, numbered(20))}
     found = candidates(positives, negatives, hard_negatives=hard_negatives, **options)
     losses = distance_constraint(anchors, found, mean)
     assert losses.tolist() == pytest.approx(expected, rel=1e-5)
@@ -154,3 +155,11 @@ def test_an_anchor_without_negatives_is_drawn_to_its_positive_alone(triples):
     options = {"concepts": numbered(0), "negative_concepts": numbered(1), "hard_negatives": "none"}
     loss = distance_constraint(anchor, candidates(positive, negative, **options))
     assert float(loss) == pytest.approx(1, rel=1e-5)  # the only distance there is, over itself
+
+
+def test_the_only_negative_of_an_anchor_counts_whole(triples):
+    anchor, positive, negative = (vectors[:1] for vectors in triples)
+    options = {"concepts": numbered(0), "negative_concepts": numbered(1)}
+    loss = distance_constraint(anchor, candidates(positive, negative, **options))
+    (expected,), _ = distance_constraint_written_out(anchor, positive, [[negative[0]]])
+    assert float(loss) == pytest.approx(expected, rel=1e-5)

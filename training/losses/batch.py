@@ -104,8 +104,7 @@ class Documents:
             concepts=self.concepts["anchor"],
             negative_concepts=self.concepts[hard],
             hard_negatives=hard_negatives,
-            others=torch.cat(vectors),
-            other_concepts=torch.cat(concepts),
+            others=(torch.cat(vectors), torch.cat(concepts)),
         )
 
 

@@ -24,8 +24,8 @@ class Candidates(NamedTuple):
         negative_concepts: (batch,), int64, that of each hard negative.
         hard_negatives: an anchor sees its own hard negative (`own`, the paper), those of the whole batch (`all`, the
             authors' code), or none.
-        others: (others, hidden), negatives of every anchor from beyond the batch: other processes, a queue.
-        other_concepts: (others,), int64, theirs.
+        others: (others, hidden) and (others,), int64: negatives of every anchor from beyond the batch, and their
+            concepts. They come from other processes and from a queue.
     """
 
     positives: Tensor
@@ -33,8 +33,7 @@ class Candidates(NamedTuple):
     concepts: Tensor
     negative_concepts: Tensor
     hard_negatives: HardNegatives = "own"
-    others: Tensor | None = None
-    other_concepts: Tensor | None = None
+    others: tuple[Tensor, Tensor] | None = None
 
 
 def cosines(anchors: Tensor, candidates: Candidates) -> tuple[Tensor, Tensor]:
@@ -57,9 +56,10 @@ def cosines(anchors: Tensor, candidates: Candidates) -> tuple[Tensor, Tensor]:
     elif candidates.hard_negatives == "all":
         similarities.append(anchors @ negatives.T)
         masked.append(same_concept(concepts, candidates.negative_concepts))
-    if candidates.others is not None and candidates.other_concepts is not None:
-        similarities.append(anchors @ F.normalize(candidates.others, dim=-1).T)
-        masked.append(same_concept(concepts, candidates.other_concepts))
+    if candidates.others is not None:
+        others, other_concepts = candidates.others
+        similarities.append(anchors @ F.normalize(others, dim=-1).T)
+        masked.append(same_concept(concepts, other_concepts))
     return torch.cat(similarities, dim=1), torch.cat(masked, dim=1)
 
 

@@ -13,7 +13,7 @@ from training.losses.candidates import EPSILON
 from training.losses.processes import mean_of_all_processes, rows_of_all_processes
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Distillation:
     """Learn a teacher's vectors of documents, their sentences and queries."""
 

@@ -12,7 +12,7 @@ from training.losses.candidates import HardNegatives
 from training.losses.info_nce import info_nce
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Queue:
     """InfoNCE from anchors to the momentum encoder's documents of this batch and of earlier ones."""
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from common.saved_models import model_type_of, opening
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
@@ -23,14 +22,14 @@ class TwoPathEncoder(nn.Module):
     alone: in one forward pass, as distributed training needs it.
 
     Args:
-        max_sentences: also give the vectors of the documents' sentences, `sentences` (documents, max_sentences,
-            hidden), 0 where there is none. None: do not.
+        sentences: also give the vectors of the documents' sentences, `sentences` (documents, sentences of the longest,
+            hidden), 0 where there is none.
     """
 
-    def __init__(self, model: HMDEForDocumentEmbedding, max_sentences: int | None = None) -> None:
+    def __init__(self, model: HMDEForDocumentEmbedding, sentences: bool = False) -> None:
         super().__init__()
         self.model = model
-        self.max_sentences = max_sentences
+        self.sentences = sentences
 
     def forward(self, chunk: Chunk) -> Embeddings:
         embeddings: Embeddings = {}
@@ -41,12 +40,11 @@ class TwoPathEncoder(nn.Module):
                 kept = rows["sentence_embeddings"], rows["sentence_lengths"]
                 embeddings[name] = self.model.hmde.rotation(self.model.hmde.document_encoder(*kept)[1])
             else:  # queries that are read as documents too
-                with_sentences = name == "documents" and self.max_sentences is not None
+                with_sentences = name == "documents" and self.sentences
                 output = self.model(**rows, output_sentence_vectors=with_sentences)
                 embeddings[name] = output.pooler_output
-                if self.max_sentences is not None and with_sentences:
-                    lacking = self.max_sentences - output.sentence_vectors.shape[1]
-                    embeddings["sentences"] = F.pad(output.sentence_vectors, (0, 0, 0, lacking))
+                if with_sentences:
+                    embeddings["sentences"] = output.sentence_vectors
         return embeddings
 
 

@@ -57,7 +57,7 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
     dev_set = DevSet(triples.articles, recipe.eval_concepts, recipe.seed)
 
     model, tokenizer = build(recipe)
-    encoder = TwoPathEncoder(model, max_sentences=model.config.max_sentences if recipe.losses.read_sentences else None)
+    encoder = TwoPathEncoder(model, sentences=recipe.losses.read_sentences)
     document_rate = recipe.learning_rate if recipe.document_learning_rate is None else recipe.document_learning_rate
     groups = groups_by_decay(model.hmde.sentence_encoder, recipe.learning_rate, recipe.weight_decay)
     groups += groups_by_decay(model.hmde.sentence_modules, recipe.learning_rate, recipe.weight_decay)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from common.device import dtype_of
 from common.files import locked
@@ -49,15 +50,13 @@ class Teacher:
                 lacking[name] = {part: tensor[new] for part, tensor in rows.items()}
         if lacking:
             kept |= self._make(lacking)
-        config, device = self.encoder.model.config, self.encoder.model.device
+        device = self.encoder.model.device
         embeddings = {
             name: torch.from_numpy(np.stack([kept[key][0] for key in keys_of_name])).to(device).float()
             for name, keys_of_name in keys.items()
         }
-        sentences = torch.zeros(len(keys["documents"]), self.encoder.max_sentences or 0, config.hidden_size)
-        for row, key in enumerate(keys["documents"]):
-            sentences[row, : len(kept[key]) - 1] = torch.tensor(kept[key][1:])
-        return embeddings | {"sentences": sentences.to(device)}
+        sentences = [torch.tensor(kept[key][1:]) for key in keys["documents"]]
+        return embeddings | {"sentences": pad_sequence(sentences, batch_first=True).to(device).float()}
 
     def _make(self, lacking: Chunk) -> dict[bytes, np.ndarray]:
         """Encode rows, and write their vectors to the file."""
@@ -121,7 +120,6 @@ def load_teacher(
         raise ValueError(f"vectors of the teacher {name} have {teacher_size} values and those of the student {size}")
     if own_tokenizer.get_vocab() != tokenizer.get_vocab():
         raise ValueError(f"the teacher {name} has other tokens than the student; start the student from the teacher")
-    max_sentences = student.config.max_sentences
-    encoder = TwoPathEncoder(model, max_sentences).requires_grad_(False).eval().to(device)
-    file = f"{fingerprint(fingerprint_of_code(), fingerprint_of_model(name), dtype, max_sentences)}.sqlite"
+    encoder = TwoPathEncoder(model, sentences=True).requires_grad_(False).eval().to(device)
+    file = f"{fingerprint(fingerprint_of_code(), fingerprint_of_model(name), dtype)}.sqlite"
     return Teacher(encoder, folder / file, max_tokens)

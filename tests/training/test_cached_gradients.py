@@ -10,17 +10,19 @@ from accelerate import Accelerator
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
+from torch.nn.utils.rnn import pad_sequence
 
 from training.loop import cached_gradients
 from training.loop.cached_gradients import Chunk, Embeddings, backward_through_chunks, chunk_bounds, cut_into_chunks
 from training.losses.candidates import Candidates
 from training.losses.info_nce import info_nce
+from training.losses.late_interaction import late_scores
 from training.models import TwoPathEncoder
 
 
 @pytest.fixture
 def encoder(model) -> TwoPathEncoder:
-    return TwoPathEncoder(copy.deepcopy(model))
+    return TwoPathEncoder(copy.deepcopy(model), sentences=True)
 
 
 @pytest.fixture
@@ -32,11 +34,13 @@ def batch(tokenizer, documents) -> Chunk:
 
 
 def objective(embeddings: Embeddings) -> dict[str, torch.Tensor]:
+    """By documents, queries, and the best sentence of each document for each query."""
     anchors, positives, negatives = embeddings["documents"].split(2)
     candidates = Candidates(positives, negatives, torch.tensor([0, 1]), torch.tensor([2, 3]))
     return {
         "document_loss": info_nce(anchors, candidates, 0.05).mean(),
         "query_loss": info_nce(embeddings["queries"], candidates, 0.05).mean(),
+        "sentence_loss": late_scores(embeddings["queries"], embeddings["documents"], embeddings["sentences"]).mean(),
     }
 
 
@@ -49,6 +53,8 @@ def at_once(encoder: nn.Module, chunks: list[Chunk]) -> tuple[float, dict[str, t
     encoder.zero_grad()
     parts = [encoder(chunk) for chunk in chunks]
     embeddings = {name: torch.cat([part[name] for part in parts if name in part]) for name in ("queries", "documents")}
+    sentences = [vectors for part in parts for vectors in part.get("sentences", [])]  # each (sentences, hidden)
+    embeddings["sentences"] = pad_sequence(sentences, batch_first=True)
     loss = sum(objective(embeddings).values())
     loss.backward()
     return float(loss), gradients(encoder)

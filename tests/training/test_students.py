@@ -89,7 +89,7 @@ def test_documents_sentences_and_queries_of_the_teacher_are_learned(corpus_folde
     model.eval()
     triples = Triples(corpus_folder, "train", symmetric=False)
     batch = collate([triples[index] for index in range(3)], triples.roles, tokenizer, query_path=path)
-    embeddings = TwoPathEncoder(model, model.config.max_sentences)(batch.rows)
+    embeddings = TwoPathEncoder(model, sentences=True)(batch.rows)
     teacher_vectors = load_teacher(teacher, model, tokenizer, tmp_path, 60, torch.device("cpu"))(batch.rows)
     losses = weighted_losses(BatchVectors(embeddings, batch, 0.05, teacher=teacher_vectors), recipe.losses)
     original = HMDEForDocumentEmbedding.from_pretrained(teacher).eval()

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.utils.checkpoint import get_device_states, set_device_states
 from transformers.utils import logging
 
@@ -23,7 +24,8 @@ logger = logging.get_logger(__name__)
 # with `target` have a length of their own.
 Rows = dict[str, Tensor]
 Chunk = dict[str, Rows]  # what is embedded in one forward pass, by name: documents, queries ...
-Embeddings = dict[str, Tensor]  # what an encoder makes of a chunk, or of a batch: (rows, hidden) by the same names
+# What an encoder makes of a chunk, or of a batch, by name: (rows, hidden), or of sentences (rows, sentences, hidden).
+Embeddings = dict[str, Tensor]
 
 
 def backward_through_chunks(
@@ -69,7 +71,7 @@ def backward_through_chunks(
             products = []
             for name, vectors in _replay(encoder, chunk, random_state).items():
                 gradient, remaining[name] = remaining[name].tensor_split([len(vectors)])
-                products.append((vectors * gradient).sum())
+                products.append((vectors * gradient[:, : vectors.shape[1]]).sum())  # padding has no gradient
             surrogate = torch.stack(products).sum()
             if surrogate.requires_grad:  # not so for queries of a frozen sentence encoder
                 accelerator.backward(weight * surrogate)
@@ -145,8 +147,15 @@ def _tensors(chunk: Chunk) -> list[Tensor]:
 
 
 def _concatenated(parts: list[Embeddings]) -> Embeddings:
-    names = dict.fromkeys(name for part in parts for name in part)
-    return {name: torch.cat([part[name] for part in parts if name in part]) for name in names}
+    """The embeddings of all chunks. Vectors of sentences (rows, sentences, hidden) are padded to the longest row."""
+    embeddings: Embeddings = {}
+    for name in dict.fromkeys(name for part in parts for name in part):
+        chunks = [part[name] for part in parts if name in part]
+        if chunks[0].ndim == 3:
+            longest = max(vectors.shape[1] for vectors in chunks)
+            chunks = [F.pad(vectors, (0, 0, 0, longest - vectors.shape[1])) for vectors in chunks]
+        embeddings[name] = torch.cat(chunks)
+    return embeddings
 
 
 def _replay(encoder: nn.Module, chunk: Chunk, random_state: tuple[Tensor, list[int], list[Tensor]]) -> Embeddings:

@@ -39,7 +39,7 @@ release: .venv/quickstart
 	$(BIN)/python -m training.corpus --articles $(ARTICLES) --output runs/corpus-two-scales --languages '$(LANGUAGES)' $(TWO_SCALES)
 	$(call train,e5-small-fourth-stage,fourth-46) --corpus runs/corpus-two-scales --seed 46 --sentence_encoder $(RELEASE)/third --keep last
 	$(call train,e5-small-fourth-stage,fourth-47) --corpus runs/corpus --seed 47 --sentence_encoder $(RELEASE)/third --keep last --max_steps 40
-	$(call mean,mean,third fourth-46 fourth-47)
+	$(call mean,mean,third fourth-46 fourth-47) --max_sentences 2048
 	rm -rf $(RELEASE)/rotated
 	$(BIN)/python -m release_tools.rotate --model $(RELEASE)/mean --corpus runs/corpus --sizes '[]' --output $(RELEASE)/rotated --push_to_hub $(HUB)
 

@@ -36,6 +36,7 @@ class SystemOptions:
             and "passage: "; for `sentence_transformers`, what the model itself says if not given.
         max_length: tokens of a piece, including start token, end token and prompt. If not given, 512 for `first` and
             `passages`, the model's own for `sentence_transformers`, 128 for the others.
+        max_pieces: windows or sentences of a document. If not given, 32 windows, as the paper has it, or 128 sentences.
         trust_remote_code: whether code from the model's folder may run.
     """
 
@@ -47,6 +48,7 @@ class SystemOptions:
     query_prompt: str = ""
     document_prompt: str = ""
     max_length: PositiveInt | None = None
+    max_pieces: PositiveInt | None = None
     trust_remote_code: bool = False
 
     def __post_init__(self) -> None:

@@ -40,11 +40,12 @@ class SystemKind(NamedTuple):
 
 _HMDE = SystemKind("evaluation.systems.hmde", needs=("model",), takes=("query_path",))
 # Sentence encoders that were never trained on documents; each kind reads a document in its own way.
-_PIECES = SystemKind(
+_FIRST = SystemKind(
     "evaluation.systems.pieces",
     needs=("model",),
     takes=("pooling", "sentence_layer", "query_prompt", "document_prompt", "max_length"),
 )
+_PIECES = _FIRST._replace(takes=(*_FIRST.takes, "max_pieces"))
 _NEAREST = "evaluation.systems.nearest_piece"
 _SEARCH = SystemKind("evaluation.systems.search", needs=("model",), takes=("query_path",), ranks=True)
 
@@ -52,10 +53,10 @@ SYSTEMS = {
     # A trained HMDE, which knows its own pooling, prompts and lengths.
     "hmde": _HMDE,
     # The first tokens of a document as one sentence.
-    "first": _PIECES,
-    # The mean over windows of tokens that overlap by a third, at most 32 of them (LaBSE-Seg; paper, section 3.3).
+    "first": _FIRST,
+    # The mean over windows of tokens that overlap by a third (LaBSE-Seg; paper, section 3.3).
     "windows": _PIECES,
-    # The mean over the first 128 sentences, split as an HMDE splits them.
+    # The mean over sentences, split as an HMDE splits them.
     "sentences": _PIECES,
     # The same mean, weighted by the tokens of each sentence.
     "weighted_sentences": _PIECES,

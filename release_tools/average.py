@@ -19,6 +19,7 @@ from torch import Tensor
 from common.command_line import options_from, run
 from common.device import dtype_of
 from common.files import folder_written_whole
+from common.numbers import PositiveInt
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 from release_tools.pack import tokenizer_options
 from training.data.articles import load_articles
@@ -45,12 +46,16 @@ class Average:
     corpus: str | None = None
     """Output of `python -m training.corpus`. The mean and each model are compared on its dev concepts, for the card."""
 
+    max_sentences: PositiveInt | None = None
+    """Most sentences of a document that the mean reads; as the models if not given. Training on short documents is
+    quick, and a document encoder without positions reads longer ones too."""
+
 
 def main(argv: list[str] | None = None) -> None:
     """
     Raises:
-        ValueError: there are fewer than two models, they differ in more than their weights, the output exists, or the
-            corpus has no dev concept in two languages.
+        ValueError: there are fewer than two models, they differ in more than their weights, the output exists, the
+            corpus has no dev concept in two languages, or their learned positions are fewer than `max_sentences`.
     """
     options = options_from(Average, argv)
     models, output = options.models, options.output
@@ -58,14 +63,24 @@ def main(argv: list[str] | None = None) -> None:
         raise ValueError(f"models is {models}; name two folders at least")
     if Path(output).exists():
         raise ValueError(f"output {output} exists; remove it, or name another folder")
-    config, tokenizer = HMDEConfig.from_pretrained(models[0]), HMDETokenizer.from_pretrained(models[0])
+    config = HMDEConfig.from_pretrained(models[0])
     for other in models[1:]:
         same_architecture = HMDEConfig.from_pretrained(other).to_diff_dict() == config.to_diff_dict()
         if not same_architecture or tokenizer_options(Path(other)) != tokenizer_options(Path(models[0])):
             raise ValueError(f"{other} and {models[0]} differ in more than their weights; name models of one kind")
+    max_sentences = options.max_sentences or config.max_sentences
+    if config.document_positions and max_sentences > config.max_sentences:
+        raise ValueError(
+            f"max_sentences is {max_sentences}, but {models[0]} has learned positions for {config.max_sentences} "
+            "sentences; give no more"
+        )
+    config.max_sentences = max_sentences
+    tokenizer = HMDETokenizer.from_pretrained(models[0], max_sentences=max_sentences)
     dev_set = DevSet(load_articles(Path(options.corpus)), DEV_CONCEPTS, seed=42) if options.corpus is not None else None
     with folder_written_whole(output) as folder:
-        mean_of(models).save_pretrained(folder)
+        mean = mean_of(models)
+        mean.config.max_sentences = max_sentences
+        mean.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         scores = {}
         if dev_set is not None:

@@ -36,7 +36,7 @@ MEAN_OF_PIECES: dict[str, Any] = {
     "document_intermediate_size": 1,
 }
 
-# How each kind divides a document.
+# How each kind divides a document, and how many of the pieces it reads if `max_pieces` does not say.
 SENTENCES = {"segmentation": "sentences", "max_sentences": 128}
 PIECES: dict[str, dict[str, Any]] = {
     "first": {"segmentation": "chunks", "max_sentences": 1},
@@ -66,6 +66,7 @@ def load(options: SystemOptions, dtype: torch.dtype = torch.float32) -> HMDESyst
     if options.kind == "passages":
         reading["passage_length"] = longest
         longest = min(longest, LONGEST_SENTENCE_OF_A_PASSAGE)
+    most = {"max_sentences": options.max_pieces} if options.max_pieces is not None else {}
     prompts = {"sentence_prompt": options.document_prompt, "query_prompt": options.query_prompt}
     if options.pooling is None:  # the pipeline's own where it has them
         prompts = {name: prompt for name, prompt in prompts.items() if prompt}
@@ -76,7 +77,7 @@ def load(options: SystemOptions, dtype: torch.dtype = torch.float32) -> HMDESyst
             options.model,
             **prompts,
             max_sentence_length=longest,
-            **PIECES[options.kind],
+            **PIECES[options.kind] | most,
         )
         model = HMDEForDocumentEmbedding.from_sentence_encoder(
             options.model,

@@ -65,12 +65,14 @@ def test_windows_overlap_by_a_third_whatever_the_length_of_the_document(labse: P
 
 
 @pytest.mark.parametrize("length", [0, 1, 126, 127, 210, 211, 126 + 84 * 31, 126 + 84 * 31 + 1, 5000])
-def test_windows_are_of_128_tokens_and_at_most_32(labse: Path, length: int) -> None:
-    system = load_system(SystemOptions("windows", model=str(labse), pooling="mean"))
+@pytest.mark.parametrize("most", [None, 50])
+def test_windows_are_of_128_tokens_and_at_most_32_or_as_many_as_asked_for(labse: Path, length: int, most) -> None:
+    system = load_system(SystemOptions("windows", model=str(labse), pooling="mean", max_pieces=most))
+    most = most or 32
     text = "cat dog " * (length // 2) + "hund" * (length % 2)
     windows = pieces_of(system.tokenizer(text)["input_ids"], system.tokenizer.start_token_id)
-    assert windows == overflowing_windows(labse, text, 128)[:32]
-    assert len(windows) == min(max(math.ceil((length - 42) / 84), 1), 32)
+    assert windows == overflowing_windows(labse, text, 128)[:most]
+    assert len(windows) == min(max(math.ceil((length - 42) / 84), 1), most)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "pooler"])

@@ -52,6 +52,20 @@ def test_an_average_has_the_mean_of_all_weights(models, documents, tokenizer, tm
     assert "## Results" not in card  # nothing was measured
 
 
+def test_an_average_reads_longer_documents_than_its_models_where_asked_to(models, tmp_path):
+    text, mean = "The cat sat on the mat. " * 50, str(tmp_path / "mean")
+    average.main(["--models", f"[{models[0]}, {models[0]}]", "--output", mean, "--max_sentences", "50"])
+    one, same = (HMDEForDocumentEmbedding.from_pretrained(folder) for folder in (models[0], mean))
+    shorter, longer = (HMDETokenizer.from_pretrained(folder) for folder in (models[0], mean))
+    assert shorter.max_sentences < longer.max_sentences == same.config.max_sentences == 50
+    assert longer.model_max_length == 50 * longer.max_sentence_length
+    assert "50 sentences" in (tmp_path / "mean" / "README.md").read_text()
+    found = same.encode_documents([text], longer, sentences=True)
+    shorter.max_sentences = 50
+    np.testing.assert_array_equal(found[0], one.encode_documents([text], shorter))
+    assert len(found[1][0].spans) == 50
+
+
 def test_what_has_no_average_is_refused_before_anything_is_written(models, labse, make_model, tokenizer, tmp_path):
     shorter, output = tmp_path / "shorter", ["--output", str(tmp_path / "mean")]
     make_model(labse, max_sentences=5).save_pretrained(shorter)
@@ -65,6 +79,11 @@ def test_what_has_no_average_is_refused_before_anything_is_written(models, labse
     no_corpus = r"shorter has no articles/\*\.parquet with an article; make a corpus with python -m training\.corpus"
     with pytest.raises(ValueError, match=no_corpus):
         average.main(["--models", f"[{models[0]}, {models[1]}]", *output, "--corpus", str(shorter)])
+    positions = str(tmp_path / "positions")
+    make_model(labse, document_positions=True, max_sentences=5).save_pretrained(positions)
+    tokenizer.save_pretrained(positions)
+    with pytest.raises(ValueError, match=r"max_sentences is 6, but .*positions has learned positions for 5 sentences"):
+        average.main(["--models", f"[{positions}, {positions}]", *output, "--max_sentences", "6"])
     assert not (tmp_path / "mean").exists()
 
 

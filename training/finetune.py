@@ -102,6 +102,10 @@ class FinetuneRecipe:
     """Classify the mean vector of a document's windows of 128 tokens, at most 32, that overlap by a third. The model is
     a sentence encoder, read by its first token (LaBSE-Seg; paper, section 3.3)."""
 
+    max_sentences: PositiveInt | None = None
+    """Most sentences of a document that the classifier reads; as many as the model if not given. A step of training
+    holds the activations of whole documents: the 2,048 sentences that the released model reads may be too many."""
+
     early_stopping_patience: PositiveInt | None = 7
     """Training stops after this many evaluations on dev without a better one; null does not stop early."""
 
@@ -128,6 +132,8 @@ def fine_tune(recipe: FinetuneRecipe, checkpoint: str | None) -> None:
     """
     if model_type_of("model", recipe.model) == "hmde" and recipe.windows:
         raise ValueError(f"{recipe.model} is an HMDE, which reads sentences; leave windows out, or name its encoder")
+    if model_type_of("model", recipe.model) != "hmde" and recipe.max_sentences is not None:
+        raise ValueError(f"max_sentences is given, but {recipe.model} is no HMDE and reads no sentences; leave it out")
     train, dev, tests = read(recipe)
     labels = sorted({label for documents in train for label in documents.labels})
     set_seed(recipe.trainer.seed)  # the classifier starts at random
@@ -163,6 +169,14 @@ def classifier(recipe: FinetuneRecipe, labels: Sequence[str]) -> tuple[Any, PreT
         model = AutoModelForSequenceClassification.from_pretrained(recipe.model, dtype="float32", **label_names(labels))
     if model.config.model_type != "hmde":  # some tokenizers do not say how much their model reads
         tokenizer.model_max_length = min(tokenizer.model_max_length, model.config.max_position_embeddings)
+    elif recipe.max_sentences is not None:
+        if recipe.max_sentences > model.config.max_sentences:
+            raise ValueError(
+                f"max_sentences is {recipe.max_sentences}, but {recipe.model} reads {model.config.max_sentences}; give "
+                "no more"
+            )
+        tokenizer = AutoTokenizer.from_pretrained(recipe.model, max_sentences=recipe.max_sentences)
+        model.config.max_sentences = recipe.max_sentences
     return model, tokenizer
 
 

@@ -126,6 +126,21 @@ def test_windows_are_for_sentence_encoders(folder: Path) -> None:
         fine_tune(folder, windows="true")
 
 
+def test_a_classifier_reads_as_many_sentences_as_asked_for(folder: Path) -> None:
+    fine_tune(folder, max_sentences=2, **{"trainer.num_train_epochs": 1})
+    model = AutoModelForSequenceClassification.from_pretrained(folder / "classifier")
+    tokenizer = AutoTokenizer.from_pretrained(folder / "classifier")
+    assert model.config.max_sentences == tokenizer.max_sentences == 2
+    assert tokenizer("One. Two. Three. Four.", return_truncated=True)["num_truncated_sentences"] == 2
+
+
+def test_more_sentences_than_the_model_reads_or_sentences_of_no_hmde_are_refused(folder: Path, labse: Path) -> None:
+    with pytest.raises(ValueError, match=r"max_sentences is 9999, but .*hmde reads \d+; give no more"):
+        fine_tune(folder, max_sentences=9999)
+    with pytest.raises(ValueError, match=r"max_sentences is given, but .* is no HMDE and reads no sentences"):
+        fine_tune(folder, model=labse, max_sentences=2)
+
+
 def test_without_test_languages_only_dev_is_scored(folder: Path) -> None:
     assert list(fine_tune(folder, test_languages="[]", **{"trainer.num_train_epochs": 1})["scores"]) == ["en.dev"]
 

@@ -169,7 +169,9 @@ def test_the_recommended_recipe_goes_from_articles_to_a_model_on_the_hub(
         second = arguments("recommended-second-stage", corpus, tmp_path / "first", Path(models[-1]))
         pretrain.main([*second, "--seed", seed])
     mean = str(tmp_path / "mean")
-    average.main(["--models", f"[{', '.join(models)}]", "--output", mean, "--corpus", str(corpus)])
+    average.main(
+        ["--models", f"[{', '.join(models)}]", "--output", mean, "--corpus", str(corpus), "--max_sentences", "2048"]
+    )
     rotated = ["--model", mean, "--corpus", str(corpus), "--sizes", "[]", "--output", str(tmp_path / "rotated")]
     program = "import runpy; runpy.run_module('release_tools.rotate', run_name='__main__', alter_sys=True)"
     rotated += ["--push_to_hub", "someone/recommended"]

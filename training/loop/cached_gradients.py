@@ -71,7 +71,7 @@ def backward_through_chunks(
             products = []
             for name, vectors in _replay(encoder, chunk, random_state).items():
                 gradient, remaining[name] = remaining[name].tensor_split([len(vectors)])
-                products.append((vectors * gradient[:, : vectors.shape[1]]).sum())  # padding has no gradient
+                products.append((vectors * gradient[:, : vectors.shape[1]]).sum())  # what is behind is padding
             surrogate = torch.stack(products).sum()
             if surrogate.requires_grad:  # not so for queries of a frozen sentence encoder
                 accelerator.backward(weight * surrogate)

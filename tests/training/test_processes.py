@@ -119,10 +119,10 @@ def test_candidates_are_the_documents_of_both_processes_and_all_hard_negatives_w
         documents = Documents(vectors, Batch({}, concepts, ["a", "b"]))
         found = documents.candidates("positive", "negative", hard_negatives)  # type: ignore[arg-type]
         assert found.others is not None
-        assert found.other_concepts is not None
+        others, other_concepts = found.others
         assert torch.equal(found.positives, vectors[2:4])
         assert torch.equal(found.negatives, vectors[4:])
-        return torch.stack([found.others.flatten(), found.other_concepts.float()])
+        return torch.stack([others.flatten(), other_concepts.float()])
 
     for rank, found in enumerate(of_two(compute, tmp_path)):
         rows, concepts = [2, 3, *([4, 5] if hard_negatives == "all" else [])], [0, 1, 7, 8]

@@ -85,23 +85,26 @@ def folder_written_whole(folder: str | Path) -> Iterator[Path]:
     """A temporary folder beside `folder`. It takes the place of `folder` when the block ends without an error."""
     folder = Path(folder)
     partial = partial_of(folder)
+    replaced = folder.with_name(f".{folder.name}.replaced")  # at once, so that no half of it is ever seen
     with locked(folder), full_disk_named(folder):
         shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
         try:
+            partial.mkdir(parents=True)
             yield partial
+            for file in partial.rglob("*"):
+                if file.is_file():  # safetensors keeps its files from all but their owner; the umask says who may read
+                    file.chmod(partial.stat().st_mode & 0o666)
+            if folder.exists():
+                shutil.rmtree(replaced, ignore_errors=True)
+                os.replace(folder, replaced)
+            os.replace(partial, folder)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
+            if replaced.exists() and not folder.exists():  # stopped between the two renames
+                os.replace(replaced, folder)
             raise
-        for file in partial.rglob("*"):
-            if file.is_file():  # safetensors keeps its files from all but their owner; the umask says who may read
-                file.chmod(partial.stat().st_mode & 0o666)
-        replaced = folder.with_name(f".{folder.name}.replaced")  # at once, so that no half of it is ever seen
-        shutil.rmtree(replaced, ignore_errors=True)
-        if folder.exists():
-            os.replace(folder, replaced)
-        os.replace(partial, folder)
-        shutil.rmtree(replaced, ignore_errors=True)
+        finally:
+            shutil.rmtree(replaced, ignore_errors=True)
 
 
 @contextmanager

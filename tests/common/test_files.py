@@ -68,6 +68,43 @@ def write_letters(folder: Path, letter: str) -> None:
             (partial / str(name)).write_text(letter)
 
 
+STEPS = [
+    "remove half of an earlier one",
+    "chmod",
+    "remove an old one",
+    "rename the old one",
+    "rename the new one",
+    "end",
+]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_writer_that_is_stopped_as_it_begins_or_ends_leaves_the_old_folder_or_the_new_one(
+    tmp_path, monkeypatch, step
+):
+    write_letters(tmp_path / "folder", "a")
+    steps = iter([one for one in STEPS if one != "chmod"])
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    def stopped(function):
+        return lambda *arguments, **options: (stop if next(steps, "") == step else function)(*arguments, **options)
+
+    with monkeypatch.context() as patched:
+        if step == "chmod":
+            patched.setattr(Path, "chmod", stop)
+        else:
+            patched.setattr(os, "replace", stopped(os.replace))
+            patched.setattr(shutil, "rmtree", stopped(shutil.rmtree))
+        with pytest.raises(KeyboardInterrupt):
+            write_letters(tmp_path / "folder", "b")
+    assert {path.read_text() for path in (tmp_path / "folder").iterdir()} == {"b" if step == "end" else "a"}
+    assert names_in(tmp_path) == {"folder", *([".folder.replaced"] if step == "end" else [])}
+    write_letters(tmp_path / "folder", "c")
+    assert names_in(tmp_path) == {"folder"}
+
+
 def test_of_two_writers_of_one_folder_each_writes_all_of_it(tmp_path, monkeypatch):
     waits = CONTEXT.Event()
     monkeypatch.setattr("common.files.logger.warning", lambda *_: waits.set())

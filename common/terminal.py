@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
 import sys
 import traceback
 from types import TracebackType
@@ -40,11 +41,21 @@ class _OneLine(logging.Formatter):
 
 
 def _show_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    if issubclass(kind, KeyboardInterrupt):
-        print("stopped by SIGINT", file=sys.stderr)
-    else:
+    if not _is_interrupt(error):
         for part in traceback.format_exception(kind, error, trace):
             print(*map(printable, part.splitlines()), sep="\n", file=sys.stderr)
+        return
+    print("stopped by SIGINT", file=sys.stderr, flush=True)
+    if not issubclass(kind, KeyboardInterrupt):  # whose exit code Python takes care of
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Whether an interrupt is at the bottom of it: what interrupts an import may come out of it as another error."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 open_closed_streams()

@@ -31,8 +31,17 @@ def test_an_uncaught_error_and_a_warning_have_no_control_characters(program: str
     assert not {character for character in stderr if not character.isprintable()} - {"\n"}
 
 
-def test_ctrl_c_among_the_imports_is_one_line() -> None:
-    code, stderr = said("import os, signal; os.kill(os.getpid(), signal.SIGINT); import json")
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import os, signal; os.kill(os.getpid(), signal.SIGINT); import json",
+        "try: raise KeyboardInterrupt\nexcept BaseException as error: raise ModuleNotFoundError('json') from error",
+        "try: raise KeyboardInterrupt\nexcept BaseException: raise RuntimeError('__set_name__')",
+    ],
+    ids=["plain", "another error because of it", "another error during it"],
+)
+def test_ctrl_c_among_the_imports_is_one_line(imports: str) -> None:
+    code, stderr = said(imports)
     assert code == -signal.SIGINT
     assert stderr == "stopped by SIGINT\n"
 

@@ -8,7 +8,9 @@ folder, documents_file, question = sys.argv[1:]
 search = [sys.executable, "-m", "search"]
 subprocess.run([*search, "index", documents_file, "index", "--model", folder], check=True)
 found = subprocess.run(
-    [*search, "query", "index", question, "--hits", "3", "--json", "true"], check=True, capture_output=True
+    [*search, "query", "index", question, "--ranking", "dense", "--hits", "3", "--json", "true"],
+    check=True,
+    capture_output=True,
 )
 
 print(question)

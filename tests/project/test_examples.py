@@ -139,6 +139,12 @@ def test_a_collection_is_encoded_by_two_workers(example: str, desk: SimpleNamesp
     np.testing.assert_allclose([rows[id] for id in table["id"].to_pylist()], expected, atol=1e-5)
 
 
+def test_the_demo_requires_the_versions_that_the_project_does() -> None:
+    project = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
+    for requirement in (REPOSITORY / "demo" / "requirements.txt").read_text(encoding="utf-8").split():
+        assert f'"{requirement}"' in project
+
+
 @pytest.mark.fresh_environment
 @pytest.mark.timeout(3600)  # a gigabyte is installed
 @pytest.mark.parametrize("program", FRESH_ENVIRONMENTS, ids=lambda program: program.stem)

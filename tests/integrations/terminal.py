@@ -6,7 +6,7 @@ import sys
 
 folder, documents_file, question = sys.argv[1:]
 search = [sys.executable, "-m", "search"]
-subprocess.run([*search, "index", documents_file, "index", "--model", folder], check=True)
+subprocess.run([*search, "index", documents_file, "index", "--model", folder, "--dtype", "float32"], check=True)
 found = subprocess.run(
     [*search, "query", "index", question, "--ranking", "dense", "--hits", "3", "--json", "true"],
     check=True,

@@ -85,7 +85,7 @@ def folder_written_whole(folder: str | Path) -> Iterator[Path]:
     """A temporary folder beside `folder`. It takes the place of `folder` when the block ends without an error."""
     folder = Path(folder)
     partial = partial_of(folder)
-    replaced = folder.with_name(f".{folder.name}.replaced")  # at once, so that no half of it is ever seen
+    replaced = folder.with_name(f".{folder.name}.replaced")
     with locked(folder), full_disk_named(folder):
         shutil.rmtree(partial, ignore_errors=True)
         try:
@@ -96,7 +96,7 @@ def folder_written_whole(folder: str | Path) -> Iterator[Path]:
                     file.chmod(partial.stat().st_mode & 0o666)
             if folder.exists():
                 shutil.rmtree(replaced, ignore_errors=True)
-                os.replace(folder, replaced)
+                os.replace(folder, replaced)  # at once, so that no half of it is ever seen
             os.replace(partial, folder)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)

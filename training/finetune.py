@@ -130,9 +130,10 @@ def fine_tune(recipe: FinetuneRecipe, checkpoint: str | None) -> None:
     Raises:
         ValueError: the model or the data are not what the recipe says.
     """
-    if model_type_of("model", recipe.model) == "hmde" and recipe.windows:
+    is_hmde = model_type_of("model", recipe.model) == "hmde"
+    if is_hmde and recipe.windows:
         raise ValueError(f"{recipe.model} is an HMDE, which reads sentences; leave windows out, or name its encoder")
-    if model_type_of("model", recipe.model) != "hmde" and recipe.max_sentences is not None:
+    if not is_hmde and recipe.max_sentences is not None:
         raise ValueError(f"max_sentences is given, but {recipe.model} is no HMDE and reads no sentences; leave it out")
     train, dev, tests = read(recipe)
     labels = sorted({label for documents in train for label in documents.labels})
@@ -165,7 +166,8 @@ def fine_tune(recipe: FinetuneRecipe, checkpoint: str | None) -> None:
 def classifier(recipe: FinetuneRecipe, labels: Sequence[str]) -> tuple[Any, PreTrainedTokenizerBase]:
     """The recipe's model with an untrained classifier above, and its tokenizer."""
     with opening(recipe.model, "model"):
-        tokenizer = AutoTokenizer.from_pretrained(recipe.model)
+        limits = {} if recipe.max_sentences is None else {"max_sentences": recipe.max_sentences}
+        tokenizer = AutoTokenizer.from_pretrained(recipe.model, **limits)
         model = AutoModelForSequenceClassification.from_pretrained(recipe.model, dtype="float32", **label_names(labels))
     if model.config.model_type != "hmde":  # some tokenizers do not say how much their model reads
         tokenizer.model_max_length = min(tokenizer.model_max_length, model.config.max_position_embeddings)
@@ -175,7 +177,6 @@ def classifier(recipe: FinetuneRecipe, labels: Sequence[str]) -> tuple[Any, PreT
                 f"max_sentences is {recipe.max_sentences}, but {recipe.model} reads {model.config.max_sentences}; give "
                 "no more"
             )
-        tokenizer = AutoTokenizer.from_pretrained(recipe.model, max_sentences=recipe.max_sentences)
         model.config.max_sentences = recipe.max_sentences
     return model, tokenizer
 

@@ -8,11 +8,12 @@ the very same dropout, and send its part of that gradient back through the encod
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import get_device_states, set_device_states
 from transformers.utils import logging
 
@@ -151,10 +152,8 @@ def _concatenated(parts: list[Embeddings]) -> Embeddings:
     embeddings: Embeddings = {}
     for name in dict.fromkeys(name for part in parts for name in part):
         chunks = [part[name] for part in parts if name in part]
-        if chunks[0].ndim == 3:
-            longest = max(vectors.shape[1] for vectors in chunks)
-            chunks = [F.pad(vectors, (0, 0, 0, longest - vectors.shape[1])) for vectors in chunks]
-        embeddings[name] = torch.cat(chunks)
+        are_sentences = chunks[0].ndim == 3
+        embeddings[name] = pad_sequence([*chain(*chunks)], batch_first=True) if are_sentences else torch.cat(chunks)
     return embeddings
 
 

@@ -66,8 +66,8 @@ def explain(question: str | None, text: str | None, language: str | None) -> str
 with gr.Blocks(title="HMDE") as demo:
     gr.Markdown(
         "# Ask in one language, find in all\n"
-        "HMDE gives a whole document one vector, and each of its sentences one in context. Documents are ranked by "
-        "theirs; the sentences nearest to the question are marked, and the pointer over one shows its cosine."
+        "HMDE gives a whole document one vector, and each of its sentences one. Documents are ranked by both; the "
+        "sentences nearest to the question are marked, and the pointer over one shows its cosine."
     )
     with gr.Tab("Search"):
         with gr.Row(equal_height=True):

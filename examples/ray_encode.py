@@ -28,6 +28,8 @@ class Encoder:
 if __name__ == "__main__":
     model, documents, output, workers = sys.argv[1:]
     rows = ray.data.read_parquet(documents).select_columns(["id", "text", "language"])
-    # With GPUs, add num_gpus=1 and move the model there.
     pool = ray.data.ActorPoolStrategy(size=int(workers))
-    rows.map_batches(Encoder, fn_constructor_args=[model], batch_size=256, compute=pool).write_parquet(output)
+    # Half a CPU for each worker: if they had all CPUs, they would wait without end for the tasks that read and write.
+    # With GPUs, add num_gpus=1 and move the model there.
+    encoded = rows.map_batches(Encoder, fn_constructor_args=[model], batch_size=256, compute=pool, num_cpus=0.5)
+    encoded.write_parquet(output)

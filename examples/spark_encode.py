@@ -32,7 +32,8 @@ if __name__ == "__main__":
         from spark_encode import loaded
 
         model, tokenizer = loaded(name)
-        return pd.Series([*model.encode_documents(list(texts), tokenizer, language=list(languages))])
+        codes = [None if pd.isna(language) else language for language in languages]
+        return pd.Series([*model.encode_documents(list(texts), tokenizer, language=codes)])
 
     rows = spark.read.parquet(documents).repartition(int(workers))
     rows.select("id", embed("text", "language").alias("embedding")).write.parquet(output)

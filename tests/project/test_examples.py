@@ -102,6 +102,7 @@ def run(python: str | Path, *arguments: str | Path, folder: Path) -> str:
     """What Python prints that sees neither this repository nor the user's packages."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     environment |= {"HF_HOME": str(folder / "cache"), "HF_HUB_OFFLINE": "1", "GRADIO_ANALYTICS_ENABLED": "False"}
+    environment |= {"PYSPARK_PYTHON": str(python)}  # else Spark's workers take the first python3 of PATH
     done = subprocess.run(
         [python, "-I", *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=600
     )

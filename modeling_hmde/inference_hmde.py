@@ -22,6 +22,7 @@ from .attribution_hmde import (
     spans_of_sentences,
 )
 from .packing_hmde import padded_batches
+from .segmentation_hmde import language_of_each
 from .tokenization_hmde import HMDETokenizer
 
 Item = TypeVar("Item")
@@ -93,7 +94,7 @@ class InferenceMixin(nn.Module):
             same, and for each document its `DocumentSentences`, whose vectors, L2-normalised, are in the same space.
 
         Raises:
-            TypeError: `documents` is one string, or something in it is not a string.
+            TypeError: `documents` is one string, or something in it is not a string, or a language is no string.
             ValueError: there are not as many languages as documents, or `truncate_dim` is not a size of vectors.
         """
 
@@ -106,7 +107,7 @@ class InferenceMixin(nn.Module):
             tokenizer,
             read,
             sentences=sentences,
-            languages=_language_of_each(documents, language),
+            language=language,
             truncate_dim=truncate_dim,
             normalize=normalize,
             return_tensors=return_tensors,
@@ -132,7 +133,7 @@ class InferenceMixin(nn.Module):
             queries,
             tokenizer,
             lambda inputs: (self.embed_queries(**inputs), ()),
-            languages=None if self.config.query_path == "sentence_encoder" else [None] * len(queries),
+            as_queries=self.config.query_path == "sentence_encoder",
             truncate_dim=truncate_dim,
             normalize=normalize,
             return_tensors=return_tensors,
@@ -208,7 +209,7 @@ class InferenceMixin(nn.Module):
             tokenizer,
             read,
             sentences=True,
-            languages=_language_of_each(documents, language),
+            language=language,
             max_tokens_per_batch=max_tokens_per_batch,
         )[1]
 
@@ -236,15 +237,16 @@ class InferenceMixin(nn.Module):
         tokenizer: HMDETokenizer,
         read: Callable[[Any], Reading],
         *,
-        languages: Sequence[str | None] | None,
         max_tokens_per_batch: int,
+        language: str | Sequence[str | None] | None = None,
+        as_queries: bool = False,
         sentences: bool = False,
         truncate_dim: int | None = None,
         normalize: bool = True,
         return_tensors: str = "np",
         show_progress_bar: bool = False,
     ) -> tuple[Any, list[DocumentSentences]]:
-        """Vectors of `texts`, each read as one sentence if `languages` is None, and as a document otherwise.
+        """Vectors of `texts`, each read as a document, or, `as_queries`, as one sentence.
 
         Args:
             read: what a batch of tokens gives.
@@ -255,8 +257,7 @@ class InferenceMixin(nn.Module):
         for index, text in enumerate(texts):
             if not isinstance(text, str):
                 raise TypeError(f"text {index} is {type(text).__name__}, not str; give a list of strings")
-        if languages is not None and len(languages) != len(texts):
-            raise ValueError(f"{len(texts)} texts came with {len(languages)} languages; give one code, or one a text")
+        languages = language_of_each(texts, language)
         if return_tensors not in ("np", "pt"):
             raise ValueError(f"return_tensors is {return_tensors!r}; it must be 'np' or 'pt'")
         size = self.config.hidden_size if truncate_dim is None else truncate_dim
@@ -265,13 +266,13 @@ class InferenceMixin(nn.Module):
 
         def tokenize(inputs: Sequence[tuple[str, str | None]]) -> Any:
             window, codes = zip(*inputs)
-            reading: dict[str, Any] = {"as_queries": True} if languages is None else {"language": codes}
+            reading: dict[str, Any] = {"as_queries": True} if as_queries else {"language": codes}
             if sentences:
                 reading["return_offsets_mapping"] = True
             return tokenizer(list(window), **reading)
 
         positions: dict[tuple[str, str | None], int] = {}  # of the distinct texts: repeated ones are encoded once
-        indices = [positions.setdefault(key, len(positions)) for key in zip(texts, languages or [None] * len(texts))]
+        indices = [positions.setdefault(key, len(positions)) for key in zip(texts, languages)]
         distinct = list(positions)
         first_indices = range(0, len(distinct), TEXTS_PER_TOKENIZATION)
         windows = [distinct[first : first + TEXTS_PER_TOKENIZATION] for first in first_indices]
@@ -303,10 +304,6 @@ class InferenceMixin(nn.Module):
             vectors = nn.functional.normalize(vectors.float(), dim=-1)
         found = [described[index] for index in indices] if sentences else []
         return (vectors.float().cpu().numpy() if return_tensors == "np" else vectors.to(self.dtype)), found
-
-
-def _language_of_each(documents: Sequence[str], language: str | Sequence[str | None] | None) -> Sequence[str | None]:
-    return [language] * len(documents) if language is None or isinstance(language, str) else language
 
 
 @contextmanager

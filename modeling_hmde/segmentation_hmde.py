@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 try:
@@ -31,6 +31,23 @@ def replace_surrogates(text: str) -> str:
     'a\ufffdb'
     """
     return _SURROGATE.sub("\ufffd", text)
+
+
+def language_of_each(texts: Sequence[str], language: str | Sequence[str | None] | None) -> list[str | None]:
+    """The language code of each text, where `language` is one for all of them or holds one for each.
+
+    Raises:
+        TypeError: something is neither a string nor None.
+        ValueError: there are not as many codes as texts.
+    """
+    if language is None or isinstance(language, str):
+        return [language] * len(texts)
+    for index, code in enumerate(language):
+        if code is not None and not isinstance(code, str):
+            raise TypeError(f"language {index} is {code!r}; give a code such as 'de', or None where it is not known")
+    if len(language) != len(texts):
+        raise ValueError(f"{len(texts)} texts came with {len(language)} languages; give one code, or one a text")
+    return list(language)
 
 
 def sentence_spans(text: str, language: str | None = None) -> Iterator[tuple[int, int]]:

@@ -27,6 +27,7 @@ from .rows_hmde import Piece, Row, RowEncoding, Tokens, common_start, join_piece
 from .segmentation_hmde import (
     english_punkt,
     join_short_spans,
+    language_of_each,
     punkt_spans,
     replace_surrogates,
     sentence_spans,
@@ -277,10 +278,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
                 return_length=return_length,
                 **{**kwargs, "split_special_tokens": True},
             )
-        languages = [language] * len(texts) if language is None or isinstance(language, str) else list(language)
-        if len(languages) != len(texts):
-            raise ValueError(f"{len(texts)} texts came with {len(languages)} languages; give one code, or one a text")
-
+        languages = language_of_each(texts, language)
         limit = None if untruncated else max_length
         frame = sum(self.num_special_tokens)
         if limit is not None and limit <= frame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import pickle
 import time
 import unicodedata
@@ -287,6 +288,11 @@ def test_the_language_picks_the_rules_of_the_splitter(wide: HMDETokenizer) -> No
 def test_the_number_of_languages_is_the_number_of_texts(wide: HMDETokenizer) -> None:
     with pytest.raises(ValueError, match="2 texts came with 1 languages"):
         wide(["a", "b"], language=["de"])
+
+
+def test_a_language_that_is_no_string_is_named(wide: HMDETokenizer) -> None:  # a table's empty cell is NaN in pandas
+    with pytest.raises(TypeError, match="language 1 is nan; give a code such as 'de', or None"):
+        wide(["a", "b"], language=["de", math.nan])
 
 
 @pytest.mark.parametrize("shape", ["labse", "xlmr"])

@@ -120,7 +120,7 @@ def run(main: Callable[[], None]) -> None:
         raise KeyboardInterrupt
 
     def report(lost: Any) -> None:
-        if received and isinstance(lost.exc_value, KeyboardInterrupt):  # by a destructor: send it once more
+        if received and isinstance(lost.exc_value, KeyboardInterrupt):  # a destructor swallowed it: send it again
             Timer(0.05, os.kill, (program, received[-1])).start()
         else:
             report_before(lost)

@@ -40,9 +40,12 @@ def fingerprint_of_model(model: str) -> str:
     """Hashes the files of a folder except its card, which changes no vector; for a Hub name, name and commit."""
     if Path(model).is_dir():
         return fingerprint_of_folder(Path(model), without="README.md")
-    from transformers import AutoConfig  # it and torch take seconds to import, and few fingerprints need them
+    # It takes seconds to import, and few fingerprints need it.
+    from transformers.utils.hub import cached_file, extract_commit_hash
 
-    return fingerprint(model, getattr(AutoConfig.from_pretrained(model), "_commit_hash", None))
+    names = ("config.json", "modules.json")  # of transformers, and of sentence-transformers alone
+    files = (cached_file(model, name, _raise_exceptions_for_missing_entries=False) for name in names)
+    return fingerprint(model, extract_commit_hash(next(filter(None, files), None), None))
 
 
 def fingerprint_of_weights(weights: Iterable[tuple[str, torch.Tensor]]) -> str:

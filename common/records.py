@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
 # What is read at once, so that no file takes all memory, whatever it says of itself.
-ROWS_AT_ONCE = 1024  # of a Parquet file, or fewer, of
-BYTES_AT_ONCE = 2**26
+ROWS_AT_ONCE = 1024  # most rows of a Parquet file
+BYTES_AT_ONCE = 2**26  # of a Parquet file; fewer rows are read where they are large
 LONGEST_LINE = 2**28  # in bytes
 MOST_VALUES = 2**23  # of the JSON of a line
 PARQUET = ".parquet"
@@ -58,7 +58,7 @@ def unpacked(path: Path) -> Iterator[BinaryIO]:
         with path.open("rb") as packed, gzip.open(packed) if path.suffix == ".gz" else packed as file:
             yield cast(BinaryIO, file)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} is no whole gzip file ({error}); bring it again") from None
+        raise ValueError(f"{path} is no whole gzip file ({error}); download or copy it again") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
 
@@ -153,7 +153,8 @@ def _parquet_file(path: Path) -> Iterator[ParquetFile]:
             with pyarrow.parquet.ParquetFile(file, metadata=metadata, read_dictionary=texts) as table:
                 yield table
     except pyarrow.ArrowException as error:
-        raise ValueError(f"{path} is no Parquet file, or not a whole one ({error}); bring it again") from None
+        fault = "is no Parquet file, or not a whole one"
+        raise ValueError(f"{path} {fault} ({error}); download or copy it again") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
 
@@ -195,7 +196,7 @@ def parquet_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[t
         except UnicodeDecodeError as error:
             raise malformed(path, number + 1, f"is not UTF-8 ({error}); write the file anew") from None
         except (pyarrow.ArrowException, OSError) as error:
-            raise ValueError(f"{path} is damaged behind row {number} ({error}); bring it again") from None
+            raise ValueError(f"{path} is damaged behind row {number} ({error}); download or copy it again") from None
 
 
 def _written_out(batch: RecordBatch) -> Iterator[RecordBatch]:

@@ -1,4 +1,4 @@
-"""Opening saved models. Whatever is wrong with one becomes an error that names it; its type, and its card."""
+"""Opens saved models, and reads their types and cards. An error names the model and says what is wrong with it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 
 import torch
 from huggingface_hub import ModelCard
-from huggingface_hub.errors import HFValidationError
 from transformers import AutoConfig
 
 from common.files import write_text
@@ -93,5 +92,5 @@ def card_of(model: str) -> ModelCard | None:
     try:
         path = Path(model)
         return ModelCard.load(path / "README.md" if path.is_dir() else model)
-    except (OSError, ValueError, HFValidationError):  # no card, no network, or a README without metadata
+    except (OSError, ValueError):  # no card, no network, or a README without metadata
         return None

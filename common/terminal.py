@@ -1,5 +1,5 @@
-"""Import this first: nothing that a command says when it warns, fails or is stopped obeys or floods the terminal, from
-its imports on. What it says may name files, columns and ids, which others have chosen."""
+"""Import this first. From then on, what a command says is safe for the terminal when it warns, fails or is stopped: it
+has no control characters and no very long lines. It may name files, columns and ids, which others have chosen."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def packed_attention(
         key, value = (projected.repeat_interleave(groups, dim=1) for projected in (key, value))
     if has_variable_length_kernel(value):
         if dropout:
-            logger.warning_once("variable-length attention has no dropout: the attention's weights keep theirs")
+            logger.warning_once("variable-length attention has no dropout, so training drops no attention weight")
         query, key, value = (projected.squeeze(0).transpose(0, 1) for projected in (query, key, value))
         bounds, longest = cu_seq_lens_q, max_length_q
         reach = -1 if sliding_window is None else sliding_window - 1

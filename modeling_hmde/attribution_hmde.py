@@ -78,7 +78,8 @@ def spans_of_sentences(
     for tokens in sentences:
         begin, end = (tokens[0][0], tokens[-1][1]) if tokens else (0, 0)
         # The first token of XLM-R's kind includes the space before its word.
-        spans.append((begin + len(text[begin:end]) - len(text[begin:end].lstrip()), end))
+        end = begin + len(text[begin:end].rstrip())
+        spans.append((end - len(text[begin:end].lstrip()), end))
     return spans
 
 
@@ -110,5 +111,5 @@ def score_sentences(query: Tensor, document: DocumentSentences) -> Explanation:
     """
     scores = document.vectors @ query
     score = scores.max() if document.embedding is None else document.embedding @ query
-    sentences = [SentenceScore(begin, end, score) for (begin, end), score in zip(document.spans, scores.tolist())]
+    sentences = [SentenceScore(begin, end, own) for (begin, end), own in zip(document.spans, scores.tolist())]
     return Explanation(float(score), sorted(sentences, key=lambda sentence: sentence.score, reverse=True))

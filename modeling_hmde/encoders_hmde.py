@@ -46,7 +46,7 @@ ENCODER_FAMILIES = {
 }
 
 
-# Of one encoder. The deepest that are published have about a hundred.
+# An encoder may have so many layers. The deepest published ones have about a hundred.
 MOST_LAYERS = 1000
 
 

@@ -35,7 +35,7 @@ Reading = tuple[Tensor | None, Iterable[tuple[Tensor, Tensor | None]]]
 # Texts that a thread tokenizes together while the model encodes those before them.
 TEXTS_PER_TOKENIZATION = 1024
 
-# Of `evaluating`: how many threads encode with each model, and in which mode its modules were before.
+# What `evaluating` remembers: how many threads encode with each model, and the modes of its modules before.
 _lock = Lock()
 _threads_inside: Counter[nn.Module] = Counter()
 _modes: dict[nn.Module, dict[nn.Module, bool]] = {}
@@ -165,9 +165,11 @@ class InferenceMixin(nn.Module):
             (characters of the document) and `score`, highest score first.
 
         Raises:
-            TypeError: `documents` is one string, or something in it is not a string.
+            TypeError: `query` is no string, `documents` is one string, or something in it is not a string.
             ValueError: there is no such scoring, or `contribution` is asked of a model with `document_pooling="dbos"`.
         """
+        if not isinstance(query, str):
+            raise TypeError(f"query is {type(query).__name__}, not str; give one text")
         prepared = self.prepare_sentences(documents, tokenizer, language=language, scoring=scoring)
         (vector,) = self.encode_queries([query], tokenizer, return_tensors="pt").float().cpu()
         return [score_sentences(vector, document) for document in prepared]
@@ -200,7 +202,7 @@ class InferenceMixin(nn.Module):
             if scoring == "contribution":
                 return None, self._contributions(self(**inputs))
             if self.config.passage_length and not self.config.sentence_head:  # the pass for the document is not needed
-                found, vectors = self.hmde.encode_sentences(**inputs, passage_length=0)
+                found, vectors = self.hmde.encode_sentences(**inputs, alone=True)
                 return None, _by_document(self.hmde.rotation(vectors), found.document.bincount())
             return None, sentence_vectors(self(**inputs, output_sentence_vectors=True))
 

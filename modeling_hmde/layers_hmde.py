@@ -20,11 +20,13 @@ def keep_layers(encoder: PreTrainedModel, layers: Sequence[int]) -> None:
     """Remove all layers of an encoder but these, counted from 0, or all of them. Its configuration stays as it is.
 
     Raises:
-        ValueError: the encoder has no such layer.
+        ValueError: the encoder has no such layer, or its layers are not in one list.
     """
-    stacks = (part for part in encoder.modules() if isinstance(part, nn.ModuleList))
-    (stack,) = (part for part in stacks if len(part) == encoder.config.num_hidden_layers)
-    count = len(stack)
+    count = encoder.config.num_hidden_layers
+    stacks = [part for part in encoder.modules() if isinstance(part, nn.ModuleList) and len(part) == count]
+    if len(stacks) != 1:
+        raise ValueError(f"the {count} layers of {type(encoder).__name__} are not in one list; keep them all")
+    (stack,) = stacks
     if not all(0 <= layer < count for layer in layers):
         raise ValueError(f"layers is {layers}, but the encoder has {count} layers; name some from 0 to {count - 1}")
     kept = [stack[layer] for layer in layers]

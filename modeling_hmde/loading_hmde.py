@@ -32,5 +32,5 @@ def check_weights(name: str, missing: Iterable[str], head: str) -> None:
         examples = ", ".join(lacking[:3]) + (", ..." if len(lacking) > 3 else "")
         raise ValueError(
             f"{name} lacks {len(lacking)} weights that its configuration describes, or has them in other shapes "
-            f"({examples}); save the model anew, or bring the folder again"
+            f"({examples}); save the model anew, or download or copy the folder again"
         )

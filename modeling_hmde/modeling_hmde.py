@@ -3,8 +3,8 @@
     tokens -> sentence encoder -> sentence vectors -> document encoder -> document embedding
 
 A pretrained multilingual sentence encoder makes a vector of each sentence. A shallow transformer, the document encoder,
-contextualises the vectors of a document's sentences, and their mean is the document's embedding. A query is one
-sentence, and its embedding is the sentence encoder's vector.
+contextualises the vectors of a document's sentences, and their mean is the document's embedding. A query is read by the
+sentence encoder alone, or as a short document (`query_path`).
 
 After Galoğlu, Litschko and Glavaš, "A General-Purpose Multilingual Document Encoder", 2023: "the paper".
 """
@@ -42,6 +42,10 @@ from .tokenization_hmde import HMDETokenizer
 
 if TYPE_CHECKING:
     from typing import Self
+
+
+# What `from_sentence_encoder` reads, whatever it is given.
+READ_FROM_THE_CHECKPOINT = {"sentence_config", "start_token_id", "pad_token_id", "num_special_tokens"}
 
 
 class HMDEPreTrainedModel(PreTrainedModel):
@@ -102,14 +106,17 @@ class HMDEPreTrainedModel(PreTrainedModel):
             options: fields of `HMDEConfig`, `num_labels`, and `dtype` and `attn_implementation`, for both encoders.
                 The sentence encoder's configuration and the token ids are read from the checkpoint. So are
                 `sentence_pooling` and `sentence_modules` where they are not given and there is a pipeline;
-                `sentence_modules=()` leaves out what follows the pooling there, such as LaBSE's `Dense`.
+                `sentence_modules=()` leaves out what follows the pooling there, such as LaBSE's `Dense`; modules that
+                are given have new weights.
 
         Raises:
             ValueError, TypeError: the tokenizer has no padding token, the pipeline has a module that HMDE does not
-                know, or an option is unknown or impossible.
+                know, or an option is unknown or impossible, or read from the checkpoint.
         """
         loading = {key: options.pop(key) for key in ("dtype", "attn_implementation") if key in options}
         HMDEConfig.refuse_unknown_fields(options)
+        if given := READ_FROM_THE_CHECKPOINT & options.keys():
+            raise ValueError(f"{', '.join(sorted(given))}: read from {name_or_path}, so leave it out")
         tokenizer = HMDETokenizer.from_sentence_encoder(name_or_path)
         pipeline = read_pipeline(name_or_path, options.get("sentence_pooling"), options.get("sentence_modules"))
         options = {"sentence_pooling": pipeline.pooling, "sentence_modules": pipeline.modules} | options
@@ -133,8 +140,7 @@ class HMDEPreTrainedModel(PreTrainedModel):
         pooler = ("pooler.",) if config.sentence_pooling != "pooler" else ()
         weights = {key: value for key, value in sentence_encoder.state_dict().items() if not key.startswith(pooler)}
         model.base_model.sentence_encoder.load_state_dict(weights)
-        if options["sentence_modules"] == pipeline.modules:
-            load_weights(model.base_model.sentence_modules, name_or_path, pipeline)
+        load_weights(model.base_model.sentence_modules, name_or_path, pipeline)
         return model.eval()
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:  # type: ignore[override]
@@ -175,7 +181,7 @@ class HMDEModel(SentenceReadingMixin, HMDEPreTrainedModel):
             config.sentence_config, attn_implementation=attention
         )
         if getattr(self.sentence_encoder.config, "use_cache", False):
-            self.sentence_encoder.config.use_cache = False  # of keys and values, for texts that are written on
+            self.sentence_encoder.config.use_cache = False  # the cache of keys and values, which only generation needs
         if config.sentence_layer is not None:
             cut_above_layer(self.sentence_encoder, config.sentence_layer)
         pooler = getattr(self.sentence_encoder, "pooler", None)
@@ -234,11 +240,12 @@ class HMDEModel(SentenceReadingMixin, HMDEPreTrainedModel):
         Raises:
             ValueError: an id is out of the vocabulary, a row is all padding or has neither `sentence_ids` nor a start
                 token at its start, the attention does not keep its weights, or `sentence_lengths` came where sentence
-                vectors are asked for.
+                vectors or the sentence encoder's states are asked for.
         """
-        if output_sentence_vectors and sentence_lengths is not None:
+        if (output_sentence_vectors or output_sentence_encoder) and sentence_lengths is not None:
             raise ValueError(
-                "sentence_lengths came with output_sentence_vectors, which needs rows of tokens; leave one of them out"
+                "sentence_lengths came with output_sentence_vectors or output_sentence_encoder, which need rows of "
+                "tokens; leave one of them out"
             )
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
@@ -264,7 +271,7 @@ class HMDEModel(SentenceReadingMixin, HMDEPreTrainedModel):
             if states is not None:
                 own_vectors = self.sentence_head(states)
             elif output_sentence_vectors and self.config.passage_length:
-                own_vectors = self.encode_sentences(input_ids, attention_mask, sentence_ids, passage_length=0)[1]
+                own_vectors = self.encode_sentences(input_ids, attention_mask, sentence_ids, alone=True)[1]
         else:
             sentence_embeddings = self.encode_passages(input_ids, attention_mask, sentence_lengths)
         contextualised, documents = self.document_encoder(

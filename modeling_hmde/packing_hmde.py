@@ -38,17 +38,17 @@ def find_sentences(sentence_ids: Tensor, attention_mask: Tensor) -> Sentences:
         attention_mask: (documents, tokens), nonzero where a token is real. The real tokens of a row are contiguous.
 
     Raises:
-        ValueError: a row has no real token.
+        ValueError: a row has no real token, or padding between real tokens.
 
     >>> find_sentences(torch.tensor([[0, 0, 1, -1], [0, 0, 0, 0]]), torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]])).length
     tensor([2, 1, 4])
     """
     real = attention_mask.bool()
-    empty = ~real.any(dim=1)
-    if empty.any():
-        raise ValueError(
-            f"row {int(empty.nonzero()[0])} of the batch has no real token; HMDETokenizer gives an empty text one"
-        )
+    runs = nn.functional.pad(real.int(), (1, 0)).diff(dim=1).clamp(min=0).sum(dim=1)
+    if (runs != 1).any():
+        row = int((runs != 1).nonzero()[0])
+        fault = "padding between real tokens" if runs[row] else "no real token"
+        raise ValueError(f"row {row} of the batch has {fault}; make the batch with HMDETokenizer, which leaves neither")
     continues = (sentence_ids[:, 1:] == sentence_ids[:, :-1]) & real[:, :-1]
     starts = real & ~nn.functional.pad(continues, (1, 0))
     document, start = starts.nonzero(as_tuple=True)
@@ -188,7 +188,7 @@ def padded_batches(
     for indices in bucket_by_length(torch.tensor([len(row) for row in rows["input_ids"]]), max_tokens):
         batch: dict[str, Any] = {name: [values[index] for index in indices] for name, values in rows.items()}
         padded = tokenizer.pad(batch, return_tensors="np")  # a quarter of the time that "pt" takes
-        yield indices, BatchEncoding({name: torch.from_numpy(rows) for name, rows in padded.items()})
+        yield indices, BatchEncoding({name: torch.from_numpy(values) for name, values in padded.items()})
 
 
 def tokens_of(input_ids: Tensor, sentences: Sentences) -> Tensor:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from transformers.utils import cached_file
 
-# Of a Dense module: what may follow its matrix, by the names of torch.nn.
+# What may follow the matrix of a Dense module, by the names of torch.nn.
 ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid", "Softplus", "ELU", "LeakyReLU")
 
 # The fields of each module that HMDE knows, beside its type.
@@ -49,7 +49,7 @@ class Pipeline(NamedTuple):
         encoder: the subfolder of the transformer and its tokenizer.
         pooling: a `SentencePooling` of HMDEConfig.
         modules: `sentence_modules` of HMDEConfig.
-        folders: of each module of the folder, the subfolder with its weights.
+        folders: of each module that is the folder's own, the subfolder with its weights.
         prompts: by name, what stands before a text.
         lower_case: whether texts are read in lower case, whatever the tokenizer does.
     """
@@ -100,6 +100,8 @@ def read_pipeline(
         modules = [_module(name_or_path, folder, kind) for folder, kind in zip(folders, kinds[2:])]
         if config.get("truncate_dim"):
             modules.append({"type": "truncate", "size": config["truncate_dim"]})
+    else:
+        folders = []
     return Pipeline(
         encoder=encoder,
         pooling=_pooling(name_or_path, _read(name_or_path, pooling_folder, "config.json") or {}, pooling, prompts),

@@ -26,7 +26,7 @@ def mean_of_tokens(hidden_states: Tensor, lengths: Tensor, encoder: Any) -> Tens
     summable = hidden_states.to(torch.promote_types(hidden_states.dtype, torch.float32))
     if summable.is_cuda:  # where additions by index have no fixed order
         return torch.segment_reduce(summable, "mean", lengths=lengths).to(hidden_states.dtype)
-    texts = torch.arange(len(lengths)).repeat_interleave(lengths)
+    texts = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)
     sums = summable.new_zeros(len(lengths), summable.shape[1]).index_add(0, texts, summable)  # five times as fast
     return (sums / lengths.unsqueeze(1)).to(hidden_states.dtype)
 

@@ -47,8 +47,8 @@ similarities = model.similarity(queries, documents)
 ```
 
 There, `model.encode` reads all texts as documents, also with `prompt_name="query"`.\
-{% if config.query_path == "document_encoder" %} This model reads queries so too.{% endif %} A document's language, \
-which helps to find its sentences, comes with it: `{"text": "Ja.", "language": "de"}`.
+{% if config.query_path == "document_encoder" %} This model reads queries in the same way.{% endif %} A document's \
+language, which helps to find its sentences, comes with it: `{"text": "Ja.", "language": "de"}`.
 `pipeline("feature-extraction")` of transformers gives vectors of sentences; for those of documents call
 `encode_documents`.
 

@@ -25,7 +25,7 @@ class Tokens(NamedTuple):
         return Tokens(self.ids[first:], self.read, first, num_characters, num_prompt)
 
     def offsets(self) -> list[tuple[int, int]]:
-        """The first and the last character of each token, in the sentence."""
+        """Begin and end of each token, in characters of the sentence."""
         before = self.num_prompt_characters
         offsets = self.read().offsets[self.first :] if self.ids else []
         return [(max(0, begin - before), max(0, end - before)) for begin, end in offsets]

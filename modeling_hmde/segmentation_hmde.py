@@ -20,7 +20,7 @@ _GLUED = re.compile(r"(?<=[。！？])(?=\d)")
 # Characters of a line that are split at once. No sentence is that long, but a line may be, and the time that sentencex
 # takes grows with the square of the count of unpaired quotation marks.
 _WINDOW = 10_000
-_INVISIBLE = ("Cc", "Cf", "Zs")  # control and format characters, of which zero-width ones, and spaces
+_INVISIBLE = ("Cc", "Cf", "Zs")  # control characters, format characters (zero-width ones too), and spaces
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
@@ -40,14 +40,14 @@ def language_of_each(texts: Sequence[str], language: str | Sequence[str | None] 
         TypeError: something is neither a string nor None.
         ValueError: there are not as many codes as texts.
     """
-    if language is None or isinstance(language, str):
-        return [language] * len(texts)
-    for index, code in enumerate(language):
+    one_for_all = isinstance(language, str) or not isinstance(language, Iterable)
+    codes: list[Any] = [language] * len(texts) if one_for_all else list(language or ())
+    for index, code in enumerate(codes):
         if code is not None and not isinstance(code, str):
             raise TypeError(f"language {index} is {code!r}; give a code such as 'de', or None where it is not known")
-    if len(language) != len(texts):
-        raise ValueError(f"{len(texts)} texts came with {len(language)} languages; give one code, or one a text")
-    return list(language)
+    if len(codes) != len(texts):
+        raise ValueError(f"{len(texts)} texts came with {len(codes)} languages; give one code, or one a text")
+    return codes
 
 
 def sentence_spans(text: str, language: str | None = None) -> Iterator[tuple[int, int]]:

@@ -16,7 +16,7 @@ from .configuration_hmde import HMDEConfig
 
 class SentenceHead(nn.Linear):
     """The mean hidden states of a sentence in all layers (sentences, (1 + layers) * width) -> its vector (sentences,
-    hidden). It starts with those of the last layer."""
+    hidden). At first it returns the mean hidden state of the last layer."""
 
     def __init__(self, config: HMDEConfig) -> None:
         layers = config.sentence_layer or config.sentence_config.num_hidden_layers

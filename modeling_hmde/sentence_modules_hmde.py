@@ -75,9 +75,16 @@ def make_modules(specifications: Sequence[dict[str, Any]]) -> nn.Sequential:
 
 
 def load_weights(modules: nn.Sequential, name_or_path: str, pipeline: Pipeline) -> None:
-    """Load the weights of the modules that a pipeline has."""
+    """Load the weights of a pipeline's own modules.
+
+    Raises:
+        ValueError: a module's weights are missing.
+    """
     for module, folder in zip(modules, pipeline.folders):
         if not [*module.parameters()]:
             continue
         file: Any = partial(cached_file, name_or_path, subfolder=folder, _raise_exceptions_for_missing_entries=False)
-        module.load_state_dict(load_state_dict(file("model.safetensors") or file("pytorch_model.bin")))
+        path = file("model.safetensors") or file("pytorch_model.bin")
+        if path is None:
+            raise ValueError(f"{name_or_path}/{folder} has no weights; download or copy the encoder again")
+        module.load_state_dict(load_state_dict(path))

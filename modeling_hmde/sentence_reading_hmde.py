@@ -45,34 +45,33 @@ class SentenceReadingMixin(nn.Module):
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         sentence_ids: Tensor | None = None,
-        passage_length: int | None = None,
+        alone: bool = False,
     ) -> tuple[Sentences, Tensor]:
         """The sentences of a batch of documents, as the sentence encoder reads them, and their vectors (sentences,
         hidden).
 
         Args:
             input_ids, attention_mask, sentence_ids: see `forward`.
-            passage_length: None: the configuration's.
+            alone: each sentence is read by itself, whatever the configuration's `passage_length`.
         """
-        return self.read_sentences(input_ids, attention_mask, sentence_ids, passage_length)[:2]
+        return self.read_sentences(input_ids, attention_mask, sentence_ids, alone)[:2]
 
     def read_sentences(
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         sentence_ids: Tensor | None = None,
-        passage_length: int | None = None,
+        alone: bool = False,
         with_states: bool = False,
     ) -> tuple[Sentences, Tensor, Tensor | None]:
         """As `encode_sentences`, and, `with_states`, what the sentence head reads: the mean hidden states of each
         sentence in all layers (sentences, (1 + layers) * width)."""
-        if passage_length is None:
-            passage_length = self.config.passage_length
         if torch.compiler.is_exporting() or torch.jit.is_tracing():
             raise ValueError(
                 "the sentences of a row are found by its tokens, so this model cannot be exported with rows of tokens; "
                 "export it with the inputs that tokenizer.by_passage makes"
             )
+        passage_length = 0 if alone else self.config.passage_length
         sentences, passages = self.find_passages(input_ids, attention_mask, sentence_ids, passage_length)
         if self._is_static:
             means = self._encode_static(tokens_of(input_ids, sentences), sentences.length)
@@ -106,6 +105,12 @@ class SentenceReadingMixin(nn.Module):
     def find_passages(
         self, input_ids: Tensor, attention_mask: Tensor | None, sentence_ids: Tensor | None, passage_length: int
     ) -> tuple[Sentences, Passages]:
+        """The sentences of a batch as they are read, and the passages. Arguments as in `encode_sentences`.
+
+        Raises:
+            ValueError: there is no row, or an id is outside the vocabulary; and what `find_sentences` and
+                `sentences_by_start_token` refuse.
+        """
         if not len(input_ids):
             raise ValueError("input_ids has no row; give at least one document")
         vocab_size = self.config.sentence_config.vocab_size
@@ -171,7 +176,7 @@ class SentenceReadingMixin(nn.Module):
         return self._pool(output, lengths, lambda states: states[mask.bool()], with_states)
 
     def _pool(
-        self, output: Any, lengths: Tensor, tokens_of: Callable[[Tensor], Tensor], with_states: bool
+        self, output: Any, lengths: Tensor, real_tokens: Callable[[Tensor], Tensor], with_states: bool
     ) -> tuple[Tensor, Tensor | None]:
         """The vectors of sentences (sentences, hidden) and, `with_states`, their mean hidden states in all layers
         (sentences, (1 + layers) * width).
@@ -179,13 +184,13 @@ class SentenceReadingMixin(nn.Module):
         Args:
             output: of the sentence encoder.
             lengths: (sentences,), the tokens of each.
-            tokens_of: takes the real tokens (tokens, width) out of hidden states.
+            real_tokens: takes the real tokens (tokens, width) out of hidden states.
         """
         pool = POOLINGS[self.config.sentence_pooling]
-        vectors = pool(tokens_of(output.last_hidden_state), lengths, self.sentence_encoder)
+        vectors = pool(real_tokens(output.last_hidden_state), lengths, self.sentence_encoder)
         if not with_states:
             return vectors, None
-        layers = [mean_of_tokens(tokens_of(states), lengths, None) for states in output.hidden_states]
+        layers = [mean_of_tokens(real_tokens(states), lengths, None) for states in output.hidden_states]
         return vectors, torch.cat(layers, dim=1)
 
     def encode_passages(self, input_ids: Tensor, attention_mask: Tensor | None, sentence_lengths: Tensor) -> Tensor:

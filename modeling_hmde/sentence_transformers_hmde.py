@@ -133,7 +133,8 @@ class HMDESentenceTransformersModule(nn.Module):
             processing_kwargs: options of the tokenizer for this call, under "text" or "common".
 
         Raises:
-            ValueError: an input is neither, `language` is no single code, or `processing_kwargs` has other parts.
+            ValueError: an input is neither a string nor such a dictionary, `language` is no single code, or
+                `processing_kwargs` has other parts.
         """
         others = sorted({*(processing_kwargs or {})} - {"common", "text"})
         if others:
@@ -159,7 +160,8 @@ class HMDESentenceTransformersModule(nn.Module):
     @staticmethod
     def _text_and_language(given: Any, language: str | None) -> tuple[str, str | None]:
         fields = {"text": given} if isinstance(given, str) else given
-        if not isinstance(fields, dict) or "text" not in fields or not {*fields} <= {"text", "language"}:
+        known = isinstance(fields, dict) and {*fields} <= {"text", "language"}
+        if not known or not isinstance(fields.get("text"), str):
             raise ValueError(f'an input is {given!r:.80}; give a string or {{"text": ..., "language": ...}}')
         return fields["text"], fields.get("language", language)
 

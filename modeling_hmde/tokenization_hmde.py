@@ -76,7 +76,8 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         long_sentences: a sentence that is too long becomes several (`split`), so that no text is lost in languages that
             the splitter does not split, such as Thai; or it loses its end (`cut`), as in the paper.
         sentence_prompt: stands before each sentence of a document, such as e5's "passage: ".
-        query_prompt: stands before each query, such as e5's "query: ".
+        query_prompt: stands before each text that is read `as_queries`, such as e5's "query: ". A model whose
+            `query_path` is "document_encoder" reads queries as documents, with `sentence_prompt`.
     """
 
     def __init__(
@@ -339,7 +340,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         if text_pair is not None:
             raise ValueError("HMDE reads one document at a time; join the texts instead of giving a text_pair")
         options = {*signature(self._encode_plus).parameters, *signature(super()._encode_plus).parameters}
-        for name in {*others} - options:  # of which transformers may add new ones, so misspelt ones only are refused
+        for name in {*others} - options:  # transformers may add options, so only misspelt names are refused
             if similar := get_close_matches(name, options | {"truncation", "padding"}, cutoff=0.8):
                 raise ValueError(f"the tokenizer has no option {name}; did you mean {similar[0]}?")
         for name in ("is_split_into_words", "return_overflowing_tokens"):
@@ -383,9 +384,6 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             for text, text_spans in zip(texts, spans)
             for begin, end in text_spans
         ]
-        backend = self._unlimited_backend()
-        encode = backend.encode_batch if with_offsets or prompt else backend.encode_batch_fast
-        encodings = zip(sentences, encode(sentences, add_special_tokens=False))
         prompt_ids = self.backend_tokenizer.encode(prompt.strip(), add_special_tokens=False).ids if prompt else []
         special = sum(self.num_special_tokens)
         if special + len(prompt_ids) >= self.max_sentence_length:
@@ -393,14 +391,16 @@ class HMDETokenizer(PreTrainedTokenizerFast):
                 f"max_sentence_length is {self.max_sentence_length}, which leaves no room for text beside {special} "
                 f"special tokens and the {len(prompt_ids)} tokens of the prompt {prompt!r}"
             )
+        backend, detailed = self._unlimited_backend(), bool(with_offsets or prompt)
+        encode = backend.encode_batch if detailed else backend.encode_batch_fast
+        encodings = zip(sentences, encode(sentences, add_special_tokens=False))
         once = as_queries or (self.segmentation in SENTENCE_SPANS and self.long_sentences == "cut")
         documents = []
         for text_spans in spans:
             pieces: list[Piece] = []
             for begin, _ in text_spans:
                 sentence, encoding = next(encodings)
-                known = encoding if with_offsets or prompt else None
-                tokens = Tokens(encoding.ids, partial(self._encoding_of, sentence, known))
+                tokens = Tokens(encoding.ids, partial(self._encoding_of, sentence, encoding if detailed else None))
                 num_shared = 0
                 if prompt:  # a token that prompt and text made counts as text
                     num_shared = common_start(tokens.ids, prompt_ids)
@@ -429,9 +429,8 @@ class HMDETokenizer(PreTrainedTokenizerFast):
     def _spans(self, text: str, language: str | None, as_query: bool, to_the_end: bool) -> list[tuple[int, int]]:
         if as_query or self.segmentation not in SENTENCE_SPANS:
             num_tokens = self.max_sentence_length * (1 if as_query else self.max_sentences)
-            begin = len(text) - len(text.lstrip())
-            end = len(text) if to_the_end else min(begin + num_tokens * MAX_CHARACTERS_PER_TOKEN, len(text))
-            return [(begin, end)]
+            begin, end = len(text) - len(text.lstrip()), len(text.rstrip())
+            return [(begin, end if to_the_end else min(begin + num_tokens * MAX_CHARACTERS_PER_TOKEN, end))]
         spans = []
         for span in join_short_spans(SENTENCE_SPANS[self.segmentation](text, language), text, self.min_sentence_bytes):
             spans.append(span)

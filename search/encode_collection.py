@@ -39,7 +39,7 @@ from common.device import Dtype, dtype_of, use_all_cores
 from common.files import file_written_whole, write_json
 from common.fingerprints import fingerprint, fingerprint_of_model
 from common.numbers import PositiveInt
-from common.saved_models import load_hmde, model_type_of
+from common.saved_models import check_is_hmde, load_hmde
 from search.documents import Columns, Document, Documents, check_apart, distinct, parse_row
 
 
@@ -111,8 +111,7 @@ def check_recipe(recipe: EncodeRecipe) -> None:
     Raises:
         ValueError: the model is no HMDE, the output lies among the documents, or it holds shards of another recipe.
     """
-    if (model_type := model_type_of("model", recipe.model)) != "hmde":
-        raise ValueError(f"model {recipe.model} is of type {model_type}; give an HMDE")
+    check_is_hmde("model", recipe.model)
     check_apart(Path(recipe.output), Path(recipe.documents))
     written = Path(recipe.output) / "recipe.json"
     if written.exists() and loads(written.read_text(encoding="utf-8")) != asdict(recipe):

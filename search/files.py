@@ -58,7 +58,7 @@ def read_file(file: Path) -> Content:
     except OSError as error:
         raise UnreadableFile(f"{file} cannot be read: {error.strerror or error}") from None
     except Exception as error:  # on damaged files, the libraries raise errors of all kinds
-        raise UnreadableFile(f"{file} is damaged ({error}); bring it again") from error
+        raise UnreadableFile(f"{file} is damaged ({error}); download or copy it again") from error
     title, language, sections = content
     if file.suffix.lower() not in PLAIN:
         sections = [(place, text) for place, text in sections if text.strip()]

@@ -47,7 +47,7 @@ from evaluation.recipes import MEASURES, ClassificationTask
 from evaluation.systems.pieces import MEAN_OF_PIECES
 from evaluation.tables import Scores, averages, environment
 from evaluation.tasks.classification import tokenized
-from modeling_hmde import HMDEForSequenceClassification, HMDETokenizer
+from modeling_hmde import HMDEConfig, HMDEForSequenceClassification, HMDETokenizer
 from training.loop.checkpoints import training_folder
 from training.loop.trainer_runs import TrainerArguments, recipe_of_run, trainer_run
 from training.model_card import TEMPLATES, as_yaml, card_data, write_card
@@ -130,7 +130,7 @@ def fine_tune(recipe: FinetuneRecipe, checkpoint: str | None) -> None:
     Raises:
         ValueError: the model or the data are not what the recipe says.
     """
-    is_hmde = model_type_of("model", recipe.model) == "hmde"
+    is_hmde = model_type_of("model", recipe.model) == HMDEConfig.model_type
     if is_hmde and recipe.windows:
         raise ValueError(f"{recipe.model} is an HMDE, which reads sentences; leave windows out, or name its encoder")
     if not is_hmde and recipe.max_sentences is not None:
@@ -274,7 +274,7 @@ def write_results(
     }
     write_json(folder / "results.json", results)
 
-    hmde = recipe.windows or model_type_of("model", recipe.model) == "hmde"
+    hmde = recipe.windows or model_type_of("model", recipe.model) == HMDEConfig.model_type
     metadata = card_data(
         recipe.model,
         language=sorted({*recipe.train_languages, *recipe.test_languages}),

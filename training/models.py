@@ -9,8 +9,8 @@ from torch import nn
 
 from common.saved_models import model_type_of, opening
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
-from modeling_hmde.layers_hmde import keep_layers
 from modeling_hmde.sentence_head_hmde import SentenceHead
+from training.layers import take_layers
 from training.loop.cached_gradients import Chunk, Embeddings
 from training.lora import add_lora
 from training.pretrain_recipe import PretrainRecipe
@@ -73,8 +73,7 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
         if recipe.layers_of is not None:
             put_layers_on(model, recipe.layers_of, recipe.layers)
         else:
-            keep_layers(model.hmde.sentence_encoder, recipe.layers)
-            model.hmde.sentence_encoder.config.num_hidden_layers = len(recipe.layers)
+            take_layers(model.hmde.sentence_encoder, recipe.layers)
         if model.config.sentence_head:  # of other layers now
             model.hmde.sentence_head = SentenceHead(model.config)
             model.hmde.sentence_head.start()

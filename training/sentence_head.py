@@ -174,7 +174,7 @@ def states_and_vectors(
                 inputs = inputs.to(model.device)
                 states = model.hmde.read_sentences(**inputs, with_states=True)[2]
                 assert states is not None
-                yield states, model.hmde.encode_sentences(**inputs, passage_length=0)[1]
+                yield states, model.hmde.encode_sentences(**inputs, alone=True)[1]
                 progress.update(len(batch))
 
 

@@ -16,7 +16,8 @@ from tqdm.auto import tqdm
 from common.saved_models import check_is_hmde, load_hmde
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.encoders_hmde import first_position
-from modeling_hmde.layers_hmde import keep_layers
+from modeling_hmde.inference_hmde import evaluating
+from training.layers import take_layers
 
 TOKENS_AT_ONCE = 1024
 SIF_COEFFICIENT = 1e-4
@@ -83,8 +84,7 @@ def put_layers_on(model: HMDEForDocumentEmbedding, source: str, layers: Sequence
             f"layers_of is {source}, whose sentence encoder has the kind and width {kinds[1]}, and the static one has "
             f"{kinds[0]}; layers of bert and xlm-roberta can be put on one of the same kind and width"
         )
-    keep_layers(encoder, layers)
-    encoder.config.num_hidden_layers = len(layers)
+    take_layers(encoder, layers)
     encoder.resize_token_embeddings(static.config.vocab_size)
     encoder.load_state_dict(static.state_dict(), strict=False)  # all but the layers
     positions = encoder.embeddings.position_embeddings.weight
@@ -109,11 +109,9 @@ def vectors_of_tokens(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer)
     ids = torch.arange(len(tokenizer)).unsqueeze(1)
     prefix, suffix = (part.expand(len(ids), -1) for part in (frame[:before], frame[len(frame) - after :]))
     texts = torch.cat([prefix, ids, suffix], dim=1).split(TOKENS_AT_ONCE)
-    was_training = model.training
-    model.eval()
-    vectors = [
-        model.hmde.encode_sentences(rows, sentence_ids=torch.zeros_like(rows))[1]
-        for rows in tqdm(texts, desc="vectors of tokens")
-    ]
-    model.train(was_training)
+    with evaluating(model):
+        vectors = [
+            model.hmde.encode_sentences(rows, sentence_ids=torch.zeros_like(rows))[1]
+            for rows in tqdm(texts, desc="vectors of tokens")
+        ]
     return torch.cat(vectors)

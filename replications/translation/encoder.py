@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from modeling_hmde.inference_hmde import evaluating
 from replications.translation.losses import Translation, translation
 from training.loop.cached_gradients import Chunk, Embeddings, Rows
 from training.sentences.batches import IGNORED
@@ -78,24 +79,21 @@ class TranslatingEncoder(SentenceEncoder):
         embeddings = {"sentences": vectors} if self.with_vectors else {}
         return embeddings | {"translation": losses.unsqueeze(1)}
 
-    @torch.no_grad()
     def token_accuracy(self, chunks: list[Chunk]) -> float:
         """The share of the tokens of all translations that are the decoder's first choice, given those before them.
 
         Args:
             chunks: of `sentences` that are all translated, from all hidden states.
         """
-        was_training = self.training
-        self.eval()
         right = count = 0
-        for chunk in chunks:
-            rows = chunk["sentences"]
-            all_rows = torch.arange(len(rows["input_ids"]), device=rows["input_ids"].device)
-            memory = self.hidden_states(rows)
-            logits, tokens, _ = next_tokens(self.decoder, memory, rows["attention_mask"], rows, all_rows)
-            right += int((logits.argmax(dim=-1) == tokens).sum())
-            count += len(tokens)
-        self.train(was_training)
+        with evaluating(self):
+            for chunk in chunks:
+                rows = chunk["sentences"]
+                all_rows = torch.arange(len(rows["input_ids"]), device=rows["input_ids"].device)
+                memory = self.hidden_states(rows)
+                logits, tokens, _ = next_tokens(self.decoder, memory, rows["attention_mask"], rows, all_rows)
+                right += int((logits.argmax(dim=-1) == tokens).sum())
+                count += len(tokens)
         return right / count
 
     def save(self, folder: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer, late_score
+from modeling_hmde.attribution_hmde import spans_of_sentences
 
 TEXT = "The cat sat on the mat.\n  It was warm there!   Did the dog see it?"
 SENTENCES = ["The cat sat on the mat.", "It was warm there!", "Did the dog see it?"]
@@ -116,6 +117,17 @@ def test_late_interaction_scores_a_document_by_its_best_sentence(
     assert [sentence.score for sentence in explanation.sentences] == pytest.approx(
         sorted(cosines, reverse=True), abs=1e-6
     )
+
+
+def test_a_query_that_is_no_string_is_refused_before_documents_are_read(
+    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer
+) -> None:
+    with pytest.raises(TypeError, match="query is list, not str; give one text"):
+        model.explain(["The cat"], [7], tokenizer)  # type: ignore[arg-type, list-item]
+
+
+def test_white_space_around_a_sentence_is_no_part_of_it() -> None:
+    assert spans_of_sentences(" The cat. \n ", [0, 0, 0], [(0, 4), (4, 9), (9, 12)]) == [(1, 9)]
 
 
 def test_the_sentence_weighs_three_fifths_of_a_late_score() -> None:

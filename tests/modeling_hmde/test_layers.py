@@ -20,6 +20,13 @@ def encoder_of_three_layers() -> Any:
     return encoder
 
 
+def test_layers_that_cannot_be_told_from_another_list_are_left_as_they_are() -> None:
+    encoder = encoder_of_three_layers()
+    encoder.embeddings.append(nn.Embedding(4, 2))
+    with pytest.raises(ValueError, match="the 3 layers of Module are not in one list; keep them all"):
+        keep_layers(encoder, [0])
+
+
 def test_the_layers_that_are_named_stay_in_their_order_and_nothing_else_changes() -> None:
     encoder = encoder_of_three_layers()
     first, _, last = encoder.layers

@@ -195,5 +195,10 @@ def test_a_row_of_padding_is_named() -> None:
         sentences_of(torch.tensor([[7, 1], [7, 1]]), torch.tensor([[1, 1], [0, 0]]))
 
 
+def test_padding_between_real_tokens_is_named() -> None:
+    with pytest.raises(ValueError, match="row 1 of the batch has padding between real tokens"):
+        sentences_of(torch.tensor([[7, 1, 1], [7, 1, 1]]), torch.tensor([[1, 1, 0], [1, 0, 1]]))
+
+
 def test_a_start_token_in_the_padding_begins_no_sentence() -> None:
     assert sentences_of(torch.tensor([[7, 1, 7]]), torch.tensor([[1, 1, 0]])).length.tolist() == [2]

@@ -138,6 +138,34 @@ def test_a_pipeline_of_an_old_version_is_read(plain: str, tmp_path: Path) -> Non
     np.testing.assert_allclose(model.encode_queries(TEXTS, tokenizer, normalize=False), expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("sequence", [list, tuple])
+def test_modules_that_are_given_are_new_and_those_of_the_folder_have_its_weights(
+    sequence: type, plain: str, tmp_path: Path
+) -> None:
+    dense = Dense(SIZE, SIZE, activation_function=nn.Identity())
+    nn.init.constant_(dense.linear.bias, 7.0)
+    folder = save(plain, tmp_path, Pooling(SIZE), dense)
+    own = HMDEForDocumentEmbedding.from_sentence_encoder(folder, num_document_attention_heads=1)
+    assert own.hmde.sentence_modules[0].linear.bias.unique().tolist() == [7.0]
+    modules = sequence(own.config.sentence_modules)
+    new = HMDEForDocumentEmbedding.from_sentence_encoder(
+        folder, num_document_attention_heads=1, sentence_modules=modules
+    )
+    assert 7.0 not in new.hmde.sentence_modules[0].linear.bias
+
+
+def test_a_module_without_its_weights_is_named(plain: str, tmp_path: Path) -> None:
+    folder = save(plain, tmp_path, Pooling(SIZE), Dense(SIZE, SIZE))
+    (tmp_path / "2_Dense" / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match="2_Dense has no weights; download or copy the encoder again"):
+        HMDEForDocumentEmbedding.from_sentence_encoder(folder, num_document_attention_heads=1)
+
+
+def test_what_is_read_from_the_checkpoint_cannot_be_given(plain: str) -> None:
+    with pytest.raises(ValueError, match=r"pad_token_id: read from .*, so leave it out"):
+        HMDEForDocumentEmbedding.from_sentence_encoder(plain, pad_token_id=0)
+
+
 def test_an_unknown_module_is_never_dropped_but_by_choice(plain: str, tmp_path: Path) -> None:
     folder = save(plain, tmp_path, Pooling(SIZE, "cls"), Dense(SIZE, SIZE))
     listed = (tmp_path / "modules.json").read_text()

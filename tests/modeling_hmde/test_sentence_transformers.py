@@ -137,7 +137,7 @@ def test_processing_options_reach_the_tokenizer(folder: Path, documents: list[st
         loaded.encode(documents, processing_kwargs={"text": {"max_lenght": 7}})
 
 
-@pytest.mark.parametrize("bad", [{"texts": "a"}, {"text": "a", "title": "b"}, ("a", "b"), 7], ids=str)
+@pytest.mark.parametrize("bad", [{"texts": "a"}, {"text": None}, {"text": "a", "title": "b"}, ("a", "b"), 7], ids=str)
 def test_what_is_no_text_is_refused_with_what_is_taken(folder: Path, bad: object) -> None:
     with pytest.raises(ValueError, match="give a string or"):
         load(folder).preprocess([bad])

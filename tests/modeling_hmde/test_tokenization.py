@@ -293,6 +293,8 @@ def test_the_number_of_languages_is_the_number_of_texts(wide: HMDETokenizer) -> 
 def test_a_language_that_is_no_string_is_named(wide: HMDETokenizer) -> None:  # a table's empty cell is NaN in pandas
     with pytest.raises(TypeError, match="language 1 is nan; give a code such as 'de', or None"):
         wide(["a", "b"], language=["de", math.nan])
+    with pytest.raises(TypeError, match="language 0 is nan"):
+        wide(["a", "b"], language=math.nan)
 
 
 @pytest.mark.parametrize("shape", ["labse", "xlmr"])

@@ -144,7 +144,7 @@ def test_what_cannot_be_encoded_is_named_before_anything_is_computed(
     saved: str, labse: Path, collection: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "out"
-    with pytest.raises(ValueError, match="is of type bert; give an HMDE"):
+    with pytest.raises(ValueError, match="is no HMDE"):
         main(arguments(str(labse), collection, output))
     with pytest.raises(ValueError, match=r"a\.parquet, row 1: there is no 'name'; every row must have one"):
         main(arguments(saved, collection, output, **{"columns.id": "name"}))

@@ -61,11 +61,12 @@ def test_they_are_computed_once_and_again_for_another_encoder_tokenizer_corpus_o
     assert (again.vectors == first.vectors).all()
     names = {fingerprint_of_vectors(model, tokenizer, "corpus"), fingerprint_of_vectors(model, tokenizer, "another")}
     names.add(fingerprint_of_vectors(make_model(xlmr), tokenizer, "corpus"))
-    monkeypatch.setattr(tokenizer, "max_sentences", 5)
-    names.add(fingerprint_of_vectors(model, tokenizer, "corpus"))
+    for option in ("max_sentences", "min_sentence_bytes"):
+        monkeypatch.setattr(tokenizer, option, 5)
+        names.add(fingerprint_of_vectors(model, tokenizer, "corpus"))
     monkeypatch.setattr("training.data.sentence_vectors.fingerprint_of_code", lambda: "another version")
     names.add(fingerprint_of_vectors(model, tokenizer, "corpus"))
-    assert len(names) == 5
+    assert len(names) == 6
 
 
 def test_two_processes_share_the_work(corpus_folder, labse, tmp_path, monkeypatch):

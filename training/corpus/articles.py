@@ -152,7 +152,8 @@ def write_articles(
             write_parquet(connection, short, short_concepts_of(target))
     except (duckdb.BinderException, duckdb.ConversionException, duckdb.InvalidInputException) as error:
         names = ", ".join(map(str, files))
-        raise ValueError(f"{names} cannot be read as articles of {recipe.source}: {error}; bring them again") from None
+        fault = f"cannot be read as articles of {recipe.source}: {error}"
+        raise ValueError(f"{names} {fault}; download or copy them again") from None
     rows.unlink(missing_ok=True)
     kept = kept_articles(connection, target)
     write_json(target.with_suffix(".json"), counts | {"short": counts.pop("usable") - kept["kept"]} | kept)

@@ -89,7 +89,7 @@ def read_tmx(path: Path, first: str, second: str) -> Iterator[Translation]:
                     yield Translation(texts.get(first, ""), texts.get(second, ""))
                     body.clear()  # otherwise all units that were read would stay in memory
         except ElementTree.ParseError as error:
-            raise malformed(path, error.position[0], f"is no TMX ({error}); bring the file again") from None
+            raise malformed(path, error.position[0], f"is no TMX ({error}); download or copy the file again") from None
 
 
 def read_table(path: Path, *_: str) -> Iterator[Translation]:

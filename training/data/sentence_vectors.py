@@ -162,7 +162,14 @@ def encode_sentences(
 
 def fingerprint_of_vectors(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, documents: str) -> str:
     """Hashes all that the sentence vectors of some documents depend on."""
-    options = ("max_sentences", "max_sentence_length", "segmentation", "long_sentences", "sentence_prompt")
+    options = (
+        "max_sentences",
+        "max_sentence_length",
+        "min_sentence_bytes",
+        "segmentation",
+        "long_sentences",
+        "sentence_prompt",
+    )
     return fingerprint(
         documents,
         fingerprint_of_code(),

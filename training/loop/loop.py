@@ -24,6 +24,7 @@ from transformers import get_scheduler
 
 from common.device import use_all_cores
 from common.files import folder_written_whole, locked
+from modeling_hmde.inference_hmde import evaluating
 from modeling_hmde.publishing_hmde import upload_folder
 from training.loop.cached_gradients import (
     Chunk,
@@ -280,19 +281,15 @@ class Loop(Generic[BatchType]):
                     self.stage.save(encoder, folder)
         self.accelerator.wait_for_everyone()
 
-    @torch.no_grad()
     def validation_loss(self, encoder: nn.Module) -> float:
         """The mean loss of the dev split's examples, without dropout, on this process alone."""
-        was_training = encoder.training
-        encoder.eval()
         total, count = 0.0, 0
-        with only_this_process():
+        with evaluating(encoder), only_this_process():
             for batch in self.stage.validation_batches():
                 embeddings = embed_chunks(encoder, cut_into_chunks(batch.rows, self.options.max_tokens_per_chunk))
                 losses = self.stage.losses(embeddings, batch)
                 total += sum(float(loss) for loss in losses.values()) * len(batch.names)
                 count += len(batch.names)
-        encoder.train(was_training)
         return total / count
 
     def save_checkpoint(self) -> None:

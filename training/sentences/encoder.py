@@ -13,9 +13,10 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedToken
 
 from common.saved_models import model_type_of, opening
 from modeling_hmde.encoders_hmde import check_sentence_layer
-from modeling_hmde.layers_hmde import keep_layers
+from modeling_hmde.inference_hmde import evaluating
 from modeling_hmde.packing_hmde import padded_batches
 from modeling_hmde.pooling_hmde import POOLINGS
+from training.layers import take_layers
 from training.loop.cached_gradients import Chunk, Embeddings, Rows
 from training.loop.options import LoopOptions
 
@@ -71,7 +72,6 @@ class SentenceEncoder(nn.Module):
         mask = rows["attention_mask"]
         return POOLINGS[self.pooling](hidden_states[mask.bool()], mask.sum(dim=1), self.model)
 
-    @torch.no_grad()
     def encode(
         self, sentences: list[str], tokenizer: PreTrainedTokenizerBase, max_length: int, max_tokens: int
     ) -> np.ndarray:
@@ -80,14 +80,12 @@ class SentenceEncoder(nn.Module):
         Args:
             max_tokens: to encode at once, with their padding.
         """
-        was_training = self.training
-        self.eval()
         device = next(self.parameters()).device
         rows = tokenizer(sentences, truncation=True, max_length=max_length, return_token_type_ids=False)
         vectors = np.empty((len(sentences), self.model.config.hidden_size), dtype=np.float32)
-        for indices, batch in padded_batches(tokenizer, rows, max_tokens):
-            vectors[indices] = self.sentence_vectors(dict(batch.to(device))).float().cpu()
-        self.train(was_training)
+        with evaluating(self):
+            for indices, batch in padded_batches(tokenizer, rows, max_tokens):
+                vectors[indices] = self.sentence_vectors(dict(batch.to(device))).float().cpu()
         return vectors
 
     def save(self, folder: Path) -> None:
@@ -143,8 +141,7 @@ def cut_encoder(
         ValueError: the encoder has no such layers.
     """
     if layers is not None:
-        keep_layers(model, layers)
-        model.config.num_hidden_layers = len(layers)
+        take_layers(model, layers)
     if sentence_layer is not None:
         check_sentence_layer(sentence_layer, model.config)
     if freeze_words:

@@ -176,7 +176,7 @@ def test_a_packed_file_is_read_if_it_is_whole(tmp_path: Path) -> None:
     packed = gzip.compress(b"q\ttext\n")
     assert read_queries(written(tmp_path / "en.tsv.gz", packed)) == {"q": "text"}
     for broken in (packed[:-4], b"q\ttext\n", packed[:10] + b"\xff" + packed[11:]):
-        with pytest.raises(ValueError, match=r"en\.tsv\.gz is no whole gzip file .*; bring it again"):
+        with pytest.raises(ValueError, match=r"en\.tsv\.gz is no whole gzip file .*; download or copy it again"):
             read_queries(written(tmp_path / "en.tsv.gz", broken))
 
 

@@ -65,6 +65,15 @@ def partial_of(path: str | Path) -> Path:
     return path.with_name(f".{path.name}.partial")
 
 
+def check_is_new(output: str | Path) -> None:
+    """
+    Raises:
+        ValueError: something lies there already.
+    """
+    if Path(output).exists():
+        raise ValueError(f"output {output} exists; remove it, or name another folder")
+
+
 @contextmanager
 def full_disk_named(path: str | Path) -> Iterator[None]:
     """Within, a path is written, by libraries too, some of whose errors do not say what.

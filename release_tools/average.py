@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from common.command_line import options_from, run
-from common.device import dtype_of
-from common.files import folder_written_whole
+from common.device import device, dtype_of
+from common.files import check_is_new, folder_written_whole
 from common.numbers import PositiveInt
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 from release_tools.pack import tokenizer_options
@@ -55,14 +55,14 @@ def main(argv: list[str] | None = None) -> None:
     """
     Raises:
         ValueError: there are fewer than two models, they differ in more than their weights, the output exists, the
-            corpus has no dev concept in two languages, or their learned positions are fewer than `max_sentences`.
+            corpus has no dev concept in two languages, or the models have learned positions for fewer sentences than
+            `max_sentences`.
     """
     options = options_from(Average, argv)
     models, output = options.models, options.output
     if len(models) < 2:
         raise ValueError(f"models is {models}; name two folders at least")
-    if Path(output).exists():
-        raise ValueError(f"output {output} exists; remove it, or name another folder")
+    check_is_new(output)
     config = HMDEConfig.from_pretrained(models[0])
     for other in models[1:]:
         same_architecture = HMDEConfig.from_pretrained(other).to_diff_dict() == config.to_diff_dict()
@@ -74,7 +74,6 @@ def main(argv: list[str] | None = None) -> None:
             f"max_sentences is {max_sentences}, but {models[0]} has learned positions for {config.max_sentences} "
             "sentences; give no more"
         )
-    config.max_sentences = max_sentences
     tokenizer = HMDETokenizer.from_pretrained(models[0], max_sentences=max_sentences)
     dev_set = DevSet(load_articles(Path(options.corpus)), DEV_CONCEPTS, seed=42) if options.corpus is not None else None
     with folder_written_whole(output) as folder:
@@ -85,9 +84,9 @@ def main(argv: list[str] | None = None) -> None:
         scores = {}
         if dev_set is not None:
             for name, path in [*zip(models, models), ("their mean", str(folder))]:
-                model = HMDEForDocumentEmbedding.from_pretrained(path, dtype=dtype_of("auto")).eval()
+                model = HMDEForDocumentEmbedding.from_pretrained(path, dtype=dtype_of("auto")).to(device())
                 scores[name] = dev_set.evaluate(model, tokenizer)
-        write_average_card(folder, output, config, models, scores, DEV_CONCEPTS)
+        write_average_card(folder, output, mean.config, models, scores, DEV_CONCEPTS)
     print(f"wrote {output}")
 
 

@@ -21,18 +21,16 @@ from typing import Any
 import common.terminal
 import common.threads
 
-import numpy as np
-import pyarrow.compute as pc
 import torch
 from tokenizers import Tokenizer
-from tqdm.auto import tqdm
 
 from common.command_line import options_from, run
-from common.files import folder_written_whole
+from common.files import check_is_new, folder_written_whole
 from common.numbers import PositiveInt
+from common.progress import progress_bar
 from common.saved_models import load_hmde, save_changed
 from modeling_hmde import HMDETokenizer
-from training.data.articles import load_articles
+from training.data.articles import load_articles, rows_of_split
 
 TEXTS_AT_ONCE = 256
 
@@ -61,8 +59,7 @@ def main(argv: list[str] | None = None) -> None:
             model, it has more single characters than tokens may stay, or the output exists.
     """
     options = options_from(CutVocabulary, argv)
-    if Path(options.output).exists():
-        raise ValueError(f"output {options.output} exists; remove it, or name another folder")
+    check_is_new(options.output)
     loaded: Any = load_hmde(options.model, torch.float32)
     model, tokenizer = loaded
     whole, before = json.loads(tokenizer.backend_tokenizer.to_str()), len(tokenizer)
@@ -83,10 +80,12 @@ def count_tokens(tokenizer: HMDETokenizer, corpus: Path) -> Counter[int]:
     """How often each token stands in the titles and texts that a corpus has for training, by its id."""
     counts: Counter[int] = Counter()
     for language, table in load_articles(corpus).items():
-        articles = table.select(np.flatnonzero(pc.equal(table.data.column("split"), "train")))
-        for rows in tqdm(articles.iter(TEXTS_AT_ONCE), desc=language, total=math.ceil(len(articles) / TEXTS_AT_ONCE)):
-            texts = [f"{title}\n{text}" for title, text in zip(rows["title"], rows["text"])]
-            counts.update(chain(*tokenizer(texts, add_special_tokens=False)["input_ids"]))
+        articles = rows_of_split(table, "train")
+        with progress_bar(language, len(articles)) as progress:
+            for rows in articles.iter(TEXTS_AT_ONCE):
+                texts = [f"{title}\n{text}" for title, text in zip(rows["title"], rows["text"])]
+                counts.update(chain(*tokenizer(texts, add_special_tokens=False)["input_ids"]))
+                progress.update(len(texts))
     return counts
 
 

@@ -21,18 +21,16 @@ from torch import Tensor, nn
 
 from common.command_line import options_from, run
 from common.files import folder_written_whole
+from common.saved_models import check_is_hmde
 from modeling_hmde import HMDEForDocumentEmbedding
 
 
 @dataclass
 class ExportRecipe:
-    """An export.
-
-    Args:
-        model: folder of a saved HMDE.
-    """
+    """Write a saved HMDE as ONNX, into its own folder."""
 
     model: str
+    """Folder of the HMDE."""
 
 
 class Embedder(nn.Module):
@@ -51,9 +49,12 @@ class Embedder(nn.Module):
 
 def main(argv: list[str] | None = None) -> None:
     recipe = options_from(ExportRecipe, argv)
+    if not Path(recipe.model).is_dir():
+        raise ValueError(f"model {recipe.model} is no folder, into which the export goes; download the model first")
+    check_is_hmde("model", recipe.model)
     model = HMDEForDocumentEmbedding.from_pretrained(recipe.model, dtype=torch.float32, attn_implementation="eager")
     with folder_written_whole(Path(recipe.model) / "onnx") as folder:
-        export(model.eval(), folder / "model.onnx")
+        export(model, folder / "model.onnx")
         quantize_dynamic(folder / "model.onnx", folder / "model_quantized.onnx", weight_type=QuantType.QInt8)
 
 

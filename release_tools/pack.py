@@ -1,7 +1,7 @@
 """The released model, kept as a small difference to the encoder that it was trained from.
 
     python -m release_tools.pack unpack --output runs/hmde-small
-    python -m release_tools.pack pack --model runs/hmde-trained --base runs/e5-small --output release
+    python -m release_tools.pack pack --model runs/hmde-trained --base runs/e5-small --output runs/release
 
 `unpack` puts the model together from the folder `release` of this repository and multilingual-e5-small, without a
 network. `pack` writes such a folder for any HMDE and the sentence encoder that it was trained from. Weights that
@@ -30,7 +30,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from common.command_line import options_from, run
-from common.files import folder_written_whole
+from common.files import check_is_new, folder_written_whole
 from common.fingerprints import fingerprint_of_weights
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 
@@ -83,8 +83,11 @@ def main(argv: list[str] | None = None) -> None:
 def pack(model: str, base: str, output: str) -> None:
     """
     Raises:
-        ValueError: the HMDE has another architecture or vocabulary than the base.
+        ValueError: the HMDE has another architecture or vocabulary than the base, or no card, or the output exists.
     """
+    check_is_new(output)
+    if not (Path(model) / "README.md").is_file():
+        raise ValueError(f"model {model} has no README.md, the card that says how it was trained; write one")
     trained = HMDEForDocumentEmbedding.from_pretrained(model, dtype=torch.float32)
     start = base_weights(trained.config, base)
     kept: dict[str, Tensor] = {}
@@ -114,8 +117,7 @@ def unpack(output: str, base: str, release: str) -> None:
         raise ValueError(f"base {base} has no config.json; make it with python -m release_tools.unpack_e5")
     if not (Path(release) / DIFFERENCE).is_file():
         raise ValueError(f"release {release} has no {DIFFERENCE}; name a folder of python -m release_tools.pack pack")
-    if Path(output).exists():
-        raise ValueError(f"output {output} exists; remove it, or name another folder")
+    check_is_new(output)
     config = HMDEConfig.from_pretrained(release)
     model = HMDEForDocumentEmbedding(config)
     weights = base_weights(config, base)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from common.command_line import options_from, run
 from common.device import device, dtype_of
-from common.files import folder_written_whole
+from common.files import check_is_new, folder_written_whole
 from common.numbers import PositiveInt
 from common.saved_models import load_hmde, save_changed
 from modeling_hmde import HMDEForDocumentEmbedding
@@ -62,8 +62,7 @@ def main(argv: list[str] | None = None) -> None:
         ValueError: a size is not below that of vectors, or the output exists.
     """
     options = options_from(Rotate, argv)
-    if Path(options.output).exists():
-        raise ValueError(f"output {options.output} exists; remove it, or name another folder")
+    check_is_new(options.output)
     reader, tokenizer = load_hmde(options.model, dtype_of("auto"))
     hidden = reader.config.hidden_size
     if max(options.sizes, default=0) >= hidden:

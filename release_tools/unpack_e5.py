@@ -69,8 +69,7 @@ def main(argv: list[str] | None = None) -> None:
         return
     if output.exists():
         raise ValueError(f"{output} exists and is no checkpoint of this command; remove it, or name another folder")
-    data = read_packed_file()
-    packed = Packed(data)
+    packed = Packed(read_packed_file())
     with folder_written_whole(output) as folder:
         shutil.copytree(FILES, folder, dirs_exist_ok=True)
         packed.model().save_pretrained(folder)

@@ -205,16 +205,14 @@ def read(recipe: FinetuneRecipe) -> tuple[list[LabelledTexts], list[LabelledText
         ValueError: a file is missing or malformed, or has a label that cannot be learnt from the training documents.
     """
     folder = Path(recipe.data) if recipe.format == "hmde" else converted(recipe)
-    train, dev, tests = (
-        [
-            LabelledTexts(file, language, *read_labelled_texts(file, recipe.text_pairs), recipe.text_pairs)
-            for language in languages
-            for file in [folder / f"{language}.{part}.tsv"]
-        ]
-        for part, languages in (
-            ("train", recipe.train_languages), ("dev", recipe.train_languages), ("test", recipe.test_languages)
-        )
-    )  # fmt: skip
+
+    def documents_of(part: str, languages: Sequence[str]) -> list[LabelledTexts]:
+        files = [(folder / f"{language}.{part}.tsv", language) for language in languages]
+        pairs = recipe.text_pairs
+        return [LabelledTexts(file, language, *read_labelled_texts(file, pairs), pairs) for file, language in files]
+
+    train, dev = (documents_of(part, recipe.train_languages) for part in ("train", "dev"))
+    tests = documents_of("test", recipe.test_languages)
     known = {label for documents in train for label in documents.labels}
     files = ", ".join(str(documents.file) for documents in train)
     if len(known) < 2:

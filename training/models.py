@@ -52,12 +52,15 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
     """The HMDE to train, and its tokenizer, which cuts documents as the configuration says.
 
     Raises:
-        ValueError: there is no such sentence encoder, or the architecture does not fit it.
+        ValueError: there is no such sentence encoder, or the architecture, `layers` or `layers_of` do not fit it.
     """
     start = recipe.sentence_encoder
     is_hmde = model_type_of("sentence_encoder", start) == HMDEConfig.model_type
     make_model = trained_hmde if is_hmde else HMDEForDocumentEmbedding.from_sentence_encoder
     make_tokenizer: Any = HMDETokenizer.from_pretrained if is_hmde else HMDETokenizer.from_sentence_encoder
+    HMDEConfig.refuse_unknown_fields(recipe.architecture)
+    if given := {"max_sentences", "max_sentence_length"} & recipe.tokenizer.keys():
+        raise ValueError(f"tokenizer: {', '.join(sorted(given))} belongs to architecture, so that both know it")
     with opening(start, "sentence_encoder"):
         model = make_model(start, **recipe.architecture, dtype=torch.float32)
         limits = {name: getattr(model.config, name) for name in ("max_sentences", "max_sentence_length")}
@@ -104,11 +107,9 @@ def trained_hmde(start: str, dtype: torch.dtype, **architecture: Any) -> HMDEFor
     """An HMDE to train further, with what the architecture changes of its configuration. It may add a sentence head.
 
     Raises:
-        ValueError: the architecture has an unknown field, or does not fit the weights.
+        ValueError: the architecture does not fit the weights.
     """
-    config, unknown = HMDEConfig.from_pretrained(start, return_unused_kwargs=True, **architecture)
-    if unknown:
-        raise ValueError(f"HMDEConfig has no field {', '.join(unknown)}; see its documentation for those it has")
+    config = HMDEConfig.from_pretrained(start, **architecture)
     loaded: Any = HMDEForDocumentEmbedding.from_pretrained(
         start, config=config, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True
     )

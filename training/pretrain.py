@@ -67,7 +67,7 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
     queue = None
     if recipe.losses.queue is not None:
         size, momentum = recipe.losses.queue.size, recipe.losses.queue.momentum
-        queue = MomentumQueue(encoder, size, model.config.hidden_size, momentum, accelerator.device)
+        queue = MomentumQueue(TwoPathEncoder(model), size, model.config.hidden_size, momentum, accelerator.device)
     teacher = None
     if recipe.losses.distillation is not None:
         name, folder = recipe.losses.distillation.teacher, Path(f"{recipe.corpus}-teacher-vectors")
@@ -101,14 +101,15 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
         vectors = BatchVectors(embeddings, batch, model.config.temperature)
         if teacher is not None:
             vectors.teacher = teacher(batch.rows)
-        keys = None
         if queue is not None and torch.is_grad_enabled():  # it has no part in the validation loss
-            keys = embed_chunks(queue.encoder, cut_into_chunks(batch.rows, recipe.max_tokens_per_chunk))["documents"]
-            vectors.key_documents, vectors.queued = keys, (queue.vectors, queue.concepts)
+            chunks = cut_into_chunks({"documents": batch.rows["documents"]}, recipe.max_tokens_per_chunk)
+            with accelerator.autocast():
+                vectors.key_documents = embed_chunks(queue.encoder, chunks)["documents"].float()
+            vectors.queued = queue.vectors, queue.concepts
         batch_losses = weighted_losses(vectors, recipe.losses, model.config.truncate_dims)
-        if queue is not None and keys is not None:
-            key_roles = dict(zip(batch.concepts, keys.unflatten(0, (len(batch.concepts), -1))))
-            queue.push(key_roles["positive"], batch.concepts["positive"])  # after the loss, in which they stand already
+        if queue is not None and vectors.key_documents is not None:
+            keys = dict(zip(batch.concepts, vectors.key_documents.unflatten(0, (len(batch.concepts), -1))))
+            queue.push(keys["positive"], batch.concepts["positive"])  # after the loss, in which they stand already
         return batch_losses
 
     def work(batch: Batch) -> Work:

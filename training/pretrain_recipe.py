@@ -70,6 +70,8 @@ class PretrainRecipe(LoopOptions):
             raise ValueError(f"layers_of is {self.layers_of}, but layers is {self.layers}; name those to take from it")
         if losses == Losses():
             raise ValueError("losses has none, so that nothing is learned; give one, such as losses.info_nce.weight 1")
+        if self.keep == "validation_loss" and losses == Losses(queue=losses.queue):
+            raise ValueError("losses.queue has no part in the validation loss; add a loss, or choose another keep")
         if self.lora is not None and self.freeze == "sentence_encoder":
             raise ValueError("lora trains the sentence_encoder, and freeze leaves it as it is; leave one of them out")
         if losses.distillation is not None and self.freeze == "sentence_encoder":

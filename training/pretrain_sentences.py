@@ -57,7 +57,7 @@ def student_stage(recipe: PretrainSentencesRecipe, accelerator: Accelerator) -> 
     model = load_encoder(recipe.sentence_encoder, recipe.architecture, recipe.max_length)
     cut_encoder(model, recipe.layers, recipe.sentence_layer, recipe.freeze == "word_embeddings")
     prepare_encoder(model, recipe)
-    encoder = SentenceEncoder(model, recipe.pooling, recipe.sentence_layer).train()
+    encoder = SentenceEncoder(model, recipe.pooling, recipe.sentence_layer)
     teacher = None
     if recipe.losses.distillation is not None:
         size, max_tokens = model.config.hidden_size, recipe.max_tokens_per_chunk

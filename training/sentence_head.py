@@ -25,14 +25,14 @@ from torch import Tensor
 
 from common.command_line import options_from, run
 from common.device import device, dtype_of
-from common.files import folder_written_whole
+from common.files import check_is_new, folder_written_whole
 from common.numbers import PositiveFloat, PositiveInt
 from common.progress import progress_bar
 from common.saved_models import load_hmde, save_changed
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.packing_hmde import padded_batches
 from modeling_hmde.sentence_head_hmde import SentenceHead
-from training.data.articles import load_articles
+from training.data.articles import load_articles, rows_of_split
 
 DOCUMENTS_AT_ONCE = 64
 MAX_TOKENS = 16_384
@@ -80,7 +80,7 @@ class Moments:
     products: Tensor = field(init=False)
     """(inputs, inputs + targets), of the states with all"""
     squares: float = 0.0
-    """Of the targets."""
+    """The sum of the squared targets."""
 
     def __post_init__(self) -> None:
         self.sums = torch.zeros(self.inputs + self.targets, dtype=torch.float64)
@@ -120,11 +120,10 @@ def least_squares(moments: Moments, ridge: float) -> tuple[Tensor, Tensor]:
 
 def main(argv: list[str] | None = None) -> None:
     recipe = options_from(SentenceHeadRecipe, argv)
+    check_is_new(recipe.output)
     reader, tokenizer = load_hmde(recipe.model, dtype_of("auto"))
     if not reader.config.passage_length:
         raise ValueError(f"{recipe.model} reads each sentence by itself, so it needs no head for vectors of sentences")
-    if Path(recipe.output).exists():
-        raise ValueError(f"output {recipe.output} exists; remove it, or name another folder")
     train, dev = (
         draw_documents(Path(recipe.corpus), split, count, recipe.seed)
         for split, count in (("train", recipe.max_documents), ("dev", recipe.max_dev_documents))
@@ -149,10 +148,10 @@ def draw_documents(corpus: Path, split: str, count: int, seed: int) -> list[tupl
     """
     drawn = []
     for language, articles in load_articles(corpus).items():
-        texts = articles.filter(lambda article: article["split"] == split, keep_in_memory=True)["text"]
+        texts = rows_of_split(articles, split)["text"]
         order = Random(f"{seed}-{language}").sample(range(len(texts)), len(texts))
         # Documents of different languages take turns, until the count is reached.
-        drawn += [(turn, language, texts[row]) for turn, row in enumerate(order)]
+        drawn += [(turn, language, texts[row]) for turn, row in enumerate(order[:count])]
     if not drawn:
         raise ValueError(f"{corpus} has no article of the split {split}; see its articles/*.parquet")
     drawn.sort(key=lambda one: one[:2])
@@ -163,8 +162,8 @@ def draw_documents(corpus: Path, split: str, count: int, seed: int) -> list[tupl
 def states_and_vectors(
     model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, documents: list[tuple[str, str]]
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Of the sentences of some documents at a time, what the head reads (sentences, inputs), and their vectors when
-    they are read by themselves (sentences, hidden)."""
+    """What the head reads (sentences, inputs), and the vectors of the same sentences read by themselves (sentences,
+    hidden), for some documents at a time."""
     with progress_bar("documents", len(documents)) as progress:
         for first in range(0, len(documents), DOCUMENTS_AT_ONCE):
             texts, languages = zip(*documents[first : first + DOCUMENTS_AT_ONCE])

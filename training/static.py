@@ -112,6 +112,6 @@ def vectors_of_tokens(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer)
     with evaluating(model):
         vectors = [
             model.hmde.encode_sentences(rows, sentence_ids=torch.zeros_like(rows))[1]
-            for rows in tqdm(texts, desc="vectors of tokens")
+            for rows in tqdm(texts, desc="vectors of tokens", disable=None)
         ]
     return torch.cat(vectors)

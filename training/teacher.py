@@ -76,8 +76,8 @@ class Teacher:
         return made
 
     def _read(self, keys: Iterable[bytes]) -> dict[bytes, np.ndarray]:
-        """Of each row that is kept (1 + sentences, hidden), float16: its vector, and behind that of a document those of
-        its sentences."""
+        """The stored vectors of each row (1 + sentences, hidden), float16: its own first; behind that of a document,
+        those of its sentences."""
         kept = {}
         for key in keys:
             for (value,) in self.database.execute("SELECT vectors FROM vectors WHERE row = ?", (key,)):

@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import pyarrow.compute as pc
 import torch
 from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerBase
 
@@ -18,7 +17,7 @@ from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
 from replications.drawn_pairs import DrawnPairs
 from replications.infoxlm.losses import InfoXLMLosses
 from replications.masked_lm import maskable
-from training.data.articles import load_articles
+from training.data.articles import load_articles, rows_of_split
 from training.sentences.batches import IGNORED, Rows, SentenceCollator
 from training.sentences.pairs import Pair
 
@@ -90,10 +89,7 @@ class Texts:
 
     def __init__(self, folder: str | Path, language_exponent: float, max_length: int) -> None:
         self.folder = Path(folder)
-        articles = {
-            language: table.select(np.flatnonzero(pc.equal(table.data.column("split"), "train")))
-            for language, table in load_articles(self.folder).items()
-        }
+        articles = {language: rows_of_split(table, "train") for language, table in load_articles(self.folder).items()}
         self.articles = {language: table for language, table in articles.items() if len(table)}
         if not self.articles:
             raise ValueError(f"{folder} has no article of split 'train'; make a corpus with python -m training.corpus")

@@ -148,7 +148,8 @@ def infoxlm_losses(queue: MomentumQueue | None, max_tokens: int) -> dict[str, Lo
             other_concepts=torch.cat([rows_of_other_processes(concepts), queue.concepts]),
             temperature=options.temperature,
         ).mean()
-        queue.push(keys, concepts)  # after the loss, in which they stand already
+        if torch.is_grad_enabled():  # keys of dev pairs stay out
+            queue.push(keys, concepts)  # after the loss, in which they stand already
         return loss
 
     return {

@@ -33,6 +33,17 @@ def trained(labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding], tm
     return tmp_path / "trained"
 
 
+def test_a_folder_that_exists_is_not_replaced_and_a_model_without_a_card_not_packed(
+    trained: Path, labse: Path, tmp_path: Path
+) -> None:
+    arguments = ["pack", "--model", str(trained), "--base", str(labse), "--output"]
+    with pytest.raises(ValueError, match=r"output .* exists; remove it, or name another folder"):
+        main([*arguments, str(tmp_path)])
+    (trained / "README.md").unlink()
+    with pytest.raises(ValueError, match=r"has no README\.md, the card"):
+        main([*arguments, str(tmp_path / "release")])
+
+
 def pack_and_unpack(trained: Path, labse: Path, folder: Path) -> Path:
     main(["pack", "--model", str(trained), "--base", str(labse), "--output", str(folder / "release")])
     release = ["--base", str(labse), "--release", str(folder / "release")]

@@ -35,10 +35,9 @@ def test_losses_that_are_numbers_are_let_through_whatever_the_embeddings_are() -
 @pytest.mark.parametrize("norm", [math.nan, math.inf])
 def test_a_gradient_that_is_no_number_or_infinite_names_the_batch(norm: float) -> None:
     with pytest.raises(FloatingPointError, match=rf"the gradient's norm is {norm} after the batch of Q1; Q2; Q3\."):
-        check_grad_norm(torch.tensor(norm), NAMES)
+        check_grad_norm(norm, NAMES)
 
 
-def test_a_gradient_of_any_length_is_let_through_and_one_that_nobody_knows() -> None:
-    check_grad_norm(torch.tensor(1e30), NAMES)
-    check_grad_norm(torch.tensor(0.0), NAMES)
-    check_grad_norm(None, NAMES)
+def test_a_gradient_of_any_length_is_let_through() -> None:
+    check_grad_norm(1e30, NAMES)
+    check_grad_norm(0.0, NAMES)

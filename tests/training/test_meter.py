@@ -51,6 +51,15 @@ def test_rates_are_per_second_over_all_processes_and_losses_are_means(clock) -> 
     )
 
 
+def test_what_is_no_training_takes_no_time(clock) -> None:
+    read = Meter(num_processes=1)
+    clock.now += 1
+    with read.paused():
+        clock.now += 50
+    read.add({}, Work(4, 6))
+    assert read.read()["documents_per_second"] == 4
+
+
 def test_each_reading_is_of_what_came_since_the_last_one(clock) -> None:
     read = Meter(num_processes=1)
     list(read.waiting(batches(clock)))

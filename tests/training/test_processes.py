@@ -83,7 +83,6 @@ def test_alone_a_process_is_all_there_is() -> None:
     assert rows_of_other_processes(ROWS[0]).shape == (0, 2)
     assert float(mean_of_all_processes(torch.tensor([1.0, 3.0]))) == 2
     assert float(mean_of_all_processes(torch.empty(0))) == 0
-    assert most_of_any_process(3, CPU) == 3
 
 
 @pytest.mark.parametrize("counts", [(3, 5), (5, 3)])

@@ -6,6 +6,8 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 import torch
 from torch import Tensor
@@ -66,7 +68,15 @@ def test_an_empty_side_is_named_with_its_file_and_row(tmp_path, side, empty):
     rows = [{"id": str(index), "first": "one", "second": "eins", "split": "train"} for index in range(3)]
     rows[1][side] = empty
     write_table(tmp_path / "pairs" / "en-de.parquet", rows)
-    with pytest.raises(ValueError, match=rf"pairs/en-de\.parquet, row 1: {side} is empty; remove the pair"):
+    with pytest.raises(ValueError, match=rf"pairs/en-de\.parquet, row 2: {side} is empty; remove the pair"):
+        Pairs(tmp_path, "train")
+
+
+def test_a_column_that_holds_no_strings_is_named(tmp_path):
+    rows = [{"id": index, "first": "one", "second": "eins", "split": "train"} for index in range(3)]
+    (tmp_path / "pairs").mkdir()
+    parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "pairs" / "en-de.parquet")
+    with pytest.raises(ValueError, match=r"en-de\.parquet: id must hold strings; write the table anew"):
         Pairs(tmp_path, "train")
 
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as parquet
 
 from common.files import file_written_whole
 from common.records import ROWS_AT_ONCE, malformed, rows
+from training.corpus.recipe import SPLITS
 
 ARTICLE_COLUMNS = {
     "concept_id": pa.string(),  # the same in all languages
@@ -23,7 +24,6 @@ ARTICLE_COLUMNS = {
     "license": pa.string(),
     "split": pa.string(),  # train, dev or test, the same for all articles of a concept
 }
-SPLITS = ("train", "dev", "test")
 SURROGATE = re.compile("[\ud800-\udfff]")  # half of a character of UTF-16; JSON can hold one alone, UTF-8 cannot
 
 

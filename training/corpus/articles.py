@@ -156,7 +156,8 @@ def write_articles(
         raise ValueError(f"{names} {fault}; download or copy them again") from None
     rows.unlink(missing_ok=True)
     kept = kept_articles(connection, target)
-    write_json(target.with_suffix(".json"), counts | {"short": counts.pop("usable") - kept["kept"]} | kept)
+    usable = counts.pop("usable")
+    write_json(target.with_suffix(".json"), counts | {"short": usable - kept["kept"]} | kept)
 
 
 def kept_articles(connection: duckdb.DuckDBPyConnection, table: Path) -> dict[str, int]:

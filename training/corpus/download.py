@@ -36,6 +36,7 @@ def fetch_dumps(languages: list[str], folder: Path, date: str, mirror: str) -> d
     folder.mkdir(parents=True, exist_ok=True)
     dumps: dict[str, dict[str, Path]] = {}
     missing: list[str] = []
+    reason = ""
     for language in languages:
         wiki = f"{language.replace('-', '_')}wiki"
         prefix = f"{wiki}-{date}-"
@@ -43,7 +44,8 @@ def fetch_dumps(languages: list[str], folder: Path, date: str, mirror: str) -> d
         sums_file = folder / f"{prefix}sha1sums.txt"
         try:
             fetch(f"{address}sha1sums.txt", sums_file)
-        except Unreachable:
+        except Unreachable as error:
+            reason = str(error)
             tables = [table for table in TABLES if not (folder / f"{prefix}{table}.sql.gz").exists()]
             missing += [f"{address}sha1sums.txt", *(f"{address}{table}.sql.gz" for table in tables)]
             continue
@@ -58,11 +60,13 @@ def fetch_dumps(languages: list[str], folder: Path, date: str, mirror: str) -> d
             try:
                 fetch(f"{address}{table}.sql.gz", path, sums[table])
                 dumps[language][table] = path
-            except Unreachable:
+            except Unreachable as error:
+                reason = str(error)
                 missing.append(f"{address}{table}.sql.gz")
     if missing:
         listed = "\n  ".join(missing)  # among them linktarget.sql.gz, which no wiki has before 2022
-        raise ValueError(f"{len(missing)} files are not in {folder} and cannot be downloaded; bring them:\n  {listed}")
+        fault = f"are not in {folder} and cannot be downloaded ({reason})"
+        raise ValueError(f"{len(missing)} files {fault}; copy them there:\n  {listed}")
     return dumps
 
 
@@ -86,7 +90,7 @@ def fetch(address: str, path: Path, sha1: str | None = None) -> None:
     """Downloads a file, from where the last attempt stopped. A file that is there is only verified.
 
     Raises:
-        Unreachable: no network.
+        Unreachable: there is no network, or the server refuses.
         ValueError: the server has no such file, or the checksum is wrong; a download with a wrong one is deleted.
     """
     if path.exists():
@@ -100,7 +104,10 @@ def fetch(address: str, path: Path, sha1: str | None = None) -> None:
                 verify(partial, sha1)
             except ValueError:
                 partial.unlink()
-                raise
+                raise ValueError(
+                    f"{address} has another SHA-1 than its list says; if the list is older, as one of `latest` may be, "
+                    "delete the list; then run again"
+                ) from None
             partial.rename(path)
 
 
@@ -123,7 +130,9 @@ def _download(address: str, partial: Path) -> None:
     except HTTPError as error:
         if error.code == 416:  # all of it is there already
             return
-        raise ValueError(f"{address}: {error.code} {error.reason}; there is no such dump") from None
+        if error.code == 404:
+            raise ValueError(f"{address}: 404 {error.reason}; there is no such dump") from None
+        raise Unreachable(f"{error.code} {error.reason}") from None
     except (URLError, HTTPException, TimeoutError, ConnectionError) as error:
         raise Unreachable(str(error)) from None
     if length not in (None, partial.stat().st_size):

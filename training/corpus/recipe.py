@@ -9,6 +9,8 @@ from jsonargparse.typing import ClosedUnitInterval
 
 from common.numbers import NonNegativeInt, PositiveInt, Share
 
+SPLITS = ("train", "dev", "test")
+
 Source = Literal["tables", "wiki40b", "wikipedia"]
 Engine = Literal["duckdb", "spark"]
 
@@ -49,7 +51,7 @@ class CorpusRecipe:
     category_limit: PositiveInt = 10_000
     """Number of articles above which a category is drawn less often, in proportion."""
 
-    min_sentences: NonNegativeInt = 5
+    min_sentences: PositiveInt = 5
     """Shorter documents are dropped."""
 
     sentences_per_document: NonNegativeInt = 0

@@ -38,8 +38,9 @@ from common.numbers import PositiveFloat, Share
 from common.progress import progress_bar
 from training.corpus.database import SECONDS, count_by, database, define_draw, quoted, read_parquet, write_parquet
 from training.corpus.dataset_cards import sentence_pairs_card
+from training.corpus.recipe import SPLITS
 from training.corpus.steps import open_steps, remove_steps
-from training.corpus.translation_files import SPLITS, Translation, is_on_the_hub, read_translations
+from training.corpus.translation_files import Translation, is_on_the_hub, read_translations
 
 SCHEMA = pa.schema([("row", pa.int64()), *((name, pa.string()) for name in Translation._fields)])
 ROWS_AT_ONCE = 50_000

@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 import datasets
 
 from common.records import lines, malformed, parquet_columns, parquet_rows, unpacked
+from training.corpus.recipe import SPLITS
 
-SPLITS = ("train", "dev", "test")
 XML_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 

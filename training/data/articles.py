@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from pathlib import Path
 
+import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 from datasets import Dataset, load_dataset
 
@@ -27,6 +29,11 @@ def load_articles(folder: Path) -> dict[str, Dataset]:
             f"{folder} has no articles/*.parquet with an article; make a corpus with python -m training.corpus"
         )
     return articles
+
+
+def rows_of_split(table: Dataset, split: str) -> Dataset:
+    """The rows of a table that belong to train, dev or test."""
+    return table.select(np.flatnonzero(pc.equal(table.data.column("split"), split)))
 
 
 def row_of(articles: dict[str, Dataset], language: str, concept_id: str) -> int:

@@ -169,11 +169,11 @@ def collate(
         anchor_sentences, _ = draw_sentences(triples, "anchor", by_role["anchor"], sentence_queries)
         positive_sentences, sentence_index = draw_sentences(triples, "positive", by_role["positive"], sentence_queries)
         queries["sentence_queries"] = anchor_sentences + positive_sentences
-    for name, texts in queries.items():
+    for name, read_texts in queries.items():
         if query_path in ("sentence_encoder", "both"):
-            rows[name] = dict(tokenizer(texts, as_queries=True, padding=True, return_tensors="pt"))
+            rows[name] = dict(tokenizer(read_texts, as_queries=True, padding=True, return_tensors="pt"))
         if query_path in ("document_encoder", "both"):
-            rows[f"{name}_as_documents"] = dict(tokenizer(texts, padding=True, return_tensors="pt"))
+            rows[f"{name}_as_documents"] = dict(tokenizer(read_texts, padding=True, return_tensors="pt"))
     rows["documents"] = documents
     concepts = {role: torch.tensor([integer_of(triple[CONCEPT_OF[role]]) for triple in triples]) for role in roles}
     names = [

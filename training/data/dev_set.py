@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import random
+import sys
 from itertools import permutations
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from datasets import Dataset
-from tqdm import tqdm
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-
-DOCUMENTS_AT_ONCE = 64  # encoded between two steps of the progress bar
 
 
 class DevSet:
@@ -55,14 +53,9 @@ class DevSet:
         `document_mrr` by its document, `title_mrr` by its title, and their mean `mrr`, which chooses the best model."""
         keys = list(self.articles)
         languages = np.array([language for language, _ in keys])
-        parts = []
-        with tqdm(desc="dev documents", total=len(keys), unit="document", delay=5, leave=False, disable=None) as bar:
-            for first in range(0, len(keys), DOCUMENTS_AT_ONCE):
-                texts = [self.articles[key]["text"] for key in keys[first : first + DOCUMENTS_AT_ONCE]]
-                codes = list(languages[first : first + DOCUMENTS_AT_ONCE])
-                parts.append(model.encode_documents(texts, tokenizer, language=codes))
-                bar.update(len(texts))
-        documents = np.concatenate(parts)
+        texts = [article["text"] for article in self.articles.values()]
+        bar = sys.stderr.isatty()
+        documents = model.encode_documents(texts, tokenizer, language=languages.tolist(), show_progress_bar=bar)
         titles = model.encode_queries([self.articles[key]["title"] for key in keys], tokenizer)
         row_of = {key: row for row, key in enumerate(keys)}
         queries = np.array([row_of[query] for query, _ in self.pairs])
@@ -86,7 +79,8 @@ def draw_concepts(articles: dict[str, Dataset], split: str, count: int, draw: ra
 
 
 def ranks_of(scores: np.ndarray, positives: np.ndarray, candidates: np.ndarray) -> np.ndarray:
-    """The rank, from 1, of each row's positive among its candidates.
+    """The rank, from 1, of each row's positive among its candidates: the last of those with an equal score, so that
+    nothing is gained by vectors that are all the same.
 
     Args:
         scores: (queries, documents).
@@ -97,4 +91,4 @@ def ranks_of(scores: np.ndarray, positives: np.ndarray, candidates: np.ndarray) 
     array([2])
     """
     own = np.take_along_axis(scores, positives[:, None], axis=1)
-    return 1 + ((scores > own) & candidates).sum(axis=1)
+    return ((scores >= own) & candidates).sum(axis=1)

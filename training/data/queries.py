@@ -19,7 +19,7 @@ class QueryDraw:
 
     language: QueryLanguage = "anchor"
     """Whose title or sentence: the anchor's, to train search across languages; the positive's own, for search within a
-    language, with its title cut from the text; or one of the two by chance."""
+    language; or one of the two by chance."""
 
     path: QueryPath | None = None
     """What encodes a query in training: sentence_encoder or document_encoder, see HMDEConfig; or both, with the mean of

@@ -15,10 +15,10 @@ import torch
 from accelerate import Accelerator
 from datasets import Dataset
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from common.files import locked, new_array, partial_of
 from common.fingerprints import fingerprint, fingerprint_of_code, fingerprint_of_weights
+from common.progress import progress_bar
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.packing_hmde import padded_batches
 from training.data.articles import row_of
@@ -128,7 +128,7 @@ def fill(
     first_rows = list(accumulate(map(len, articles.values()), initial=0))
     languages = list(articles)
     model.to(accelerator.device)
-    bar = tqdm(total=len(share), desc="sentence vectors", unit="document", disable=not accelerator.is_main_process)
+    bar = progress_bar("sentence vectors" if accelerator.is_main_process else "", len(share), unit="document")
     with bar, torch.no_grad(), accelerator.autocast():
         for first in range(0, len(share), DOCUMENTS_AT_ONCE):
             chosen = share[first : first + DOCUMENTS_AT_ONCE]

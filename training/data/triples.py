@@ -67,18 +67,18 @@ class Triples(torch.utils.data.Dataset):
         if not len(self.triples):
             raise ValueError(f"{folder / 'triples.parquet'} has no triple of split {split!r}")
         self.articles = load_articles(folder)
-        self._check_articles(folder)
+        self._check_articles()
         self.roles = [role for role in CONCEPT_OF if symmetric or role != "positive_negative"]
         self.queries = queries or QueryDraw()
         self.seed = seed
         self.epoch = 0
 
-    def _check_articles(self, folder: Path) -> None:
+    def _check_articles(self) -> None:
         languages = self._columns("anchor_language", "positive_language")
         for language in sorted({language for column in languages.columns for language in column.unique().to_pylist()}):
             if language not in self.articles:
                 raise ValueError(
-                    f"{folder / 'articles' / language}.parquet has no article, but {folder / 'triples.parquet'} has "
+                    f"{self.folder / 'articles' / language}.parquet has no article, but triples.parquet beside it has "
                     f"triples of language {language!r}; make the corpus anew with python -m training.corpus"
                 )
 
@@ -122,8 +122,6 @@ class Triples(torch.utils.data.Dataset):
         role = draw.choice(["anchor", "positive"]) if self.queries.language == "both" else self.queries.language
         article = articles[role]
         query = article["title"] if source == "title" else _sentence_of(article, draw)
-        if query == articles["positive"]["title"]:  # to find a text by its first line would teach nothing
-            articles["positive"] |= {"text": articles["positive"]["text"].removeprefix(query).lstrip() or query}
         return triple | articles | {"query": query, "seed": draw.getrandbits(32)}
 
     def _article(self, concept_id: str, language: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from training.loop.distributed import gradients_synchronised, most_of_any_proces
 
 logger = logging.get_logger(__name__)
 
-# Of a padded batch: tensors (rows, length, ...), among them the attention_mask (rows, length). Those whose names begin
+# A padded batch: tensors (rows, length, ...), among them the attention_mask (rows, length). Those whose names begin
 # with `target` have a length of their own.
 Rows = dict[str, Tensor]
 Chunk = dict[str, Rows]  # what is embedded in one forward pass, by name: documents, queries ...

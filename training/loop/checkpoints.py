@@ -22,9 +22,9 @@ logger = logging.getLogger(__name__)
 
 MANIFEST = "manifest.json"
 
-# Options that may change on resume, because no step depends on them.
+# Options that may change on resume, because neither a step nor the model that is kept depends on them.
 MAY_CHANGE = {
-    *("corpus", "output", "resume", "num_workers", "eval_steps", "save_steps"),
+    *("corpus", "output", "resume", "num_workers", "save_steps"),
     *("keep_checkpoints", "log_steps", "log_with", "push_to_hub"),
 }
 
@@ -98,7 +98,7 @@ def save_checkpoint(accelerator: Accelerator, folder: Path, step: int, run: dict
     older ones removed.
 
     Raises:
-        RuntimeError: it could not be written (a full disk); those before are still there.
+        OSError: it could not be written (a full disk); those before are still there.
     """
     target = folder / f"step-{step:08d}"
     is_main = accelerator.is_main_process
@@ -115,7 +115,7 @@ def save_checkpoint(accelerator: Accelerator, folder: Path, step: int, run: dict
                 shutil.rmtree(old)
     except Exception as error:  # safetensors has errors of its own for a full disk
         before = checkpoints(folder)
-        raise RuntimeError(
+        raise OSError(
             f"the checkpoint of step {step} could not be written to {folder}: {error}. "
             + (f"{before[-1].name} is whole; " if before else "There is none before it; ")
             + "free some space and resume with --resume true"

@@ -14,8 +14,6 @@ from torch.distributed.tensor import DTensor
 
 def most_of_any_process(count: int, device: torch.device) -> int:
     """The largest `count` of all processes."""
-    if not dist.is_initialized():
-        return count
     counts = torch.tensor(count, device=device)
     dist.all_reduce(counts, op=dist.ReduceOp.MAX)
     return int(counts)
@@ -23,7 +21,8 @@ def most_of_any_process(count: int, device: torch.device) -> int:
 
 @contextmanager
 def gradients_synchronised(accelerator: Accelerator, encoder: nn.Module, synchronised: bool) -> Iterator[None]:
-    """Whether backward passes within take the mean of the gradients over processes, or add them up on each."""
+    """Within, backward passes take the mean of the gradients over processes if `synchronised`; otherwise they only add
+    to those of this process."""
     accelerator.sync_gradients = synchronised  # read by the optimizer and by DeepSpeed
     with nullcontext() if synchronised else accelerator.no_sync(encoder):
         yield

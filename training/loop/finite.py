@@ -38,16 +38,14 @@ def check_losses(losses: dict[str, Tensor], embeddings: Embeddings, names: Seque
     raise FloatingPointError(f"{', '.join(not_finite)} in {where}. {WAY_OUT}")
 
 
-def check_grad_norm(grad_norm: Tensor | None, names: Sequence[str]) -> None:
+def check_grad_norm(grad_norm: float, names: Sequence[str]) -> None:
     """
     Args:
-        grad_norm: of an optimizer step; None where DeepSpeed keeps it to itself.
+        grad_norm: of an optimizer step.
         names: of the examples of the step.
 
     Raises:
         FloatingPointError: the gradient is not finite.
     """
-    if grad_norm is not None and not math.isfinite(float(grad_norm)):
-        raise FloatingPointError(
-            f"the gradient's norm is {float(grad_norm)} after the batch of {'; '.join(names)}. {WAY_OUT}"
-        )
+    if not math.isfinite(grad_norm):
+        raise FloatingPointError(f"the gradient's norm is {grad_norm} after the batch of {'; '.join(names)}. {WAY_OUT}")

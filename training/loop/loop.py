@@ -10,13 +10,19 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import DistributedDataParallelKwargs, DistributedType, ProjectConfiguration
+from accelerate.utils import (
+    DistributedDataParallelKwargs,
+    DistributedType,
+    InitProcessGroupKwargs,
+    ProjectConfiguration,
+)
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 from tqdm.auto import tqdm
@@ -51,6 +57,7 @@ from training.loop.options import LoopOptions
 from training.losses.processes import only_this_process
 
 EXIT_CODE_OF_SIGTERM = 143  # 128 + 15, as a shell reports it
+VALIDATION_LOSS = "validation_loss"  # a score of which less is better
 
 
 class Batch(Protocol):
@@ -111,9 +118,6 @@ class Stage(Generic[BatchType]):
     schedule: Callable[[int, int], float] | None = None
 
 
-VALIDATION_LOSS = "validation_loss"  # a score of which less is better
-
-
 @dataclass
 class Progress:
     """What a checkpoint must remember beside model, optimizer, schedule and random states.
@@ -151,13 +155,16 @@ def accelerator_of(options: LoopOptions) -> Accelerator:
         mixed_precision=options.mixed_precision,
         log_with=options.log_with,
         project_config=ProjectConfiguration(logging_dir=str(training_folder(options.output) / "logs")),
-        kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)],  # the buffers are constants
+        kwargs_handlers=[
+            DistributedDataParallelKwargs(broadcast_buffers=False),  # the buffers are constants
+            InitProcessGroupKwargs(timeout=timedelta(days=1)),  # they wait while one evaluates, or for another run
+        ],
     )
     if accelerator.device.type == "cpu":
         num_processes = int(os.environ.get("LOCAL_WORLD_SIZE", accelerator.num_processes))
         threads = use_all_cores(num_processes)
         accelerator.print(f"training on the CPU, {num_processes} process(es) of {threads} thread(s) each")
-    if accelerator.state.deepspeed_plugin is not None:  # which would read them off data loaders and its own file
+    if accelerator.state.deepspeed_plugin is not None:  # it would take both from data loaders and its own file
         accelerator.state.deepspeed_plugin.deepspeed_config |= {
             "train_micro_batch_size_per_gpu": options.batch_size,
             "gradient_clipping": options.max_grad_norm or 0.0,
@@ -199,7 +206,8 @@ class Loop(Generic[BatchType]):
             load_newest_checkpoint(self.accelerator, self.folder / "checkpoints", self.run_description)
         self.accelerator.init_trackers("pretrain", {key: str(value) for key, value in asdict(self.options).items()})
         if self.progress.step == 0:
-            self.evaluate()
+            with self.meter.paused():
+                self.evaluate()
         with tqdm(
             desc="training",
             total=self.total_steps,
@@ -215,29 +223,32 @@ class Loop(Generic[BatchType]):
                 step, last = self.progress.step, self.progress.step == self.total_steps
                 if step % self.options.log_steps == 0:
                     entry = self.meter.read()
-                    entry |= {"grad_norm": float(grad_norm), "learning_rate": float(self.schedule.get_last_lr()[0])}
+                    entry |= {"grad_norm": grad_norm, "learning_rate": float(self.schedule.get_last_lr()[0])}
                     self.accelerator.log(entry, step=step)
                     bar.set_postfix({name: f"{value:.3g}" for name, value in entry.items()})
-                if step % self.options.eval_steps == 0 or last:
-                    self.evaluate()
-                stopped = self.accelerator.check_trigger()
-                if step % self.options.save_steps == 0 or last or stopped:
-                    self.save_checkpoint()
+                with self.meter.paused():
+                    if step % self.options.eval_steps == 0 or last:
+                        self.evaluate()
+                    stopped = self.accelerator.check_trigger()
+                    if step % self.options.save_steps == 0 or last or stopped:
+                        self.save_checkpoint()
                 if stopped and not last:
                     self.accelerator.print(f"stopped by SIGTERM after step {step}; resume with --resume true")
                     raise SystemExit(EXIT_CODE_OF_SIGTERM)
         self.accelerator.end_training()
         return self.progress
 
-    def train_step(self, batches: list[BatchType]) -> Tensor:
-        """One optimizer step. Returns the norm of its gradient."""
+    def train_step(self, batches: list[BatchType]) -> float:
+        """One optimizer step. Returns the norm of its gradient; NaN where DeepSpeed keeps it to itself."""
         self.encoder.train()
         for batch in batches:
             losses = self.backward(batch, weight=1 / len(batches), synchronise=batch is batches[-1])
             self.meter.add(losses, self.stage.work(batch))
         max_norm = self.options.max_grad_norm or math.inf
-        grad_norm = self.accelerator.clip_grad_norm_(self.encoder.parameters(), max_norm)
-        if self.options.mixed_precision != "fp16":  # whose gradient scaler skips such a step
+        norm: Any = self.accelerator.clip_grad_norm_(self.encoder.parameters(), max_norm)
+        grad_norm = math.nan if norm is None else float(norm)
+        # In fp16, the gradient scaler skips a step whose gradient is not finite.
+        if norm is not None and self.options.mixed_precision != "fp16":
             check_grad_norm(grad_norm, [name for batch in batches for name in batch.names])
         self.optimizer.step()
         self.optimizer.zero_grad()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
 import torch
@@ -20,7 +21,7 @@ class Work(NamedTuple):
 
 
 class Meter:
-    """Means of the losses, throughput over all processes, and the share of time spent waiting for data.
+    """Means of this process's losses, throughput over all processes, and the share of time spent waiting for data.
 
     Args:
         num_processes: each of which does as much as this one.
@@ -47,6 +48,13 @@ class Meter:
                 return
             self.waited += time.perf_counter() - began
             yield batch
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Within, nothing is trained, and the time does not count."""
+        began = time.perf_counter()
+        yield
+        self.began += time.perf_counter() - began
 
     def add(self, losses: dict[str, Tensor], work: Work) -> None:
         for name, loss in losses.items():

@@ -64,7 +64,7 @@ class LoopOptions:
     """Optimizer steps between evaluations on the dev split."""
 
     keep: Literal["best", "validation_loss", "last"] = "best"
-    """The step whose model is kept: the one with the best score on the dev split, of which the untrained start is one;
+    """The step whose model is kept: the one with the best score on the dev split, the untrained start takes part;
     the one with the least loss on the dev split, after the start; or the last."""
 
     save_steps: PositiveInt = 500

@@ -66,11 +66,12 @@ def rows_of_other_processes(rows: Tensor) -> Tensor:
 
 
 def mean_of_all_processes(values: Tensor, count: Tensor | int | None = None) -> Tensor:
-    """(values,) -> (), the mean of the values of all processes, with its gradient. Processes may have more or fewer.
+    """(values,) -> (), the mean over the values of all processes, with its gradient. Each process may have another
+    number of values.
 
     Args:
-        count: of what the values of this process are sums of; as many as there are values if not given. Where all
-            processes count none, the mean is 0.
+        count: how many terms the values of this process sum up; the number of values if not given. The mean is 0 where
+            this is 0 on all processes.
     """
     own_count = torch.as_tensor(len(values) if count is None else count).to(values)
     total, whole_count = rows_of_all_processes(torch.stack([values.sum(), own_count]).unsqueeze(0)).sum(dim=0)

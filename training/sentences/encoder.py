@@ -111,7 +111,8 @@ def load_encoder(
     model_type_of("sentence_encoder", name)
     with opening(name, "sentence_encoder"):
         config, unknown = AutoConfig.from_pretrained(name, return_unused_kwargs=True, **architecture)
-        check_architecture(config, unknown, max_length)
+    check_architecture(config, unknown, max_length)
+    with opening(name, "sentence_encoder"):
         return auto_model.from_pretrained(name, config=config, dtype=torch.float32)
 
 

@@ -21,7 +21,8 @@ import torch
 from datasets import Dataset, concatenate_datasets, load_dataset
 
 from common.fingerprints import digest, fingerprint
-from common.records import parquet_columns
+from common.records import malformed, parquet_columns
+from training.data.articles import rows_of_split
 
 COLUMNS = ["id", "first", "second", "split"]
 
@@ -47,7 +48,7 @@ class Pair:
 
     @property
     def concept(self) -> str:
-        """What is the same for pairs whose sentences are."""
+        """What is the same for pairs that must not stand against each other. A subclass may tell them apart further."""
         return self.id
 
 
@@ -124,9 +125,9 @@ class DevPairs:
         return [self.pairs[row] for rows in self.rows.values() for row in rows.tolist()]
 
     def evaluate(self, encode: Callable[[list[str]], np.ndarray]) -> dict[str, float]:
-        """P@1: the share of sentences whose nearest one by cosine, of those of the other side, is their translation. Of
-        each table, both ways, and of all sentences, `p_at_1`, which chooses the best model. A table of few pairs, whose
-        score is mostly chance, has little weight in it.
+        """P@1: the share of sentences whose nearest one by cosine, of those of the other side, is their translation.
+        There is a score of each table, both ways, and one of all sentences, `p_at_1`, which chooses the best model. A
+        table of few pairs, whose score is mostly chance, has little weight in it.
 
         Args:
             encode: sentences to vectors (sentences, hidden), of any length.
@@ -166,14 +167,16 @@ def read_pairs(path: Path, split: str) -> Dataset:
     """The pairs of a split.
 
     Raises:
-        ValueError: a column lacks, or a side is empty.
+        ValueError: the table lacks a column, or one holds no strings, or a side is empty.
     """
     if missing := sorted({*COLUMNS} - {*parquet_columns(path)}):
         raise ValueError(f"{path} has no column {', '.join(missing)}; it must have {', '.join(COLUMNS)}")
     table = load_dataset("parquet", data_files=str(path), columns=COLUMNS, split="train")
+    if wrong := [name for name in COLUMNS if table.features[name].dtype not in ("string", "large_string")]:
+        raise ValueError(f"{path}: {', '.join(wrong)} must hold strings; write the table anew")
     for side in ("first", "second"):
         is_text = pc.greater(pc.utf8_length(pc.utf8_trim_whitespace(table.data.column(side))), 0)
         row = pc.index(pc.fill_null(is_text, False), False).as_py()
         if row >= 0:
-            raise ValueError(f"{path}, row {row}: {side} is empty; remove the pair")
-    return table.select(np.flatnonzero(pc.equal(table.data.column("split"), split)))
+            raise malformed(path, row + 1, f"{side} is empty; remove the pair")
+    return rows_of_split(table, split)

@@ -33,6 +33,9 @@ def mirror(tmp_path: Path) -> Iterator[tuple[str, list[str]]]:
             path = served / self.path.lstrip("/")
             begin = int(re.sub(r"\D", "", self.headers.get("Range", "0")))
             asked.append(f"{path.name} {begin}")
+            if "busywiki" in self.path:
+                self.send_error(503)
+                return
             if not path.is_file():
                 self.send_error(404)
                 return
@@ -81,7 +84,7 @@ def test_a_wrong_checksum_is_named_and_the_fetched_file_removed(tmp_path, mirror
     address, _ = mirror
     target = tmp_path / "dumps" / "page.sql.gz"
     target.parent.mkdir()
-    with pytest.raises(ValueError, match=r"page\.sql\.gz.*has the SHA-1 .*its list says 00"):
+    with pytest.raises(ValueError, match=r"page\.sql\.gz has another SHA-1 than its list says; .*delete the list"):
         fetch(f"{address}/fiwiki/latest/fiwiki-latest-page.sql.gz", target, "00")
     assert not list(target.parent.glob("[!.]*"))
 
@@ -110,6 +113,11 @@ def test_two_builders_fetch_a_dump_once(tmp_path, mirror):
 def test_a_language_without_a_dump_is_named(tmp_path, mirror):
     with pytest.raises(ValueError, match=r"xxwiki-latest-sha1sums\.txt: 404 .*no such dump"):
         fetch_dumps(["xx"], tmp_path / "dumps", "latest", mirror[0])
+
+
+def test_a_server_that_refuses_is_not_taken_for_one_without_the_dump(tmp_path, mirror):
+    with pytest.raises(ValueError, match=r"cannot be downloaded \(503 Service Unavailable\); copy them there"):
+        fetch_dumps(["busy"], tmp_path / "dumps", "latest", mirror[0])
 
 
 def test_without_a_network_every_file_to_bring_is_listed(tmp_path):

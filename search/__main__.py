@@ -12,8 +12,8 @@ command, run again, encodes only what is new or changed, and removes what is gon
 from __future__ import annotations
 
 import json
-import os
 import re
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from rich.table import Table
 from rich.text import Text
 
 from common.command_line import options_from, run
-from search.client import ask_server, is_address
+from search.client import ask_server, is_address, token
 from search.documents import Documents, check_apart
 from search.options import IndexOptions, PostgresOptions, QueryOptions, ServeOptions
 
@@ -98,10 +98,25 @@ def show(hits: list[dict[str, Any]]) -> None:
 
 
 def serve_index(options: ServeOptions) -> None:
+    secret = token()
+    check_port(options.host, options.port)
     index = opened(options)
     from search.server.app import serve  # needs the extra `server`
 
-    serve(index, options.host, options.port, os.environ.get("HMDE_TOKEN"))
+    serve(index, options.host, options.port, secret)
+
+
+def check_port(host: str, port: int) -> None:
+    """
+    Raises:
+        ValueError: no server can listen there.
+    """
+    try:
+        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+    except (OSError, OverflowError) as error:
+        raise ValueError(
+            f"no server can listen at {host}, port {port} ({error}); name others by --host, --port"
+        ) from None
 
 
 def copy_index(options: PostgresOptions) -> None:

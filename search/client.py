@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from http.client import HTTPException
 from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from search.options import QueryOptions
@@ -17,11 +18,23 @@ def is_address(index: str) -> bool:
     return index.startswith(("http://", "https://"))
 
 
+def token() -> str | None:
+    """The environment's HMDE_TOKEN, which clients send and a server asks for; None if there is none.
+
+    Raises:
+        ValueError: it cannot be sent.
+    """
+    secret = os.environ.get("HMDE_TOKEN")
+    if secret and not (secret.isascii() and secret.isprintable()):
+        raise ValueError("HMDE_TOKEN holds a character that HTTP cannot send; choose a token of printable ASCII")
+    return secret
+
+
 def ask_server(options: QueryOptions) -> list[dict[str, Any]]:
     """The hits of a question. The environment's HMDE_TOKEN, if there is one, is sent.
 
     Raises:
-        ValueError: no server answers there, it refuses the question, or a model is named.
+        ValueError: no server answers there, it refuses the question, a model is named, or HMDE_TOKEN cannot be sent.
     """
     address = options.index.rstrip("/")
     if options.model is not None:
@@ -35,15 +48,15 @@ def ask_server(options: QueryOptions) -> list[dict[str, Any]]:
         "sentences": options.sentences,
     }
     headers = {"Content-Type": "application/json"}
-    if token := os.environ.get("HMDE_TOKEN"):
-        headers["Authorization"] = f"Bearer {token}"
+    if secret := token():
+        headers["Authorization"] = f"Bearer {secret}"
     request = Request(f"{address}/search", json.dumps(asked).encode(), headers)
     try:
         with urlopen(request, timeout=SECONDS_TO_ANSWER) as response:
             hits: list[dict[str, Any]] = json.load(response)["hits"]
     except HTTPError as error:
         raise ValueError(f"{address} refuses the question: {_message(error)}") from None
-    except (URLError, TimeoutError) as error:
+    except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise ValueError(f"{address} does not answer ({reason}); start it by python -m search serve INDEX") from None
     except (ValueError, KeyError, TypeError):

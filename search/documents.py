@@ -15,6 +15,7 @@ are skipped. Rows whose text is null are skipped with a warning.
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -45,14 +46,16 @@ class Document:
 
     Args:
         id: the file's path in the source; for a page `path#page=3`, slides and chapters alike; for a line or row
-            `path#id`, or `path#number` if it has no id.
+            `path#id`, `path#number` if it has no id, and the id alone if `Columns` name its column.
         title: for a file without one, its name without the ending; for a page, `title, page 3`.
         language: ISO 639-1 code, for the rules of the sentence splitter; None if it is not known.
         text: what is encoded, shown and searched.
-        metadata: what else is known of it, to filter by and to show: strings, numbers and booleans.
+        metadata: what else is known of it, to filter by and to show: strings, numbers and booleans. What is not known
+            is left out.
 
     Raises:
-        ValueError: metadata have a name that cannot be a column, or a value of another type.
+        ValueError: a field is of another type, also of one of numpy's, which differs from Python's where it is stored;
+            metadata have a name that cannot be a column, or a number that is not finite or does not fit into 64 bits.
     """
 
     id: str
@@ -64,13 +67,21 @@ class Document:
     def __post_init__(self) -> None:
         for name in ("id", "title", "language", "text"):
             value = getattr(self, name)
+            if type(value) is not str and (value is not None or name != "language"):
+                wanted = "a string or None" if name == "language" else "a string"
+                raise ValueError(f"{self.id}: {name} is {value!r:.80}; it must be {wanted}, of Python's type str")
             if value is not None and not value.isascii():
                 object.__setattr__(self, name, _without_surrogates(value))
         for name, value in self.metadata.items():
             if not name.isidentifier() or name.startswith("_") or name.lower() in RESERVED:
                 raise ValueError(f"{self.id}: metadata may not be named {name!r}; rename it to a word such as `year`")
-            if not isinstance(value, (str, int, float, bool)):
-                raise ValueError(f"{self.id}: {name} is {value!r}; it must be a string, a number, true or false")
+            if type(value) not in (str, int, float, bool):
+                raise ValueError(
+                    f"{self.id}: {name} is {value!r}; it must be a string, a number, true or false, of Python's types"
+                )
+            too_large = isinstance(value, int) and abs(value) >= 2**63
+            if too_large or (isinstance(value, float) and not math.isfinite(value)):
+                raise ValueError(f"{self.id}: {name} is {value}; give a finite number of at most 64 bits, or none")
             if isinstance(value, str) and not value.isascii():
                 self.metadata[name] = _without_surrogates(value)
 
@@ -82,7 +93,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns documents are read from. A column that is named here must be in every row."""
+    """Which columns documents are read from. Those of text, language and id, if named here, must be in every row."""
 
     text: str = "text"
     """The text of a document."""
@@ -92,7 +103,7 @@ class Columns:
     """Strings or integers that name a document in the whole collection. If not given, its id is the path of its file
     and its `id`, `doc_id` or `concept_id`, or else the number of the row."""
     metadata: list[str] = field(default_factory=list)
-    """Columns of strings, numbers and booleans to keep with each document: [year,author]. Rows may lack them."""
+    """Columns of strings, numbers, booleans or dates to keep with each document: [year,author]. Rows may lack them."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +198,7 @@ def parse_row(row: Any, file: str, number: int, columns: Columns, language: str 
     if text is None:
         logger.warning("%s: the text is null; it is skipped", origin)
         return None
-    metadata = {name: _plain(row[name]) for name in columns.metadata if row.get(name) is not None}
+    metadata = {name: value for name in columns.metadata if (value := _plain(row.get(name))) is not None}
     name = str(id) if columns.id else f"{file}#{id}"
     return Document(name, title or str(id), own_language or language, text, metadata)
 
@@ -255,8 +266,10 @@ def _readable(name: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A date as ISO 8601 writes it, which sorts as dates do; a decimal as a float; any other value as it is."""
-    return value.isoformat() if isinstance(value, date) else float(value) if isinstance(value, Decimal) else value
+    """A date as ISO 8601 writes it, which sorts as dates do; a decimal as a float; None for NaN, which stands in empty
+    cells of tables; any other value as it is."""
+    value = value.isoformat() if isinstance(value, date) else float(value) if isinstance(value, Decimal) else value
+    return None if value != value else value
 
 
 def _without_surrogates(text: str) -> str:

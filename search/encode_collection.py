@@ -11,7 +11,7 @@ Run again, with any number of processes, the command writes the shards that are 
 removes those that are no longer needed. Memory holds one shard, and the ids of all documents. If the documents change
 while they are encoded, the run ends with an error, because one process may have read them before and another after.
 
-`python -m search index DOCUMENTS INDEX --embeddings FOLDER` makes an index of them.
+`python -m search index DOCUMENTS INDEX --model MODEL --embeddings FOLDER` makes an index without sentences of them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from pathlib import Path
 import common.terminal
 import common.threads
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from accelerate import Accelerator
@@ -96,8 +95,9 @@ def main(argv: list[str] | None = None) -> None:
         began = time.perf_counter()
         texts, languages = zip(*((document.text, document.language) for document in documents))
         embeddings = model.encode_documents(texts, tokenizer, language=languages)
+        column = pa.FixedSizeListArray.from_arrays(pa.array(embeddings.ravel()), embeddings.shape[1])
         with file_written_whole(path) as partial:
-            pq.write_table(shard.append_column("embedding", as_column(embeddings)), partial, write_page_checksum=True)
+            pq.write_table(shard.append_column("embedding", column), partial, write_page_checksum=True)
         print(f"{path.name}: {len(documents) / (time.perf_counter() - began):.1f} documents a second", flush=True)
     if len(set(gather_object([*readings, fingerprint(*shards.values())]))) > 1:
         raise ValueError(f"documents {recipe.documents} changed while they were encoded; run again when they are final")
@@ -159,11 +159,6 @@ def is_written(path: Path, shard: pa.Table) -> bool:
     except (OSError, ValueError, pa.ArrowException):
         return False
     return table.column_names[2:] == ["embedding"] and table.remove_column(2).equals(shard, check_metadata=True)
-
-
-def as_column(embeddings: np.ndarray) -> pa.Array:
-    """Embeddings (documents, hidden), float32, for Parquet."""
-    return pa.FixedSizeListArray.from_arrays(pa.array(embeddings.ravel(), pa.float32()), embeddings.shape[1])
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ from common.records import read_text
 
 Section = tuple[str, str]  # its place, such as "page 3", empty for the whole file; and its text
 
-# Of an HTML page, what is no text to read. Elements that do not end a line.
-_UNREAD = ["script", "style", "template", "noscript", "svg", "nav", "footer", "aside", "form", "button", "rt", "rp"]
+# Elements of an HTML page whose text nobody reads, and elements that do not end a line.
+_UNREAD = ["script", "style", "template", "noscript", "svg", "nav", "footer", "aside", "select", "button", "rt", "rp"]
 _INLINE = frozenset(
     "a abbr b bdi bdo big cite code data del dfn em font i img ins kbd mark q ruby s samp small span strong sub sup "  # noqa: SIM905
     "time tt u var wbr".split()
@@ -93,19 +93,19 @@ def _reflowed(page: str) -> str:
     """The text of a page with a line for each paragraph, since a line break ends a sentence.
 
     A line goes on in the next one if it is about as long as the page's long lines. A word that is divided at the end of
-    a line, which PDFium marks by U+FFFE or U+0002, is put together.
+    a line is put together: PDFium writes U+FFFE or U+0002 for its hyphen, often without a line break behind it.
 
     >>> _reflowed("Title\\r\\nThe first line of a para\\ufffe\\r\\ngraph, and the second\\r\\nline.\\r\\nAnother one.")
     'Title\\nThe first line of a paragraph, and the second line.\\nAnother one.'
     """
-    lines = [line.strip() for line in re.sub("[\ufffe\x02]\r?\n?", "\x02", page).splitlines()]
+    lines = [line.strip() for line in re.sub("[\ufffe\x02](\r\n?|\n)?", "\x02\n", page).splitlines()]
     lines = [line for line in lines if line]
     lengths = sorted(len(line) for line in lines)
     long = lengths[-1 - len(lengths) // 10] if lengths else 0
     text = ""
     for line in lines:
         full = len(line) >= _FULL_LINE * long and not line.endswith((".", "!", "?", ":", "。", "！", "？"))
-        text += line.replace("\x02", "") + (_joint(line) if full else "\n")
+        text += line[:-1] if line.endswith("\x02") else line + (_joint(line) if full else "\n")
     return text.strip()
 
 
@@ -116,7 +116,8 @@ def _joint(line: str) -> str:
 
 def _html(file: Path) -> Content:
     page = _parsed_html(file.read_bytes())
-    return Content(page.findtext(".//title"), page.get("lang"), [("", _html_text(page))])
+    language = page.get("lang") or page.get("xml:lang")
+    return Content(page.findtext(".//title"), language, [("", _html_text(page))])
 
 
 def _parsed_html(content: bytes) -> Any:
@@ -173,10 +174,14 @@ def _office_file(file: Path) -> BytesIO:
 
 def _office_text(element: Any) -> str:
     """The text of an Office file's XML, those of tables and text boxes included, a line for each paragraph."""
+    from lxml import etree
+
+    etree.strip_elements(element, "{*}Fallback", with_tail=False)  # a text box again, for old programs
     lines = []
     for paragraph in element.iter("{*}p"):
-        if not any(ancestor.tag.endswith("}Fallback") for ancestor in paragraph.iterancestors()):  # a text box again
-            lines.append("".join(node.text or " " for node in paragraph.iter("{*}t", "{*}tab", "{*}br")))
+        nodes = paragraph.iter("{*}t", "{*}tab", "{*}br")
+        own = (node for node in nodes if next(node.iterancestors("{*}p")) is paragraph)  # not those of a text box in it
+        lines.append("".join(node.text or " " for node in own))
     return "\n".join(line.strip() for line in lines if line.strip())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,7 +12,6 @@ import common.threads
 import numpy as np
 
 from common.device import Dtype
-from modeling_hmde.attribution_hmde import Scoring
 from search.documents import Document
 from search.encoder import Encoder
 from search.options import Ranking
@@ -68,12 +68,17 @@ class Index:
 
         Raises:
             IndexNotFound: no document has been added yet.
+            ValueError: another model has made the index again.
         """
         snapshot = self._snapshot
         if snapshot is None or time.monotonic() - self._looked > SECONDS_BETWEEN_LOOKS:
-            newest, self._looked = open_snapshot(self.folder), time.monotonic()
-            if snapshot is None or newest.table.version != snapshot.table.version:
-                self._snapshot = snapshot = newest  # else the old one stays, which knows its languages
+            newest = open_snapshot(self.folder)
+            if snapshot is None or newest.made != snapshot.made:
+                newest.check(self.encoder)
+                snapshot = newest
+            elif newest.table.version != snapshot.table.version:
+                snapshot = newest  # else the old one stays, which knows its languages
+            self._snapshot, self._looked = snapshot, time.monotonic()
         return snapshot
 
     @property
@@ -87,7 +92,7 @@ class Index:
     def add(self, documents: Iterable[Document], *, sentences: bool | None = None) -> Changes:
         """Adds documents; one with the id of another takes its place. Arguments and errors as in `update`."""
         changes = update_index(self.folder, list(documents), self.encoder, keep_others=True, sentences=sentences)
-        self._snapshot = None
+        self._looked = -math.inf  # the next search opens what was written
         return changes
 
     def update(
@@ -104,7 +109,7 @@ class Index:
         Args:
             documents: all that the index is to hold, such as a list or `Documents`. They are read twice.
             sentences: keep a vector for each sentence, which `late` and explanations need. If None, a new index keeps
-                them, and an index that exists goes on as it began.
+                them unless `embeddings` are given, and an index that exists goes on as it began.
             embeddings: of the same model, for an index without sentences; documents found there are not encoded.
             show_progress_bar: over documents.
 
@@ -119,13 +124,13 @@ class Index:
             embeddings=embeddings,
             show_progress_bar=show_progress_bar,
         )
-        self._snapshot = None  # the next search opens what was written
+        self._looked = -math.inf
         return changes
 
     def remove(self, ids: Sequence[str]) -> int:
-        """Removes the documents with these ids, and says how many there were."""
+        """Removes the documents with these ids, and says how many there were. Errors as in `remove_documents`."""
         count = remove_documents(self.folder, ids)
-        self._snapshot = None
+        self._looked = -math.inf
         return count
 
     def search(
@@ -136,7 +141,6 @@ class Index:
         ranking: Ranking | None = None,
         languages: Sequence[str] | None = None,
         where: str | None = None,
-        scoring: Scoring | None = None,
         vector: np.ndarray | None = None,
     ) -> list[Hit]:
         """The best documents for a query, best first, each with how well its sentences match.
@@ -144,10 +148,10 @@ class Index:
         Args:
             query: a text in any language.
             hits: documents at most.
-            ranking, scoring: see `search.ranking.search_index`.
+            ranking: see `search.ranking.search_index`.
             languages, where, vector: see `search.ranking.rank`.
 
         Raises:
-            IndexNotFound, UnknownLanguage, InvalidCondition, ValueError: as `search.ranking.rank`.
+            IndexNotFound, UnknownLanguage, InvalidCondition, TypeError, ValueError: as `search.ranking.search_index`.
         """
-        return search_index(self.snapshot, query, self.encoder, hits, ranking, languages, where, scoring, vector)
+        return search_index(self.snapshot, query, self.encoder, hits, ranking, languages, where, vector)

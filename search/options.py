@@ -30,7 +30,8 @@ class IndexOptions:
     """End with an error if a file cannot be read. If not, it is named and left out."""
     sentences: bool | None = None
     """Keep a vector for every sentence too, for the ranking `late` and to show what matched; `false` for a smaller
-    index. If not given, a new index keeps them, and an index that exists goes on as it began."""
+    index. If not given, a new index keeps them unless `--embeddings` is given, and an index that exists goes on as it
+    began."""
     embeddings: str | None = None
     """A folder that `python -m search.encode_collection` wrote for these documents, for an index without sentences.
     Documents that are found there are not encoded again."""
@@ -55,7 +56,7 @@ class QueryOptions:
     languages: str | None = None
     """Only documents in these languages, as ISO 639-1 codes with commas between: de,fr."""
     where: str | None = None
-    """Only documents that meet this condition in SQL on metadata, id, title and language: "year > 2020"."""
+    """Only documents that meet this condition in SQL on metadata, id, title, language and text: "year > 2020"."""
     hits: PositiveInt = 5
     """Documents to show; a server gives at most 100."""
     sentences: NonNegativeInt = 2
@@ -85,7 +86,7 @@ class ServeOptions:
     is one, is what clients must send."""
 
     index: str
-    """The folder of an index. Its updates are seen at once."""
+    """The folder of an index. Its updates are seen within a second."""
     host: str = "127.0.0.1"
     """The address to listen at; 0.0.0.0 lets other machines in."""
     port: PositiveInt = 8000

@@ -9,7 +9,7 @@ import psycopg
 import pyarrow as pa
 from pgvector.psycopg import register_vector
 
-from search.snapshot import CODE_COLUMNS, DOCUMENT_COLUMNS, Snapshot
+from search.snapshot import CODE_COLUMNS, DOCUMENT_COLUMNS, Snapshot, store_errors
 
 # Rows of an index that are in memory at once.
 ROWS_PER_BATCH = 256
@@ -56,7 +56,8 @@ def copy_to_postgres(index: Snapshot, url: str) -> int:
         the number of documents.
 
     Raises:
-        ValueError: the server cannot be reached or refuses, for example because it lacks pgvector.
+        ValueError: the server cannot be reached or refuses, for example because it lacks pgvector; or the index is
+            damaged.
     """
     size = index.table.schema.field("vector").type.list_size
     try:
@@ -64,21 +65,19 @@ def copy_to_postgres(index: Snapshot, url: str) -> int:
             connection.execute(DOCUMENTS_TABLE.format(size=size))
             register_vector(connection)
             connection.execute("DELETE FROM hmde.documents")
-            count = _copy(connection, "documents", _documents(index))
+            _copy(connection, "documents", _documents(index))
             if index.keeps_sentences:
                 connection.execute(SENTENCES_TABLE.format(size=index.sentence_size))
                 _copy(connection, "sentences", _sentences(index))
     except psycopg.Error as error:
         raise ValueError(f"the database was left as it was: {str(error).strip()}") from error
-    return count
+    return len(index)
 
 
-def _copy(connection: psycopg.Connection, table: str, rows: Iterator[tuple]) -> int:
-    count = 0
+def _copy(connection: psycopg.Connection, table: str, rows: Iterator[tuple]) -> None:
     with connection.cursor() as cursor, cursor.copy(f"COPY hmde.{table} FROM STDIN".encode()) as copy:
-        for count, row in enumerate(rows, start=1):  # noqa: B007, the last count is the result
+        for row in rows:
             copy.write_row([value.replace("\0", "\ufffd") if isinstance(value, str) else value for value in row])
-    return count
 
 
 def _documents(index: Snapshot) -> Iterator[tuple]:
@@ -96,5 +95,6 @@ def _sentences(index: Snapshot) -> Iterator[tuple]:
 
 
 def _rows(index: Snapshot, columns: list[str]) -> Iterator[pa.Table]:
-    for batch in index.table.search().select(columns).to_batches(ROWS_PER_BATCH):
-        yield pa.Table.from_batches([batch])
+    with store_errors(index.folder):
+        for batch in index.table.search().select(columns).to_batches(ROWS_PER_BATCH):
+            yield pa.Table.from_batches([batch])

@@ -29,7 +29,8 @@ class PrecomputedEmbeddings:
         self._shards = sorted(Path(folder).glob("shard-*.parquet"))
         if not self._shards:
             raise ValueError(
-                f"{folder} holds no embeddings; make some with: python -m search.encode_collection --output {folder}"
+                f"{folder} holds no embeddings; make some with: python -m search.encode_collection --model {model} "
+                f"--documents DOCUMENTS --output {folder}"
             )
         fingerprint = fingerprint_of_model(model).encode()
         hashes, rows = [], []

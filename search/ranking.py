@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -68,26 +68,35 @@ def search_index(
     ranking: Ranking | None = None,
     languages: Sequence[str] | None = None,
     where: str | None = None,
-    scoring: Scoring | None = None,
     vector: np.ndarray | None = None,
 ) -> list[Hit]:
     """The best documents for a query, best first, each explained by its sentences.
+
+    The score of a sentence is its cosine with the query. Where the index keeps no sentences and the ranking is `dense`,
+    it is what the sentence contributes to the document's cosine, unless the model's DBOS vector gives that.
 
     Args:
         index, query, encoder, languages, where, vector: as in `rank`.
         num_hits: documents at most.
         ranking: as in `rank`; `default_ranking` if None.
-        scoring: of the sentences, see `HMDEForDocumentEmbedding.explain`. If None, `maximum` where the index keeps
-            sentences or the scores of sentences would not add up to the document's, and `contribution` elsewhere.
+
+    Raises:
+        TypeError: `languages` is one string.
+        ValueError: there is no such ranking, or `num_hits` is not positive; and as `rank`.
     """
+    if ranking not in (None, *get_args(Ranking)):
+        raise ValueError(f"ranking is {ranking!r}; choose one of {', '.join(get_args(Ranking))}")
+    if num_hits < 1:
+        raise ValueError(f"hits is {num_hits}; give 1 or more")
+    if isinstance(languages, str):
+        raise TypeError(f"languages is the string {languages!r}; give a list of codes, such as ['de']")
     ranking = ranking or default_ranking(index)
     if vector is None:
         (vector,) = encoder.encode_queries([query])
     scores = rank(index, query, encoder, ranking, num_hits, languages, where, vector)
     documents = index.documents(list(scores))
-    if scoring is None:
-        adds_up = ranking == "dense" and encoder.model.config.document_pooling != "dbos"
-        scoring = "contribution" if adds_up and not index.keeps_sentences else "maximum"
+    adds_up = ranking == "dense" and encoder.model.config.document_pooling != "dbos"
+    scoring: Scoring = "contribution" if adds_up and not index.keeps_sentences else "maximum"
     sentences = _sentences(index, list(scores), encoder, scoring)
     explanations = [score_sentences(_as_long_as(vector, document), document) for document in sentences]
     return [Hit(*hit) for hit in zip(documents, scores.values(), explanations)]
@@ -117,22 +126,21 @@ def rank(
         ranking: see the description of this file.
         depth: documents at most. `hybrid` and `late` consider at least CANDIDATES.
         languages: only documents in these (ISO 639-1); in all if None.
-        where: only documents that meet this condition in SQL, on metadata, id, title and language.
+        where: only documents that meet this condition in SQL, on metadata, id, title, language and text.
         vector: (hidden,), the query's, if it is known already: many queries are encoded faster together.
 
     Raises:
         UnknownLanguage: the index has no document in a language.
-        InvalidCondition: `where` is no condition on documents of the index.
+        InvalidCondition: `where` is no condition on documents of the index, or cannot be computed for one of them.
         ValueError: its files are damaged.
     """
-    if where is not None:
-        index.check_condition(where)
     if languages is not None and (unknown := sorted({*languages} - {*index.languages})):
         known = ", ".join(index.languages) or "none at all"
         raise UnknownLanguage(f"the index has no documents in {', '.join(unknown)}; their languages are: {known}")
     conditions = [one_of("language", languages)] if languages is not None else []
-    # The line break ends a comment.
-    condition = " AND ".join([*conditions, *([f"({where}\n)"] if where is not None else [])]) or None
+    if where is not None:
+        conditions.append(index.in_brackets(where))
+    condition = " AND ".join(conditions) or None
     if ranking == "bm25":
         return _best(index.bm25(_terms(index, query, languages), depth, condition), depth)
     if vector is None:

@@ -4,7 +4,7 @@ Its columns are id, title, language, text, one for each name in the documents' m
 terms of the text, with spaces between), vector (hidden,), float32, L2-normalised, and, if the index keeps sentences,
 spans (sentences, 2) and sentence_signs, sentence_magnitudes and sentence_lengths, the codes that search/codes.py makes
 of their vectors, which are cut to the smallest size that the model was trained for. The metadata of the table name the
-model that made it, and hold its probe and the size of the sentence vectors.
+model that made it, and hold its probe, the size of the sentence vectors, and a name that no other index has.
 
 Each write makes a new version of the table, as a whole or not at all. A process that is killed leaves the version
 before, and a reader goes on seeing the version that it opened.
@@ -36,7 +36,6 @@ from search.encoder import Encoder, cut, sentence_of_probe
 TABLE = "documents"
 DOCUMENT_COLUMNS = ["id", "title", "language", "text"]
 CODE_COLUMNS = [f"sentence_{name}" for name in Codes._fields]
-FILTER_COLUMNS = ["id", "title", "language"]  # a condition may name these and the metadata
 
 # Rows of narrow columns that are read at once; each batch has a fixed cost.
 ROWS_PER_BATCH = 65_536
@@ -80,6 +79,7 @@ class Snapshot:
         model: name or folder of the model that made the index.
         probe: (2 * hidden + 3,), see `Encoder.probe`.
         sentence_size: numbers of a sentence vector; 0 if the index keeps none.
+        made: differs from index to index, also if one takes the place of another in the same folder.
     """
 
     folder: str | Path
@@ -87,6 +87,7 @@ class Snapshot:
     model: str
     probe: np.ndarray
     sentence_size: int
+    made: str
 
     @property
     def keeps_sentences(self) -> bool:
@@ -124,20 +125,27 @@ class Snapshot:
                 "compared; query it with that model, or make a new index in another folder"
             )
 
-    def check_condition(self, where: str) -> None:
-        """
+    def in_brackets(self, where: str) -> str:
+        """An SQL condition of a user, which can stand between others.
+
         Raises:
             InvalidCondition: `where` is no condition on the columns of the index.
         """
-        columns = ", ".join([*FILTER_COLUMNS, *self.metadata_columns])
-        try:
-            self.table.search().where(where).select(["id"]).limit(1).to_arrow()
-        except ValueError as error:
-            reason = str(error).removeprefix("Invalid input, ").split(", /")[0]
-            raise InvalidCondition(
-                f"{where!r} is no condition on documents ({reason}); write one in SQL, such as \"language = 'de'\", on "
-                f"these columns: {columns}"
-            ) from None
+        bracketed = f"({where}\n)"  # the line break ends a comment
+        # A bracket that nothing opens would end the first of these early, and LanceDB ignores what follows it. In the
+        # second, it is an error, because AS BOOLEAN must stand before it.
+        trials = (bracketed, f"CAST({where}\nAS BOOLEAN)")
+        with store_errors(self.folder):
+            try:
+                for trial in trials:
+                    self.table.search().where(trial).select(["id"]).limit(1).to_arrow()
+            except ValueError as error:
+                reason = " ".join(str(error).removeprefix("Invalid input, ").split(", /")[0].split())
+                raise InvalidCondition(
+                    f"{where!r} is no condition on documents ({reason}); write one in SQL, such as \"language = 'de'\""
+                    f", on these columns: {', '.join([*DOCUMENT_COLUMNS, *self.metadata_columns])}"
+                ) from None
+        return bracketed
 
     def nearest(self, query: np.ndarray, depth: int, where: str | None = None) -> dict[str, float]:
         """The cosines of the documents whose vectors are nearest to a query vector (hidden,), by id.
@@ -246,19 +254,21 @@ def open_snapshot(folder: str | Path) -> Snapshot:
     """
     folder = place_of(folder)
     if not is_index(folder):
-        raise IndexNotFound(f"{folder} holds no index; make one with: python -m search index DOCUMENTS {folder}")
+        raise IndexNotFound(
+            f"{folder} holds no index; make one with: python -m search index DOCUMENTS {folder} --model MODEL"
+        )
     with store_errors(folder):
         table = lancedb.connect(folder).open_table(TABLE)
         metadata = table.schema.metadata
-    if b"coded_size" not in metadata:
+    if b"made" not in metadata:
         raise ValueError(f"{folder} was made by an earlier version; remove the folder and index the documents again")
     probe, size = np.array(json.loads(metadata[b"probe"])), int(metadata[b"coded_size"])
-    return Snapshot(folder, table, metadata[b"model"].decode(), probe, size)
+    return Snapshot(folder, table, metadata[b"model"].decode(), probe, size, metadata[b"made"].decode())
 
 
 @contextmanager
 def store_errors(folder: str | Path) -> Iterator[None]:
-    """Turns the errors of LanceDB into messages that name the folder and the remedy."""
+    """Turns the errors of LanceDB into messages that name the folder and the remedy, or what a condition cannot do."""
     try:
         yield
     except (RuntimeError, OSError) as error:
@@ -267,6 +277,11 @@ def store_errors(folder: str | Path) -> Iterator[None]:
             raise OSError(errno.ENOSPC, message) from error
         if "ermission denied" in str(error) or "Read-only" in str(error):
             raise ValueError(f"{folder} may not be written by this user: {error}") from error
+        if "applying filter expression" in str(error):
+            reason = str(error).split("to batch: ")[-1].split(", /")[0]
+            raise InvalidCondition(
+                f"the condition cannot be computed for every document ({reason}); exclude such documents, or change it"
+            ) from None
         raise ValueError(
             f"{folder} is damaged or not complete ({error}); the documents are where they were, so remove the folder "
             "and index them again"

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import lancedb
 import numpy as np
@@ -42,12 +43,12 @@ DOCUMENTS_PER_COMMIT = 1024
 # An index with at least so many documents is searched approximately; comparing all of them takes a tenth of a second.
 APPROXIMATE_FROM = 50_000
 
-# Of a document, the characters whose words are counted: those of a long novel. A word takes ten times its length.
+# BM25 counts the words of so many characters at the beginning of a document, which is a long novel. Words take ten
+# times the memory of their text.
 CHARACTERS_OF_WORDS = 2**21
 
 # How long an old version stays on disk, for those who still read it, after a newer one has taken its place.
 READING_TIME = timedelta(minutes=10)
-
 
 METADATA_TYPES = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
 
@@ -74,36 +75,39 @@ def update_index(
     """Makes an index the index of some documents: encodes what is new or changed, keeps the rest, removes what is gone.
 
     Commits every DOCUMENTS_PER_COMMIT documents; a killed process that is started again resumes at the last commit.
-    Memory holds the texts of one commit, and the ids of all documents.
+    Memory holds the texts of one commit, and the ids, titles and metadata of all documents.
 
     Args:
         folder: of the index; made if it does not exist.
         documents: all that the index is to hold. They are read twice, first to find what is wrong with them.
         encoder: the model; for an index that exists, the one that made it.
         keep_others: do not remove the documents of the index that are not among these.
-        sentences: keep the sentence vectors too, which `late` and explanations need. If None, a new index keeps them,
-            and an index that exists goes on as it began.
+        sentences: keep the sentence vectors too, which `late` and explanations need. If None, a new index keeps them
+            unless `embeddings` are given, and an index that exists goes on as it began.
         embeddings: of the same model, for an index without sentences; documents that are found there are not encoded.
         show_progress_bar: over documents, on stderr if this is a terminal.
 
     Raises:
         TypeError: `documents` can be read only once.
-        ValueError: the index was made by another model or without sentences, keeps sentences, which `embeddings` lack,
-            or is damaged; an id is used twice; metadata of one name have several types; or the folder holds something
-            else.
+        ValueError: the index was made by another model, keeps sentences against `sentences` or `embeddings`, keeps none
+            against `sentences`, or is damaged; an id is used twice; metadata of one name have several types; or the
+            folder holds something else.
         OSError: the disk is full.
     """
     folder = _local(folder)
     if isinstance(documents, Iterator):
         raise TypeError("documents are read twice; give a list or a Documents, not an iterator")
+    if sentences and embeddings is not None:
+        raise ValueError("sentences is True, but precomputed embeddings hold no sentences; leave one of the two out")
     count, metadata = _survey(documents)
     with locked(folder):
         if not is_index(folder):
-            _create(folder, encoder, sentences is not False)
+            _create(folder, encoder, embeddings is None if sentences is None else sentences)
         index = open_snapshot(folder)
         index.check(encoder)
-        if sentences and not index.keeps_sentences:
-            raise ValueError(f"{folder} keeps no sentence vectors; make a new index with them in another folder")
+        if sentences is not None and sentences != index.keeps_sentences:
+            kept = "sentence vectors" if index.keeps_sentences else "no sentence vectors"
+            raise ValueError(f"{folder} keeps {kept}, but sentences is {sentences}; make a new index in another folder")
         if embeddings is not None and index.keeps_sentences:
             raise ValueError(
                 f"{folder} keeps sentences, whose vectors are not among precomputed embeddings; make an index without "
@@ -126,8 +130,11 @@ def remove_documents(folder: str | Path, ids: Sequence[str]) -> int:
         how many documents were removed.
 
     Raises:
+        TypeError: `ids` is one string.
         IndexNotFound, ValueError: as `open_snapshot`.
     """
+    if isinstance(ids, str):
+        raise TypeError(f"ids is the string {ids!r}; give a list of ids, such as [{ids!r}]")
     with locked(_local(folder)):
         index = open_snapshot(folder)
         count = len(index)
@@ -194,7 +201,8 @@ def _create(folder: Path, encoder: Encoder, sentences: bool) -> None:
         columns["spans"] = pa.list_(pa.list_(pa.int32(), 2))
         for name, codes in zip(CODE_COLUMNS, encode(np.empty((0, size)), np.empty(size))):
             columns[name] = pa.list_(pa.list_(pa.uint8(), codes.shape[1]))
-    metadata = {"model": encoder.name, "probe": json.dumps(encoder.probe().tolist()), "coded_size": str(size)}
+    probe = json.dumps(encoder.probe().tolist())
+    metadata = {"model": encoder.name, "probe": probe, "coded_size": str(size), "made": uuid4().hex}
     # search/bm25.py has already lowered and stemmed the words.
     bm25 = FTS(base_tokenizer="whitespace", lower_case=False, stem=False, remove_stop_words=False, ascii_folding=False)
     with folder_written_whole(folder) as partial, store_errors(folder):
@@ -205,7 +213,7 @@ def _create(folder: Path, encoder: Encoder, sentences: bool) -> None:
 
 def _write_changes(
     index: Snapshot,
-    stored: dict[str, tuple[str, int]],
+    stored: dict[str, tuple],
     documents: Iterable[Document],
     encoder: Encoder,
     embeddings: PrecomputedEmbeddings | None,
@@ -232,21 +240,20 @@ def _write_changes(
     return Changes(counts["added"], counts["changed"], 0, counts["unchanged"])
 
 
-def _stored_states(index: Snapshot) -> dict[str, tuple[str, int]]:
+def _stored_states(index: Snapshot) -> dict[str, tuple]:
     """`_state` of each document of an index, by id."""
     columns = ["id", "content_hash", "title", *index.metadata_columns]
     states = {}
     with store_errors(index.folder):
         for batch in index.table.search().select(columns).to_batches(ROWS_PER_BATCH):
-            for id, content_hash, title, *metadata in zip(*(batch[name].to_pylist() for name in columns)):
-                states[id] = content_hash, hash((title, *metadata))
+            for id, *state in zip(*(batch[name].to_pylist() for name in columns)):
+                states[id] = tuple(state)
     return states
 
 
-def _state(document: Document, metadata: Sequence[str]) -> tuple[str, int]:
-    """Differs from the stored state of the same id if the document has changed. The hash of title and metadata saves
-    memory."""
-    return document.content_hash, hash((document.title, *map(document.metadata.get, metadata)))
+def _state(document: Document, metadata: Sequence[str]) -> tuple:
+    """Differs from the stored state of the same id if the document has changed."""
+    return document.content_hash, document.title, *map(document.metadata.get, metadata)
 
 
 def _add(
@@ -289,8 +296,7 @@ def _described(index: Snapshot, documents: Sequence[Document]) -> dict[str, Any]
     """The columns of documents that need no model."""
     columns: dict[str, Any] = {name: [getattr(document, name) for document in documents] for name in DOCUMENT_COLUMNS}
     for name in index.metadata_columns:
-        values = [document.metadata.get(name) for document in documents]
-        columns[name] = pa.array(values, index.table.schema.field(name).type)
+        columns[name] = [document.metadata.get(name) for document in documents]
     return columns
 
 

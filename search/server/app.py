@@ -58,7 +58,7 @@ def make_app(index: Index, token: str | None = None, limits: Limits = Limits()) 
         token: what clients must send; None if all may ask.
         limits: of requests.
     """
-    app = FastAPI(title="Search across languages", description=__doc__)
+    app = FastAPI(title="Search across languages", description="Search in an index, embeddings and reranking.")
     app.add_middleware(BodyLimit, limits=limits)
     say_errors(app)
     encoder = index.encoder
@@ -76,14 +76,14 @@ def make_app(index: Index, token: str | None = None, limits: Limits = Limits()) 
         registry=registry,
     )
 
-    def batcher(encode: Callable[[Sequence[str]], Any]) -> Batcher[str, Any]:
+    def batcher(encode: Callable[[Sequence[str]], Any]) -> Batcher:
         def counted(texts: Sequence[str]) -> Any:
             together.observe(len(texts))
             return encode(texts)
 
         return Batcher(counted, model_thread, limits.texts, limits.waiting)
 
-    def with_tokens(encode: Callable[[Sequence[str]], np.ndarray]) -> Batcher[str, Any]:
+    def with_tokens(encode: Callable[[Sequence[str]], np.ndarray]) -> Batcher:
         # In the same call: if they were counted afterwards, they would wait for the next batch to be encoded.
         return batcher(lambda texts: list(zip(encode(texts), num_tokens(texts, encoder))))
 
@@ -105,7 +105,6 @@ def make_app(index: Index, token: str | None = None, limits: Limits = Limits()) 
                 ranking=asked.ranking,
                 languages=asked.languages,
                 where=asked.where,
-                scoring="maximum",
                 vector=vector,
             ),
         )
@@ -132,10 +131,13 @@ def make_app(index: Index, token: str | None = None, limits: Limits = Limits()) 
         """L2-normalised embeddings of documents or queries, as OpenAI's API gives them."""
         texts = [asked.input] if isinstance(asked.input, str) else asked.input
         limits.check(texts)
+        hidden = encoder.model.config.hidden_size
+        if asked.dimensions is not None and asked.dimensions > hidden:
+            raise HTTPException(400, f"dimensions is {asked.dimensions}; vectors of this model have {hidden}")
         found = await (embed_queries if asked.input_type == "query" else embed_documents)(texts)
         vectors = np.stack([vector for vector, _ in found])
         if asked.dimensions is not None:
-            vectors = shortened(vectors, asked.dimensions)
+            vectors = cut(vectors, asked.dimensions)
         values = [encoded(vector, asked.encoding_format) for vector in vectors]
         data = [{"object": "embedding", "index": number, "embedding": value} for number, value in enumerate(values)]
         tokens = sum(count for _, count in found)
@@ -148,7 +150,8 @@ def make_app(index: Index, token: str | None = None, limits: Limits = Limits()) 
     async def rerank(asked: RerankRequest) -> dict[str, Any]:
         """Documents by relevance: by the cosines of a document and of its best sentence with the query."""
         texts = [document.text if isinstance(document, RerankDocument) else document for document in asked.documents]
-        limits.check([asked.query, *texts])
+        limits.check([asked.query])
+        limits.check(texts)
         (query,), documents = await asyncio.gather(encode_queries([asked.query]), encode_sentences(texts))
         scores = [relevance(query, *document) for document in documents]
         best = sorted(range(len(texts)), key=lambda place: -scores[place])[: asked.top_n]
@@ -197,13 +200,6 @@ def relevance(query: np.ndarray, document: np.ndarray, sentences: DocumentSenten
 def num_tokens(texts: Sequence[str], encoder: Encoder) -> list[int]:
     """Tokens that the model reads of each text as a document."""
     return list(map(len, encoder.tokenizer(list(texts)).input_ids))
-
-
-def shortened(vectors: np.ndarray, dimensions: int) -> np.ndarray:
-    """(vectors, dimensions), the first numbers of vectors (vectors, hidden), L2-normalised again."""
-    if dimensions > vectors.shape[1]:
-        raise HTTPException(400, f"dimensions is {dimensions}; vectors of this model have {vectors.shape[1]}")
-    return cut(vectors, dimensions)
 
 
 def encoded(vector: np.ndarray, encoding_format: str) -> Any:

@@ -6,50 +6,47 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import Generic, TypeVar
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+from typing import Any
 
 
 class Overloaded(Exception):
-    """More items wait than may wait."""
+    """More texts wait than may wait."""
 
 
-class Batcher(Generic[Item, Result]):
+class Batcher:
     """Calls a function once for all that wait. While it computes, others gather; nobody waits for company.
 
     Args:
-        compute: from items to as many results. It runs in the executor, one call at a time.
+        compute: from texts to as many results. It runs in the executor, one call at a time.
         executor: with one thread, if several batchers share what must not be used by two threads.
-        max_together: items of one call; a request with more is one call by itself.
-        max_waiting: items that may wait.
+        max_together: texts of one call; a request with more is one call by itself.
+        max_waiting: texts that may wait.
     """
 
     def __init__(
         self,
-        compute: Callable[[Sequence[Item]], Sequence[Result]],
+        compute: Callable[[Sequence[str]], Sequence[Any]],
         executor: Executor,
         max_together: int,
         max_waiting: int,
     ) -> None:
         self._compute, self._executor = compute, executor
         self._max_together, self._max_waiting = max_together, max_waiting
-        self._waiting: deque[tuple[Sequence[Item], asyncio.Future[Sequence[Result]]]] = deque()
+        self._waiting: deque[tuple[Sequence[str], asyncio.Future[Sequence[Any]]]] = deque()
         self._num_waiting = 0
         self._worker: asyncio.Task[None] | None = None
 
-    async def __call__(self, items: Sequence[Item]) -> Sequence[Result]:
+    async def __call__(self, texts: Sequence[str]) -> Sequence[Any]:
         """
         Raises:
-            Overloaded: too many items wait already.
+            Overloaded: too many texts wait already.
             Exception: what `compute` raises.
         """
-        if self._waiting and self._num_waiting + len(items) > self._max_waiting:
+        if self._waiting and self._num_waiting + len(texts) > self._max_waiting:
             raise Overloaded(f"{self._num_waiting} texts wait already; come again in a few seconds")
-        future: asyncio.Future[Sequence[Result]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((items, future))
-        self._num_waiting += len(items)
+        future: asyncio.Future[Sequence[Any]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((texts, future))
+        self._num_waiting += len(texts)
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._work())
         return await future
@@ -57,9 +54,9 @@ class Batcher(Generic[Item, Result]):
     async def _work(self) -> None:
         while self._waiting:
             batch = self._next_batch()
-            items = [item for given, _ in batch for item in given]
+            texts = [text for given, _ in batch for text in given]
             try:
-                results = await asyncio.get_running_loop().run_in_executor(self._executor, self._compute, items)
+                results = await asyncio.get_running_loop().run_in_executor(self._executor, self._compute, texts)
             except Exception as error:  # goes to those who asked
                 for _, future in batch:
                     if not future.done():
@@ -71,7 +68,7 @@ class Batcher(Generic[Item, Result]):
                     future.set_result(results[first : first + len(given)])
                 first += len(given)
 
-    def _next_batch(self) -> list[tuple[Sequence[Item], asyncio.Future[Sequence[Result]]]]:
+    def _next_batch(self) -> list[tuple[Sequence[str], asyncio.Future[Sequence[Any]]]]:
         batch = [self._waiting.popleft()]
         size = len(batch[0][0])
         while self._waiting and size + len(self._waiting[0][0]) <= self._max_together:

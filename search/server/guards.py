@@ -26,8 +26,8 @@ class Limits:
     """What a request, and what all that wait, may hold."""
 
     characters: int = 100_000  # of a text
-    texts: int = 256  # of a request, and encoded together
-    waiting: int = 4096  # texts of all requests
+    texts: int = 256  # of a request, beside its question, and encoded together
+    waiting: int = 4096  # texts of all requests, for each way of encoding them
     body_bytes: int = 32 * 2**20
     body_seconds: float = 30.0  # from the head of a request to its last byte
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, PositiveInt
 
 from search.options import Ranking
 
 Text = Annotated[str, Field(min_length=1)]
-PositiveInt = Annotated[int, Field(ge=1)]
 
 
 class SearchRequest(BaseModel):
     query: Text
     ranking: Annotated[Ranking | None, Field(description="`late` if the index keeps sentences, else `dense`.")] = None
     languages: Annotated[list[str] | None, Field(description="Only documents in these, as ISO 639-1 codes.")] = None
-    where: Annotated[str | None, Field(description="Only documents that meet this condition in SQL.")] = None
+    where: Annotated[
+        str | None,
+        Field(description="Only documents that meet this condition in SQL on metadata, id, title, language and text."),
+    ] = None
     hits: Annotated[int, Field(ge=1, le=100, description="Documents, at most.")] = 5
     sentences: Annotated[int | None, Field(ge=0, description="Best sentences of each; all if not given.")] = None
 

@@ -43,14 +43,24 @@ def write_zip(path: Path, files: dict[str, str]) -> None:
             archive.writestr(name, content)
 
 
-def write_docx(path: Path, paragraphs: list[str], cell: str) -> None:
-    """A DOCX of paragraphs and a table of one cell."""
+def write_docx(path: Path, paragraphs: list[str], cell: str, box: str = "") -> None:
+    """A DOCX of paragraphs and a table of one cell.
+
+    Args:
+        box: text of a box in the first paragraph, which Word writes twice: for itself and for old programs.
+    """
     types = "http://schemas.openxmlformats.org/package/2006/content-types"
     relations = "http://schemas.openxmlformats.org/package/2006/relationships"
     office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument"
     word = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
     main = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
     texts = [f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>" for text in [*paragraphs, cell]]
+    if box:
+        content = f"<w:txbxContent><w:p><w:r><w:t>{box}</w:t></w:r></w:p></w:txbxContent>"
+        kinds = f"<mc:Choice>{content}</mc:Choice><mc:Fallback>{content}</mc:Fallback>"
+        compatibility = "http://schemas.openxmlformats.org/markup-compatibility/2006"
+        both = f'<mc:AlternateContent xmlns:mc="{compatibility}">{kinds}</mc:AlternateContent>'
+        texts[0] = texts[0].replace("</w:p>", f"<w:r>{both}</w:r></w:p>")
     table = f"<w:tbl><w:tr><w:tc>{texts.pop()}</w:tc></w:tr></w:tbl>"
     write_zip(
         path,

@@ -72,7 +72,7 @@ def test_an_index_is_made_of_embeddings_that_were_made_before(
     encode_collection.main([*files, "--output", str(tmp_path / "embeddings")])
     arguments = ["index", str(tmp_path / "a.jsonl"), str(tmp_path / "index"), "--model", str(model_folder)]
     monkeypatch.setattr("search.encoder.Encoder.encode", None)  # so that to encode would be an error
-    main([*arguments, "--sentences", "false", "--embeddings", str(tmp_path / "embeddings")])
+    main([*arguments, "--embeddings", str(tmp_path / "embeddings")])
     assert "1 added" in capsys.readouterr().out
 
 
@@ -114,6 +114,7 @@ def test_nothing_in_a_document_commands_the_terminal(
         (["query", "nowhere", "The cat", "--ranking", "best"], "Got value: best"),
         (["query", "nowhere"], "required: query.question"),
         (["index", "documents", "file", "--model", "{model}"], "Not a directory"),
+        (["serve", "nowhere", "--port", "70000"], "no server can listen at 127.0.0.1, port 70000"),
     ],
 )
 def test_the_terminal_says_in_a_line_what_is_wrong_and_the_way_out(

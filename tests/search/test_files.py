@@ -78,6 +78,18 @@ def test_office_files_and_books_are_read_with_tables_slides_and_chapters(tmp_pat
     ]
 
 
+def test_the_text_of_a_box_is_read_once_behind_its_paragraph(tmp_path: Path) -> None:
+    write_docx(tmp_path / "a.docx", ["Before."], cell="A cell.", box="Inside the box.")
+    assert [document.text for document in read(tmp_path)] == ["Before.\nInside the box.\nA cell."]
+
+
+def test_a_page_that_is_one_form_is_read_but_not_its_lists_of_choices(tmp_path: Path) -> None:
+    body = "<form><select><option>One</option></select><button>Go</button><p>Der Mond scheint.</p></form>"
+    page = f"<html xmlns='http://www.w3.org/1999/xhtml' xml:lang='de'><body>{body}</body></html>"
+    (tmp_path / "a.xhtml").write_text(page, encoding="utf-8")
+    assert read(tmp_path) == [Document("a.xhtml", "a", "de", "Der Mond scheint.")]
+
+
 def test_a_chapter_that_is_listed_but_not_there_is_left_out(tmp_path: Path) -> None:
     chapters = {"first.xhtml": "Zuerst", "lost.xhtml": "?", "second.xhtml": "Dann"}
     write_epub(tmp_path / "a.epub", chapters, title="Buch", language="de", lost="lost.xhtml")
@@ -87,12 +99,19 @@ def test_a_chapter_that_is_listed_but_not_there_is_left_out(tmp_path: Path) -> N
     ]
 
 
+DIVIDED = "Two words are divided here in the second line, but then it goes on as it is and ends."
+
+
 @pytest.mark.parametrize(
     ("page", "expected"),
     [
         ("a" * 100 + "\n" + "b" * 75 + "\n" + "c" * 74 + "\nd", "a" * 100 + " " + "b" * 75 + " " + "c" * 74 + "\nd"),
         ("One line.\nAnother one.", "One line.\nAnother one."),
         ("", ""),
+        (
+            "Two words are divi\ufffeded here in the sec\x02\r\nond line, but then it\r\ngoes on as it is and\r\nends.",
+            DIVIDED,
+        ),
     ],
 )
 def test_a_line_of_a_page_goes_on_if_it_is_nearly_as_long_as_the_longest(page: str, expected: str) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +19,8 @@ from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from search import Document, Documents, Index
 from search.documents import Columns
 from search.encoder import Encoder
-from search.snapshot import IndexNotFound, InvalidCondition
+from search.snapshot import IndexNotFound, InvalidCondition, open_snapshot
+from search.update import update_index
 from tests.encoder_families import FAMILIES, save_family
 from tests.paths import REPOSITORY
 from tests.search.small_index import TEXTS, CountingEncoder, as_kept, check_index, documents_of
@@ -62,6 +66,25 @@ def test_what_another_process_changes_is_seen(index: Index, encoder: Encoder, mo
     assert ids(index) == {"dog", "chat", "кот"}
 
 
+def test_an_index_that_is_made_again_in_its_folder_is_seen_and_its_model_checked(
+    index: Index, encoder: Encoder, labse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("search.index.SECONDS_BETWEEN_LOOKS", 0.0)
+    assert index.languages == ["en"]
+    version = index.snapshot.table.version
+    shutil.rmtree(index.folder)
+    update_index(index.folder, [Document("hund", "", "de", TEXTS["dog"], {"year": 2000, "by": "x"})], encoder)
+    assert open_snapshot(index.folder).table.version == version
+    for ranking in ("dense", "bm25", "late"):
+        assert {hit.document.id for hit in index.search("Hund", ranking=ranking)} == {"hund"}
+    assert (len(index), index.languages) == (1, ["de"])
+    shutil.rmtree(index.folder)
+    other = HMDETokenizer.from_sentence_encoder(str(labse), max_sentences=4)
+    update_index(index.folder, documents_of(TEXTS), encoder._replace(name="other", tokenizer=other))
+    with pytest.raises(ValueError, match=r"made by another model \(other\)"):
+        index.search("Hund")
+
+
 def test_an_index_that_nobody_changes_is_opened_once(
     index: Index, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,6 +117,11 @@ def test_a_condition_on_metadata_leaves_the_others_out(index: Index, ranking: st
         ("year > 'a'", "could not convert"),
         ("", "Expected: an expression"),
         ("year IN (SELECT 1)", "not supported"),
+        ("select > 6", "Expected: an expression"),
+        ("true; drop", "found: ;"),
+        ("true) OR (true", "found: AS"),
+        ("true) OR true", "Invalid function"),
+        ("true AS BOOLEAN) OR (true", "found: AS"),
     ],
 )
 def test_a_condition_that_is_none_is_refused_with_the_columns_that_there_are(
@@ -101,7 +129,43 @@ def test_a_condition_that_is_none_is_refused_with_the_columns_that_there_are(
 ) -> None:
     with pytest.raises(InvalidCondition, match=reason) as error:
         index.search("The cat", where=where)
-    assert str(error.value).endswith("on these columns: id, title, language, year, by")
+    assert str(error.value).endswith("on these columns: id, title, language, text, year, by")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("where", ["1/0 = 1", "CAST(by AS INT) > 3", "regexp_match(by, '(')"])
+def test_a_condition_that_fails_on_a_document_is_no_damage_of_the_index(index: Index, where: str) -> None:
+    with pytest.raises(InvalidCondition, match="the condition cannot be computed for every document"):
+        index.search("The cat", where=where)
+
+
+def test_a_condition_may_name_the_text(index: Index) -> None:
+    assert ids(index, "text LIKE '%Hund%' OR title = '('") == {"dog"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"ranking": "lat"}, ValueError, "ranking is 'lat'; choose one of dense, bm25, hybrid, late"),
+        ({"hits": 0}, ValueError, "hits is 0; give 1 or more"),
+        ({"hits": -1}, ValueError, "hits is -1; give 1 or more"),
+        ({"languages": "en"}, TypeError, "languages is the string 'en'; give a list"),
+    ],
+)
+def test_an_argument_that_makes_no_sense_is_refused_by_name(
+    index: Index, counting: CountingEncoder, arguments: dict, error: type, message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        Index(index.folder, counting).search("The cat", **arguments)
+    assert counting.encoded == []
+
+
+def test_a_string_is_no_list_of_documents_to_remove(tmp_path: Path, encoder: Encoder) -> None:
+    index = Index(tmp_path / "index", encoder)
+    index.add(documents_of({"a": "The cat.", "b": "The dog."}))
+    with pytest.raises(TypeError, match="ids is the string 'ab'; give a list of ids"):
+        index.remove("ab")
+    assert len(index) == 2
 
 
 def test_other_metadata_are_written_without_encoding_again(index: Index, counting: CountingEncoder) -> None:
@@ -123,11 +187,31 @@ def test_other_metadata_are_written_without_encoding_again(index: Index, countin
         ({"_score": 1}, "metadata may not be named '_score'"),
         ({"tags": ["a"]}, r"tags is \['a'\]; it must be a string, a number, true or false"),
         ({"year": None}, "year is None; it must be a string"),
+        ({"year": np.float64(2)}, r"year is np.float64\(2.0\); it must be a string, a number"),
+        ({"by": np.str_("x")}, r"by is np.str_\('x'\); it must be a string"),
+        ({"year": 2**63}, "year is 9223372036854775808; give a finite number of at most 64 bits"),
+        ({"year": math.nan}, "year is nan; give a finite number"),
+        ({"year": -math.inf}, "year is -inf; give a finite number"),
     ],
 )
 def test_metadata_that_cannot_be_kept_are_refused(metadata: dict, message: str) -> None:
     with pytest.raises(ValueError, match=f"one: {message}"):
         Document("one", "", None, "text", metadata)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("id", 1, "1: id is 1; it must be a string"),
+        ("title", None, "one: title is None; it must be a string, of"),
+        ("language", math.nan, "one: language is nan; it must be a string or None"),
+        ("text", None, "one: text is None; it must be a string"),
+        ("text", np.str_("x"), r"one: text is np.str_\('x'\); it must be a string"),
+    ],
+)
+def test_a_field_that_is_no_string_is_refused_with_the_document(field: str, value: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Document(**{"id": "one", "title": "", "language": None, "text": "text", field: value})
 
 
 def test_metadata_of_another_type_are_refused_before_anything_is_encoded(
@@ -147,7 +231,7 @@ def test_metadata_of_another_type_are_refused_before_anything_is_encoded(
 def test_columns_of_tables_are_metadata(tmp_path: Path, encoder: Encoder) -> None:
     rows = [
         {"id": 1, "text": "The cat sat.", "year": 2020, "price": 1, "by": "A"},
-        {"id": 2, "text": "The dog sat.", "price": 2.5, "by": None},
+        {"id": 2, "text": "The dog sat.", "year": math.nan, "price": 2.5, "by": None},
     ]
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")

@@ -153,6 +153,18 @@ def test_an_index_of_cut_sentence_vectors_is_copied_after_one_that_keeps_none_an
         connection.execute("DROP SCHEMA hmde CASCADE")
 
 
+def test_files_of_the_index_that_vanish_are_named_and_not_the_database(
+    url: str, encoder: Encoder, tmp_path: Path
+) -> None:
+    from search.postgres import copy_to_postgres
+
+    update_index(tmp_path / "index", DOCUMENTS, encoder)
+    index = open_snapshot(tmp_path / "index")
+    shutil.rmtree(tmp_path / "index")
+    with pytest.raises(ValueError, match="index is damaged or not complete"):
+        copy_to_postgres(index, url)
+
+
 def test_a_server_that_is_not_there_is_named(encoder: Encoder, tmp_path: Path) -> None:
     update_index(tmp_path / "index", DOCUMENTS[:1], encoder)
     with pytest.raises(ValueError, match=r"the database was left as it was: .*nowhere"):

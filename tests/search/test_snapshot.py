@@ -17,7 +17,7 @@ from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from search.documents import Document
 from search.encoder import Encoder
 from search.ranking import rank, search_index
-from search.snapshot import TABLE, IndexNotFound, is_index, open_snapshot, store_errors
+from search.snapshot import TABLE, IndexNotFound, InvalidCondition, is_index, open_snapshot, store_errors
 from search.update import update_index
 from tests.search.small_index import CHANGED, TEXTS, as_kept, check_index, documents_of
 
@@ -35,12 +35,12 @@ def test_a_reader_keeps_the_version_that_it_opened(tmp_path: Path, encoder: Enco
 
 
 def test_a_folder_without_an_index_is_named(tmp_path: Path) -> None:
-    with pytest.raises(IndexNotFound, match=f"{tmp_path} holds no index; make one with: python -m search index"):
+    with pytest.raises(IndexNotFound, match=f"{tmp_path} holds no index; make one with: .* {tmp_path} --model MODEL"):
         open_snapshot(tmp_path)
 
 
 def test_an_index_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
-    schema = pa.schema({"id": pa.string()}, {"model": "runs/model", "probe": "[1.0]"})
+    schema = pa.schema({"id": pa.string()}, {"model": "runs/model", "probe": "[1.0]", "coded_size": "0"})
     lancedb.connect(tmp_path).create_table(TABLE, schema=schema)
     with pytest.raises(ValueError, match=f"{tmp_path} was made by an earlier version; remove the folder and index"):
         open_snapshot(tmp_path)
@@ -109,6 +109,21 @@ def test_an_error_of_lancedb_is_said_with_the_folder_and_the_remedy(said: str, e
     for raised in (RuntimeError, OSError):
         with pytest.raises(error, match=message), store_errors("here"):
             raise raised(said)
+
+
+def test_a_condition_that_fails_on_a_document_is_named_as_the_fault_whatever_reads_it(
+    index_folder: Path, encoder: Encoder
+) -> None:
+    (query,) = encoder.encode_queries(["The cat"])
+    index, where = open_snapshot(index_folder), "CAST(title AS INT) > 3"
+    readers: list[Callable] = [
+        lambda: index.nearest(query, 2, where),
+        lambda: index.nearest_sentences(query, 2, where),
+        lambda: index.bm25(["cat"], 2, where),
+    ]
+    for read in readers:
+        with pytest.raises(InvalidCondition, match=r"for every document \(.*Cannot cast string 'cat'.*Int32 type\); "):
+            read()
 
 
 def test_files_that_vanish_under_an_open_index_are_named_whatever_reads_them(

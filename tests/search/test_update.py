@@ -130,8 +130,11 @@ def test_an_index_takes_precomputed_embeddings_and_encodes_the_rest(
     update_index(tmp_path / "other", Documents(file), counting)
     with pytest.raises(ValueError, match="make an index without sentences"):
         update_index(tmp_path / "other", Documents(file), counting, embeddings=embeddings)
+    with pytest.raises(ValueError, match="sentences is True, but precomputed embeddings hold no sentences"):
+        update_index(tmp_path / "index", Documents(file), counting, sentences=True, embeddings=embeddings)
+    assert not (tmp_path / "index").exists()
     counting.encoded.clear()
-    changes = update_index(tmp_path / "index", Documents(file), counting, sentences=False, embeddings=embeddings)
+    changes = update_index(tmp_path / "index", Documents(file), counting, embeddings=embeddings)
     assert changes == Changes(5, 0, 0, 0)
     assert [name.rpartition("#")[2] for name in counting.encoded] == ["new"]
     texts = {row["id"]: row["text"] for row in rows_of(tmp_path / "index")}
@@ -329,11 +332,20 @@ def test_a_file_that_changes_while_it_is_indexed_is_indexed_as_it_was_read(tmp_p
     check_index(tmp_path, CHANGED, encoder)
 
 
-def test_sentences_cannot_be_added_to_an_index_that_keeps_none(tmp_path: Path, encoder: Encoder) -> None:
-    update_index(tmp_path, documents_of(TEXTS), encoder, sentences=False)
+@pytest.mark.parametrize(("kept", "said"), [(False, "no sentence vectors"), (True, "sentence vectors")])
+def test_an_index_keeps_sentences_or_none_as_it_began(tmp_path: Path, encoder: Encoder, kept: bool, said: str) -> None:
+    update_index(tmp_path, documents_of(TEXTS), encoder, sentences=kept)
     assert update_index(tmp_path, documents_of(TEXTS), encoder) == Changes(0, 0, 0, 4)
-    with pytest.raises(ValueError, match="keeps no sentence vectors"):
-        update_index(tmp_path, documents_of(TEXTS), encoder, sentences=True)
+    with pytest.raises(ValueError, match=f"keeps {said}, but sentences is {not kept}; make a new index"):
+        update_index(tmp_path, documents_of(TEXTS), encoder, sentences=not kept)
+    assert open_snapshot(tmp_path).keeps_sentences is kept
+
+
+def test_metadata_that_python_hashes_alike_are_told_apart(tmp_path: Path, encoder: Encoder) -> None:
+    for value, changes in ((-1.0, Changes(1, 0, 0, 0)), (-2, Changes(0, 1, 0, 0)), (-2.0, Changes(0, 0, 0, 1))):
+        assert update_index(tmp_path, [Document("a", "", None, "The cat.", {"height": value})], encoder) == changes
+    (row,) = rows_of(tmp_path)
+    assert row["height"] == -2
 
 
 def test_the_words_of_a_text_without_end_are_counted_as_far_as_those_of_a_book(

@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -83,6 +84,46 @@ def test_an_address_where_nothing_answers_or_something_else_is_named() -> None:
     other.post("/search")(lambda: {"found": []})
     with running(other) as address, pytest.raises(ValueError, match="answers, but not as python -m search serve does"):
         main(["query", address, "The cat"])
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"", "Remote end closed connection without response"),
+        (b"no HTTP\r\n", "no HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", r"IncompleteRead\(1 bytes read, 8 more expected\)"),
+    ],
+)
+def test_an_answer_that_breaks_off_or_is_no_http_is_said_with_the_address(answer: bytes, reason: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve_once() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve_once)
+        thread.start()
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(ValueError, match=rf"{address} does not answer \({reason}"):
+            main(["query", address, "The cat"])
+        thread.join()
+
+
+def test_an_address_that_is_none_is_named() -> None:
+    with pytest.raises(ValueError, match=r"http://127.0.0.1:eight does not answer \(nonnumeric port: 'eight'\)"):
+        main(["query", "http://127.0.0.1:eight", "The cat"])
+
+
+@pytest.mark.parametrize("command", [["query", "http://127.0.0.1:9", "The cat"], ["serve", "nowhere"]])
+@pytest.mark.parametrize("token", ["schlüssel", "two\nlines"])
+def test_a_token_that_http_cannot_send_is_refused_by_name(
+    command: list[str], token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HMDE_TOKEN", token)
+    with pytest.raises(ValueError, match="HMDE_TOKEN holds a character that HTTP cannot send; choose a token of"):
+        main(command)
 
 
 def test_a_server_that_does_not_answer_in_time_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

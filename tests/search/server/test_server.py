@@ -25,6 +25,7 @@ import openai
 import pytest
 
 import search.index
+from search.__main__ import main
 from search.encoder import Encoder
 from search.index import Index
 from search.ranking import search_index
@@ -59,13 +60,25 @@ def server(encoder: Encoder, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def test_a_search_finds_what_the_ranking_finds_with_spans_to_mark(server: SimpleNamespace, encoder: Encoder) -> None:
     answer = server.client.post("/search", json={"query": "The cat", "hits": 3, "sentences": 1})
     index = open_snapshot(server.folder)
-    expected = search_index(index, "The cat", encoder, 3, "late", scoring="maximum")
+    expected = search_index(index, "The cat", encoder, 3, "late")
     hits = answer.json()["hits"]
     assert [(hit["id"], hit["text"]) for hit in hits] == [(hit.document.id, hit.document.text) for hit in expected]
     np.testing.assert_allclose([hit["score"] for hit in hits], [hit.score for hit in expected], atol=1e-6)
     for hit in hits:
         (sentence,) = hit["sentences"]
         assert hit["text"][sentence["begin"] : sentence["end"]] == sentence["text"] != ""
+
+
+def test_an_index_without_sentences_gives_the_hits_that_it_gives_in_the_shell(tmp_path: Path, encoder: Encoder) -> None:
+    update_index(tmp_path / "index", documents_of(TEXTS), encoder, sentences=False)
+    index = Index(tmp_path / "index", encoder)
+    expected = [hit.to_dict() for hit in index.search("The cat")]
+    with running(make_app(index)) as address:
+        found = post(f"{address}/search", json={"query": "The cat"}).json()["hits"]
+    for hit, wanted in zip(found, expected, strict=True):
+        assert hit["id"] == wanted["id"]
+        for sentence, other in zip(hit["sentences"], wanted["sentences"], strict=True):
+            assert sentence == other | {"score": pytest.approx(other["score"], abs=1e-5)}
 
 
 def test_the_client_of_openai_gets_the_models_embeddings(server: SimpleNamespace, encoder: Encoder) -> None:
@@ -83,6 +96,15 @@ def test_the_client_of_openai_gets_the_models_embeddings(server: SimpleNamespace
     np.testing.assert_allclose(short.embedding, whole[:8] / np.linalg.norm(whole[:8]), atol=1e-6)
     with pytest.raises(openai.BadRequestError, match="dimensions is 4096; vectors of this model have"):
         create(model="hmde", input="The cat", dimensions=4096)
+
+
+def test_dimensions_that_vectors_lack_are_refused_before_anything_is_encoded(
+    counting: CountingEncoder, index_folder: Path
+) -> None:
+    with running(make_app(Index(index_folder, counting))) as address:
+        asked = {"input": DOCUMENTS, "dimensions": 4096}
+        assert post(f"{address}/v1/embeddings", json=asked).status_code == 400
+    assert counting.encoded == []
 
 
 def test_the_clients_of_cohere_rank_documents(server: SimpleNamespace, encoder: Encoder) -> None:
@@ -171,7 +193,11 @@ def test_requests_that_arrive_together_are_encoded_together_and_each_gets_its_ow
         ("/v1/embeddings", {"input": ["cat"] * 10_000}, 400, "there are 10000 texts; send at most 8 together"),
         ("/v1/embeddings", {"input": ["cat", ""]}, 200, ""),
         ("/v1/embeddings", {"input": 7}, 422, "input"),
+        ("/search", {"query": "cat", "where": "1/0 = 1"}, 400, "the condition cannot be computed for every document"),
         ("/rerank", {"query": "cat", "documents": []}, 422, "documents"),
+        ("/rerank", {"query": "cat", "documents": ["cat"] * 8}, 200, ""),
+        ("/rerank", {"query": "cat", "documents": ["cat"] * 9}, 400, "there are 9 texts; send at most 8 together"),
+        ("/rerank", {"query": "cat", "documents": ["cat", "x" * 1001]}, 400, "text 1 has 1001 characters"),
         ("/rerank", {"query": "cat", "documents": ["x" * 200_000]}, 413, "larger than 100000 bytes"),
         ("/nowhere", {}, 404, "Not Found"),
     ],
@@ -322,6 +348,16 @@ def test_a_browser_searches_on_the_page(server: SimpleNamespace) -> None:
         assert page.locator(".hit").count() == len(TEXTS)
         assert page.input_value("input") == "The cat"
         browser.close()
+
+
+def test_a_port_that_is_taken_is_named_before_the_model_is_loaded(
+    index_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("search.index.Index.__init__", None)  # so that to load one would be an error
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ValueError, match=f"no server can listen at 127.0.0.1, port {port} .*in use.*--port"):
+            main(["serve", str(index_folder), "--port", str(port)])
 
 
 def test_the_command_answers_what_has_arrived_before_it_stops(index_folder: Path) -> None:

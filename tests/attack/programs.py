@@ -400,5 +400,6 @@ NOT_TWICE = {
     "sentence_head",
     "rotate",
     "average",
+    "pack",
     "unpack",
 }

@@ -87,7 +87,7 @@ def main(argv: list[str] | None = None) -> None:
     recipe = options_from(AttributionRecipe, argv)
     questions = {pair: read_questions(Path(recipe.data), pair) for pair in recipe.pairs}
     check_systems(recipe.systems)
-    columns: dict[str, Scores] = {"chance": {}}
+    columns: dict[str, Scores] = {}
     for name, options in recipe.systems.items():
         system = load_system(options, dtype_of(recipe.dtype))
         for pair, (asked, paragraphs) in questions.items():
@@ -95,8 +95,9 @@ def main(argv: list[str] | None = None) -> None:
                 documents = system.model.prepare_sentences(
                     paragraphs, system.tokenizer, language=languages_of(pair)[1], scoring=scoring
                 )
-                columns["chance"][pair] = chance(asked, documents)
                 columns.setdefault(f"{name}, {scoring}", {})[pair] = evaluate(system, asked, documents)
+            # Tokenizers divide a paragraph differently, so each system has a chance of its own.
+            columns.setdefault(f"{name}, chance", {})[pair] = chance(asked, documents)
     tables = [
         Table(
             f"{measure} on {Path(recipe.data).name}",

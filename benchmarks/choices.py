@@ -3,8 +3,9 @@
     python -m benchmarks.choices --config configuration/benchmarks/choices.yaml
 
 Trains every choice with every seed by training/pretrain.py and compares the models of the last step, not the best ones
-on dev concepts. Each result is appended to results.jsonl at once and is not trained again when the command is repeated.
-Writes the table of means over seeds to results.md.
+on dev concepts. Each result is appended to results.jsonl at once, with a fingerprint of what it was made from: options,
+tasks, dtype and code; corpora and models are known by their names alone. When the command is repeated, only what has
+changed is trained and measured again. Writes the table of means over seeds to results.md.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import common.threads
 
@@ -27,21 +29,29 @@ from torch.nn.utils.rnn import pad_sequence
 from benchmarks.measure import write_results
 from common.command_line import options_from, run
 from common.device import Dtype, dtype_of
+from common.fingerprints import digest, fingerprint, fingerprint_of_code, fingerprint_of_folder
+from common.saved_models import load_hmde
 from evaluation.classifiers import fit_logistic_regression
+from evaluation.compare import TaskWithData, read_task
 from evaluation.datasets.labelled_sets import read_labelled_texts
-from evaluation.datasets.retrieval_sets import RetrievalSet, read_retrieval_set
 from evaluation.recipes import RetrievalTask, SystemOptions
-from evaluation.systems import System, load_system
+from evaluation.systems import System, check_systems, load_system
 from evaluation.systems.hmde import HMDESystem
 from evaluation.tables import Table, averages
 from evaluation.tasks.retrieval import evaluate_retrieval, groups_of
-from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from training.data.sentence_vectors import encode_sentences, fingerprint_of_vectors
 
 PRETRAIN = Path(__file__).resolve().parents[1] / "training" / "pretrain.py"
 
 # The sentence vectors and lengths of a text, by what made them, its language and the text.
 KeptSentences = dict[tuple[str, str, str], tuple[Tensor, Tensor]]
+
+
+@dataclass
+class BaselineOptions(SystemOptions):
+    """A system of a kind whose document vectors are made of sentence vectors."""
+
+    kind: Literal["hmde", "first", "windows", "sentences", "weighted_sentences", "passages"]
 
 
 @dataclass
@@ -66,7 +76,7 @@ class ChoicesBenchmark:
     choices: dict[str, dict[str, Any]]
     retrieval: dict[str, RetrievalTask]
     output: str
-    baselines: dict[str, SystemOptions] = field(default_factory=dict)
+    baselines: dict[str, BaselineOptions] = field(default_factory=dict)
     topics: str | None = None
     seeds: list[int] = field(default_factory=lambda: [1, 2])
     dtype: Dtype = "auto"
@@ -101,44 +111,50 @@ class SystemFromKeptSentences(HMDESystem):
 def main(argv: list[str] | None = None) -> None:
     benchmark = options_from(ChoicesBenchmark, argv)
     output = Path(benchmark.output)
+    if benchmark.baselines:
+        check_systems(benchmark.baselines)
+    tasks = [read_task(output, name, "retrieval", task) for name, task in benchmark.retrieval.items()]
+    topics = fingerprint_of_folder(Path(benchmark.topics)) if benchmark.topics else ""
+    dtype, fingerprints = dtype_of(benchmark.dtype), [task.fingerprint for task in tasks]
+    measured_by = fingerprint(fingerprints, topics, dtype, fingerprint_of_code())
+
     output.mkdir(parents=True, exist_ok=True)
     file = output / "results.jsonl"
-    results = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    sets = {
-        name: read_retrieval_set(task.data, task.pairs, task.split, task.query_source)
-        for name, task in benchmark.retrieval.items()
-    }
+    lines = file.read_text().splitlines() if file.exists() else []
+    known = {result.get("made_from"): result for result in map(json.loads, lines)}
+    results = []
     kept: KeptSentences = {}
 
-    def keep(name: str, seed: int | None, system: System) -> None:
-        results.append({"name": name, "seed": seed, "scores": scores_of(system, benchmark, sets)})
-        with file.open("a") as lines:
-            lines.write(json.dumps(results[-1]) + "\n")
-        print(json.dumps(results[-1]), flush=True)
+    def keep(name: str, seed: int | None, made_of: object, load: Callable[[], HMDESystem]) -> None:
+        made_from = fingerprint(name, seed, made_of, measured_by)
+        if made_from not in known:
+            loaded = load()
+            system = SystemFromKeptSentences(loaded.model, loaded.tokenizer, kept=kept)
+            scores = scores_of(system, tasks, benchmark.topics)
+            known[made_from] = {"name": name, "seed": seed, "scores": scores, "made_from": made_from}
+            with file.open("a") as appended:
+                appended.write(json.dumps(known[made_from]) + "\n")
+            print(json.dumps(known[made_from]), flush=True)
+        results.append(known[made_from])
 
-    done = {(result["name"], result["seed"]) for result in results}
-    for name, system in benchmark.baselines.items():
-        if (name, None) not in done:
-            baseline = load_system(system, dtype_of(benchmark.dtype))
-            keep(name, None, SystemFromKeptSentences(baseline.model, baseline.tokenizer, kept=kept))
+    for name, baseline in benchmark.baselines.items():
+        keep(name, None, baseline.given, partial(load_system, baseline, dtype))
+    recipe = digest(Path(benchmark.recipe))
     for seed in benchmark.seeds:
         for name, options in benchmark.choices.items():
-            if (name, seed) not in done:
-                model, tokenizer = trained(benchmark, output / f"{name}-{seed}", options | {"seed": seed})
-                keep(name, seed, SystemFromKeptSentences(model, tokenizer, kept=kept))
+            made_of = fingerprint(recipe, benchmark.corpus, benchmark.sentence_encoder, options)
+            folder = output / f"{name}-{seed}-{made_of}"
+            keep(name, seed, made_of, partial(trained, benchmark, folder, options | {"seed": seed}))
     write_results(benchmark, table(results).to_markdown(), results=results)
 
 
-def trained(
-    benchmark: ChoicesBenchmark, folder: Path, options: dict[str, Any]
-) -> tuple[HMDEForDocumentEmbedding, HMDETokenizer]:
+def trained(benchmark: ChoicesBenchmark, folder: Path, options: dict[str, Any]) -> HMDESystem:
     """The model of the last step of a run, which is trained if it does not exist."""
     if not folder.exists():
         given = {"corpus": benchmark.corpus, "sentence_encoder": benchmark.sentence_encoder, "output": str(folder)}
         arguments = on_command_line(given | {"keep": "last"} | options)
         subprocess.run([sys.executable, PRETRAIN, "--config", benchmark.recipe, *arguments], check=True)
-    model = HMDEForDocumentEmbedding.from_pretrained(folder, dtype=dtype_of(benchmark.dtype))
-    return model, HMDETokenizer.from_pretrained(folder)
+    return HMDESystem(*load_hmde(str(folder), dtype_of(benchmark.dtype)))
 
 
 def on_command_line(options: dict[str, Any]) -> list[str]:
@@ -150,17 +166,18 @@ def on_command_line(options: dict[str, Any]) -> list[str]:
     return [part for name, text in texts.items() for part in (f"--{name}", text)]
 
 
-def scores_of(system: System, benchmark: ChoicesBenchmark, sets: dict[str, RetrievalSet]) -> dict[str, float]:
+def scores_of(system: System, tasks: Sequence[TaskWithData], topics: str | None) -> dict[str, float]:
     """The measure of each task, averaged as its report averages it, and the accuracy on topics."""
     scores = {}
-    for name, task in benchmark.retrieval.items():
-        rows = evaluate_retrieval(system, sets[name], task.pairs, task.depth)
-        for group, found in averages(rows, groups_of(task.pairs, task.training_languages), [task.measure]).items():
-            scores[f"{name}, {task.measure}, {group}".removesuffix(", average").replace("average, ", "")] = found[
-                task.measure
-            ]
-    if benchmark.topics:
-        examples = [read_labelled_texts(Path(benchmark.topics) / f"en.{part}.tsv") for part in ("train", "dev")]
+    for task in tasks:
+        options = task.options
+        rows = evaluate_retrieval(system, task.data, options.pairs, options.depth)
+        groups = groups_of(options.pairs, options.training_languages)
+        for group, found in averages(rows, groups, [options.measure]).items():
+            column = f"{task.name}, {options.measure}, {group}".removesuffix(", average").replace("average, ", "")
+            scores[column] = found[options.measure]
+    if topics:
+        examples = [read_labelled_texts(Path(topics) / f"en.{part}.tsv") for part in ("train", "dev")]
         train, dev = ((system.encode_documents(texts, "en"), labels) for labels, texts in examples)
         scores["topics of English dev, accuracy"] = float(fit_logistic_regression(*train).score(*dev))
     return scores

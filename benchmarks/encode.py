@@ -22,7 +22,7 @@ import common.threads
 
 import torch
 
-from benchmarks.encoding_methods import Method, MethodName, Setting, load_method
+from benchmarks.encoding_methods import POOLINGS_OF_PADDED, Method, MethodName, Setting, load_method
 from benchmarks.measure import alternate, matmul_peak, peak_memory, timed, write_results
 from common.command_line import options_from, run
 from common.device import Dtype, dtype_of
@@ -84,6 +84,11 @@ class EncodeBenchmark:
     def __post_init__(self) -> None:
         if "hmde" not in self.methods:
             raise ValueError(f"methods is {self.methods}; the others are compared with hmde, so name it too")
+        if not self.sentences:
+            raise ValueError("sentences is empty; name at least one number, such as 1")
+        if self.pooling not in POOLINGS_OF_PADDED and any(name.startswith("padded") for name in self.methods):
+            poolings = ", ".join(POOLINGS_OF_PADDED)
+            raise ValueError(f"pooling is {self.pooling}, and padded knows {poolings} only; leave it out of methods")
 
 
 @dataclass
@@ -201,9 +206,20 @@ def draw(documents: Sequence[Document], kind: Kind, benchmark: EncodeBenchmark) 
 
 
 def first_sentences(documents: Sequence[Document], count: int) -> Document:
-    """One document of so many sentences, one a line, which are the lines of several documents."""
-    lines = (line for document in documents for line in document.text.split("\n") if 20 < len(line) < 200)
-    return Document("", "", "en", "\n".join(line.replace(".", ",") for line in islice(lines, count)))
+    """One document of so many sentences, one a line, which are those of several documents.
+
+    Raises:
+        ValueError: the documents have fewer sentences that are one sentence by the rules of English, too.
+    """
+    texts = (
+        document.text[begin:end]
+        for document in documents
+        for begin, end in sentence_spans(document.text, document.language)
+    )
+    sentences = list(islice((text for text in texts if len(list(sentence_spans(text, "en"))) == 1), count))
+    if len(sentences) < count:
+        raise ValueError(f"sentences has {count}, but the documents have only {len(sentences)}; ask for fewer")
+    return Document("", "", "en", "\n".join(sentences))
 
 
 def lowest_cosine(method: Method, other: Method, documents: Sequence[Document]) -> float:

@@ -41,6 +41,7 @@ MethodName = Literal[
 ]  # fmt: skip
 
 WINDOW, FLAT, PASSAGE = 128, 4096, 512  # tokens
+POOLINGS_OF_PADDED = ("cls", "mean", "pooler")
 
 
 @dataclass
@@ -103,6 +104,7 @@ def untrained_hmde(
         setting.encoder,
         dtype=dtype,
         sentence_pooling=setting.pooling,
+        sentence_modules=(),  # as in the research code, nothing follows the pooling
         document_norm="pre",
         max_sentences=setting.max_sentences,
         **options,

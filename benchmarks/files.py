@@ -32,20 +32,21 @@ class FilesBenchmark:
     ranking: Ranking = "late"
     """As in `python -m search query`."""
     most: PositiveInt = 200
-    """Documents to ask for, of each format, evenly spread."""
+    """At most so many documents are asked for, of each format, evenly spread."""
 
 
 def main(argv: list[str] | None = None) -> None:
     benchmark = options_from(FilesBenchmark, argv)
     index = Index(benchmark.index)
+    if not index.snapshot.keeps_sentences:
+        raise ValueError(f"index {benchmark.index} keeps no sentences; make it anew with --sentences true")
     by_format: dict[str, list[dict]] = {}
     for row in index.snapshot.table.search().select(["id", "text", "spans"]).to_list():
         by_format.setdefault(Path(file_of(row["id"])).suffix, []).append(row)
     rows = []
     for ending, documents in sorted(by_format.items()):
         found: Counter[str] = Counter()
-        step = max(1, len(documents) // benchmark.most)
-        for document in documents[::step]:
+        for document in documents[:: -(-len(documents) // benchmark.most)]:
             begin, end = max(document["spans"], key=lambda span: span[1] - span[0])
             (hit,) = index.search(document["text"][begin:end], 1, ranking=benchmark.ranking)
             found["asked"] += 1

@@ -98,6 +98,12 @@ class IndexBenchmark:
     output: str = "runs/index-benchmark"
     """A folder to write, which must not exist; it is removed at the end."""
 
+    def __post_init__(self) -> None:
+        if self.documents < 10 * HITS:
+            raise ValueError(
+                f"documents is {self.documents}; make it {10 * HITS} at least, so that {HITS} documents are German"
+            )
+
 
 @dataclass
 class RandomDocuments:

@@ -3,8 +3,8 @@
     model = SystemForMTEB("hmde", SystemOptions("hmde", "runs/hmde"))
     mteb.evaluate(model, mteb.get_tasks(tasks=["MultiLongDocRetrieval"]))
 
-A query passes the sentence encoder alone; everything else is a document. The language of a subset reaches the sentence
-splitter.
+Queries are encoded as the system encodes queries, everything else as documents. The language of a subset reaches the
+sentence splitter.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ def language_of(task_metadata: Any, subset: str) -> str:
 
 
 def model_meta(name: str, options: SystemOptions, system: Any) -> ModelMeta:
-    """What mteb wants to know of a model. Of most models, a folder says nothing about licence and training data."""
+    """What mteb wants to know of a model. Licence and training data stay empty, because most folders say nothing of
+    them."""
     config = system.model.config if isinstance(system, HMDESystem) else None
     return ModelMeta(
         loader=None,

@@ -96,7 +96,7 @@ def seconds(read: Any, *arguments: Any, **inputs: Any) -> float:
 
 def main(argv: list[str] | None = None) -> None:
     benchmark = options_from(PackedFamilies, argv)
-    print({name: environment()[name] for name in ("cpu", "python")})
+    print(environment())
     inputs, table = rows(benchmark.documents), []
     for name, shape in SHAPES.items():
         packed, padded = make_model(shape, "packed"), make_model(shape, "sdpa")

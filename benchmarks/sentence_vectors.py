@@ -3,13 +3,14 @@
     python -m benchmarks.sentence_vectors --model MODEL --data FOLDER --pairs '[en-de]' [--key value ...]
 
 A row is a way to store sentence vectors: cut to their first numbers, as float16, int8 (each scaled to its largest
-number) or the codes of an index. The columns are the bytes of twenty sentences, and for each pair the mean reciprocal
-rank of the first relevant document by the best sentence alone, and by `late_score` of its cosine and the document's
-(`late`). Above stand the document's vector alone; the sentences read each by itself, which takes a second pass; and a
-single pass that reads all sentences so, whose document vector is made of them. With `--token_encoder`, documents are
-also ranked by the token vectors of a sentence encoder that was not trained for it: by the mean, over a query's tokens,
-of the cosine with the nearest token of the document, as ColBERT has it (Khattab and Zaharia 2020, equation 3, divided
-by the number of tokens). No approximate index takes part. Writes results.json and results.md.
+number) or the codes of an index. The columns are, for each pair, the mean reciprocal rank of the first relevant
+document by the best sentence alone, and by `late_score` of its cosine and the document's (`late`). Above stand the
+document's vector alone; the sentences read each by itself, which takes a second pass; and a single pass that reads all
+sentences so, whose document vector is made of them. With `--token_encoder`, documents are also ranked by the token
+vectors of a sentence encoder that was not trained for it: by the mean, over a query's tokens, of the cosine with the
+nearest token of the document, as ColBERT has it (Khattab and Zaharia 2020, equation 3, divided by the number of
+tokens). No approximate index takes part. Writes results.md, and results.json, which also has the bytes of twenty
+sentences in each row.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from common.command_line import options_from, run
 from common.device import Dtype, dtype_of
 from common.numbers import PositiveInt
 from common.progress import progress_bar
-from evaluation.datasets.languages import languages_of
+from common.saved_models import load_hmde
+from evaluation.datasets.languages import POOL, languages_of
 from evaluation.datasets.retrieval_sets import QuerySource, RetrievalSet, read_retrieval_set
 from evaluation.tables import Table
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer, late_score
@@ -205,9 +207,11 @@ def pair_scores(
 
 def main(argv: list[str] | None = None) -> None:
     benchmark = options_from(SentenceVectorsBenchmark, argv)
-    model = HMDEForDocumentEmbedding.from_pretrained(benchmark.model, dtype=dtype_of(benchmark.dtype))
-    tokenizer = HMDETokenizer.from_pretrained(benchmark.model)
+    for pair in benchmark.pairs:
+        if languages_of(pair)[1] == POOL:
+            raise ValueError(f"pairs has {pair}, and documents are ranked in one language here; leave it out")
     data = read_retrieval_set(benchmark.data, benchmark.pairs, benchmark.split, benchmark.query_source)
+    model, tokenizer = load_hmde(benchmark.model, dtype_of(benchmark.dtype))
     sizes = {f"{size} {kind}": SENTENCES * BYTES[kind](size) for size in benchmark.sizes for kind in BYTES}
     columns: dict[str, dict[str, float]] = {}
     for pair in benchmark.pairs:

@@ -55,9 +55,8 @@ def main(argv: list[str] | None = None) -> None:
             else AutoConfig.for_model(**fields)
         )
         rows.append({"encoder": name} | memory(config, benchmark.tokens, benchmark.lora))
-    formats = {"encoder": ""} | dict.fromkeys(rows[0].keys() - {"encoder"}, ".1f")
-    markdown = markdown_table({name: formats[name] for name in rows[0]}, rows)
-    write_results(benchmark, markdown, rows=rows)
+    formats = dict.fromkeys(rows[0], ".1f") | {"encoder": ""}
+    write_results(benchmark, markdown_table(formats, rows), rows=rows)
 
 
 def memory(config: PreTrainedConfig, tokens: int, lora: Lora) -> dict[str, float]:

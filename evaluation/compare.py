@@ -33,7 +33,7 @@ from evaluation.model_index import card_file, write_model_index
 from evaluation.recipes import EvaluationRecipe, SystemOptions, TaskOptions
 from evaluation.registry import TASKS
 from evaluation.report import Result, Results, write_comparison
-from evaluation.systems import check_systems, load_system, module_of
+from evaluation.systems import check_name, check_systems, load_system, module_of
 from evaluation.tables import environment
 from evaluation.tasks import SystemRun
 
@@ -68,12 +68,15 @@ def compare(recipe: EvaluationRecipe) -> Results:
     if not sys.stderr.isatty():
         disable_progress_bar()  # of models that are loaded
     named = [(name, kind, options) for kind in TASKS for name, options in getattr(recipe, kind, {}).items()]
-    names = [name for name, *_ in named]
-    if not names or len({*names}) < len(names):
-        raise ValueError(f"the tasks of {', '.join(TASKS)} are {names}; name at least one, and no two alike")
+    check_names(named)
     check_systems(recipe.systems)
     cards = {name: card_file(recipe.systems[name].model) for name in recipe.model_cards}
     tasks = [read_task(Path(recipe.output), *task) for task in named]
+
+    finetuned = [(task, name, runs) for task in tasks for name, runs in getattr(task.options, "finetuned", {}).items()]
+    used = {system.model for system in recipe.systems.values() if system.model}
+    used |= {model for _, _, runs in finetuned for model in runs}
+    fingerprints = {model: fingerprint_of_model(model) for model in used}
 
     dtype = dtype_of(recipe.dtype)
     print(f"computed in {str(dtype).removeprefix('torch.')} on {device()}")
@@ -81,9 +84,8 @@ def compare(recipe: EvaluationRecipe) -> Results:
     for task in tasks:
         for suffix in (task.options.results_of_systems, task.options.results_of_models):
             results[task.name + suffix] = {}
-    model_fingerprint = cache(fingerprint_of_model)
     for name, system in recipe.systems.items():
-        models = {system.model: model_fingerprint(system.model)} if system.model else {}
+        models = {system.model: fingerprints[system.model]} if system.model else {}
         load = cache(partial(load_system, system, dtype))
         cache_key = fingerprint_of_system(system, dtype, models)
         document_cache_key = fingerprint_of_system(system, dtype, models, without=QUERY_OPTIONS)
@@ -97,16 +99,15 @@ def compare(recipe: EvaluationRecipe) -> Results:
                     models,
                     partial(evaluate_system, load, task, run),
                 )
-    for task in tasks:
+    for task, name, runs in finetuned:
         result_name = task.name + task.options.results_of_models
-        for name, folders in getattr(task.options, "finetuned", {}).items():
-            models = {folder: model_fingerprint(folder) for folder in folders}
-            results[result_name][name] = kept_result(
-                Path(recipe.output) / "results" / result_name / f"{name}.json",
-                fingerprint(task.fingerprint, fingerprint_of_computation(dtype), models),
-                models,
-                partial(task.module.evaluate_models, folders, task.options, task.data, dtype, f"{task.name}, {name}"),
-            )
+        models = {model: fingerprints[model] for model in runs}
+        results[result_name][name] = kept_result(
+            Path(recipe.output) / "results" / result_name / f"{name}.json",
+            fingerprint(task.fingerprint, fingerprint_of_computation(dtype), models),
+            models,
+            partial(task.module.evaluate_models, runs, task.options, task.data, dtype, f"{task.name}, {name}"),
+        )
     for task_results in results.values():
         for name in [name for name, result in task_results.items() if not result["rows"]]:
             del task_results[name]  # such as BM25 on pairs of two languages
@@ -117,6 +118,24 @@ def compare(recipe: EvaluationRecipe) -> Results:
     for name, file in cards.items():
         write_model_index(file, name, recipe.systems[name].model, results)
     return results
+
+
+def check_names(tasks: list[tuple[str, str, TaskOptions]]) -> None:
+    """
+    Raises:
+        ValueError: there is no task, a name cannot be part of a path, or two tasks write to the same folders.
+    """
+    folders: list[str] = []
+    for name, _, options in tasks:
+        check_name("task", name)
+        for classifier in getattr(options, "finetuned", {}):
+            check_name("finetuned", classifier)
+        folders += dict.fromkeys((name, name + options.results_of_systems, name + options.results_of_models))
+    if not folders or len({*folders}) < len(folders):
+        raise ValueError(
+            f"the folders of the tasks of {', '.join(TASKS)} are {folders}; name at least one task, and no two whose "
+            "folders are alike"
+        )
 
 
 def evaluate_system(load: Callable[[], Any], task: TaskWithData, run: SystemRun) -> Result:
@@ -142,7 +161,7 @@ def converted(folder: Path, options: Any) -> Any:
     source = Path(options.data)
     content = fingerprint_of_folder(source) if source.is_dir() else ""
     module = Path(str(datasets.module_of(options).__file__))
-    code = [fingerprint_of_folder(Path(datasets.__file__).parent, "*.py"), digest(module)]
+    code = [fingerprint_of_folder(Path(file).parent, "*.py") for file in (datasets.__file__, module)]
     done = f"{fingerprint(options, content, code)}.done"
     with locked(folder):
         if not (folder / done).exists():

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from common.device import Dtype
 from common.numbers import NonNegativeInt, PositiveFloat, PositiveInt
 from evaluation.registry import SYSTEMS
 
@@ -69,8 +70,8 @@ class SystemOptions:
     @property
     def given(self) -> dict[str, Any]:
         """The options that differ from their defaults."""
-        values = {option.name: getattr(self, option.name) for option in fields(self)}
-        return {option.name: values[option.name] for option in fields(self) if values[option.name] != option.default}
+        values = ((option, getattr(self, option.name)) for option in fields(self))
+        return {option.name: value for option, value in values if value != option.default}
 
 
 class TaskOptions:
@@ -141,8 +142,8 @@ class ClassificationTask(TaskOptions):
             classifiers are tested on these.
         format: of `data`, as in a RetrievalTask.
         bootstrap_resamples: train on so many bootstrap resamples of each training set too. The averages over these
-            are rows of their own, and two systems are compared on them by a paired t-test. They differ less from
-            one near model to the next.
+            are rows of their own, which differ less from one near model to the next. They carry no test of
+            significance, because all resamples share one test set.
         Cs: inverse strengths of regularisation, as LogisticRegressionCV names them, of which cross-validation on
             training and dev documents chooses one. The best C of unit vectors depends on how far apart they are; one
             value compares systems at the same C.
@@ -172,6 +173,11 @@ class ClassificationTask(TaskOptions):
             raise ValueError("test_languages is empty; name at least one")
         if not self.Cs:
             raise ValueError("Cs is empty; name at least one")
+        for name, models in self.finetuned.items():
+            if not models:
+                raise ValueError(f"finetuned has no model of {name}; name at least one run of it, or leave it out")
+        if self.finetuned and not self.finetuned_on:
+            raise ValueError("finetuned_on is empty; name the languages that the finetuned models learnt from")
         if self.multilabel and self.finetuned:
             raise ValueError(f"measure is {self.measure}, of several labels a text, and finetuned models predict one")
 
@@ -209,7 +215,7 @@ class EvaluationRecipe:
     classification: dict[str, ClassificationTask] = field(default_factory=dict)
     reference: str | None = None
     model_cards: list[str] = field(default_factory=list)
-    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    dtype: Dtype = "auto"
 
     def __post_init__(self) -> None:
         for name in [*self.model_cards, *([self.reference] if self.reference else [])]:

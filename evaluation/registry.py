@@ -72,7 +72,7 @@ SYSTEMS = {
     # on skip queries that are whole documents.
     "nearest_sentence": _HMDE._replace(module=_NEAREST, ranks=True),
     "nearest_window": _PIECES._replace(module=_NEAREST, ranks=True),
-    # By the document's vector and its nearest sentence: what `late` below comes near to, but for BM25.
+    # Scores every document by its own vector and its nearest sentence, without BM25. `late` approximates this.
     "both_scales": _HMDE._replace(module=_NEAREST, ranks=True),
     # What a user of an index of search/ gets from an HMDE and BM25. Behind the documents that these rank stand the
     # others by their vectors.

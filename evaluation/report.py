@@ -34,9 +34,7 @@ def write_comparison(recipe: dict[str, Any], results: Results) -> None:
         for task_results in results.values():
             for result in task_results.values():
                 values = values_of(result)
-                result["intervals"] = {
-                    row: bootstrap_interval(row_values) for row, row_values in values.items() if row in result["rows"]
-                }
+                result["intervals"] = {row: bootstrap_interval(row_values) for row, row_values in values.items()}
                 result["p_values"] = {}
                 if reference in task_results:
                     result["p_values"] = paired_p_values(values, values_of(task_results[reference]))
@@ -44,7 +42,7 @@ def write_comparison(recipe: dict[str, Any], results: Results) -> None:
     tables = [table_of_scores(task, task_results, reference) for task, task_results in results.items()]
     widths = [table_of_intervals(task, task_results) for task, task_results in results.items()]
     made = {
-        "command": shlex.join(["python", "-m", "evaluation", *sys.argv[1:]]),
+        "command": shlex.join(["python", "-m", program(), *sys.argv[1:]]),
         "seed": SEED,
         "environment": environment(),
         "recipe": recipe,
@@ -72,11 +70,18 @@ def write_comparison(recipe: dict[str, Any], results: Results) -> None:
     print("\n".join(table.to_markdown() for table in tables))
 
 
+def program() -> str:
+    """The module that runs, such as replications.evaluate, whose recipes `python -m evaluation` refuses."""
+    spec = sys.modules["__main__"].__spec__
+    return spec.name.removesuffix(".__main__") if spec else "evaluation"
+
+
 def values_of(result: Result) -> dict[str, dict[str, float]]:
-    """Values by row and by query or document, and of averages by draw of the training documents; none of a measure,
-    such as F1, that is no mean over documents."""
-    measure = result["measure"]
-    return {row: values[measure] for row, values in result["per_item"].items() if measure in values}
+    """Values by row and by query or document, which tests and intervals take for independent observations. So there are
+    none of averages over draws of the training documents, since all draws share one test; and none of a measure, such
+    as F1, that is no mean over documents."""
+    measure, rows = result["measure"], result["rows"]
+    return {row: values[measure] for row, values in result["per_item"].items() if row in rows and measure in values}
 
 
 def table_of_scores(task: str, results: dict[str, Result], reference: str) -> Table:

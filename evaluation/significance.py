@@ -11,8 +11,8 @@ from scipy import stats
 def paired_p_values(
     first: Mapping[str, Mapping[str, float]], second: Mapping[str, Mapping[str, float]]
 ) -> dict[str, float]:
-    """Chances, by row, that two systems' values differ as they do although the systems do not: two-sided paired t-tests
-    over the items of each row, then Benjamini and Hochberg's correction for the number of rows.
+    """The p-value of each row: the probability of a difference at least as large between equal systems. Two-sided
+    paired t-tests over the items of each row, then Benjamini and Hochberg's correction for the number of rows.
 
     Args:
         first, second: value by row (a pair of languages) and item (a query or document). Rows that both have count.
@@ -35,12 +35,12 @@ def paired_p_values(
     return dict(zip(rows, map(float, stats.false_discovery_control(p_values))))
 
 
-def bootstrap_interval(values: Mapping[str, float], seed: int = 0) -> tuple[float, float]:
+def bootstrap_interval(values: Mapping[str, float]) -> tuple[float, float]:
     """The 95 % percentile interval of the mean over items, from 1,000 resamples."""
     sample = np.array(list(values.values()))
     if len(sample) < 2:
         return float(sample.mean()), float(sample.mean())
     interval = stats.bootstrap(
-        (sample,), np.mean, n_resamples=1000, batch=100, method="percentile", rng=np.random.default_rng(seed)
+        (sample,), np.mean, n_resamples=1000, batch=100, method="percentile", rng=np.random.default_rng(0)
     ).confidence_interval
     return float(interval.low), float(interval.high)

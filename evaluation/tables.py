@@ -16,7 +16,7 @@ Scores = dict[str, dict[str, float]]  # by pair or language, then by measure
 
 PACKAGES = (
     "torch", "transformers", "tokenizers", "sentencex", "sentence-transformers", "ir_measures", "bm25s",
-    "lancedb", "scikit-learn", "scipy",
+    "PyStemmer", "lancedb", "scikit-learn", "scipy",
 )  # fmt: skip
 
 

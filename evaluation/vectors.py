@@ -13,7 +13,7 @@ from common.files import file_written_whole, locked, new_array
 from common.fingerprints import digest, fingerprint
 from common.progress import Advance, no_bar
 from evaluation.datasets.languages import languages_of
-from evaluation.datasets.retrieval_sets import DocumentFile, RetrievalSet
+from evaluation.datasets.retrieval_sets import DocumentFile, RetrievalSet, texts_of
 
 Encode = Callable[[list[str]], np.ndarray]
 Part = TypeVar("Part")
@@ -57,8 +57,7 @@ def cached_vectors(
         else:
             with file_written_whole(path) as partial:
                 _write_vectors(partial, encoded_in_parts(encode, documents, advance), len(documents))
-                if fingerprint_of_documents(documents) != made_from:
-                    raise ValueError("the documents changed while they were encoded; start again when they are final")
+                check_unchanged(documents, made_from)
     return np.load(path, mmap_mode="r")
 
 
@@ -95,13 +94,17 @@ def encoded_in_parts(
         advance(len(batch))
 
 
-def texts_of(documents: Mapping[str, str]) -> Iterator[str]:
-    """All texts, in the order of their ids. A file is read once, from its beginning to its end."""
-    return documents.texts() if isinstance(documents, DocumentFile) else iter(documents.values())
-
-
 def fingerprint_of_documents(documents: Mapping[str, str]) -> str:
     """Hashes the ids and texts, or the file that has them."""
     if isinstance(documents, DocumentFile):
         return fingerprint(digest(documents.path))
     return fingerprint(*documents.items())
+
+
+def check_unchanged(documents: Mapping[str, str], made_from: str) -> None:
+    """
+    Raises:
+        ValueError: the file of the documents is another one than when `made_from` was their fingerprint.
+    """
+    if fingerprint_of_documents(documents) != made_from:
+        raise ValueError("the documents changed while they were encoded; start again when they are final")

@@ -55,8 +55,6 @@ def evaluate_system(
     for other in others:
         for name in ("rows", "per_item"):
             first[name] |= other[name]
-        for name in ("documents", "query_seconds", "document_seconds"):
-            first[name] += other[name]
     for name in ("unknown_in_qrels", "empty_documents"):  # which are of one pair
         del first[name]
     groups = retrieval.groups_of(task.pairs, task.training_languages)

@@ -1,6 +1,6 @@
 """Data sets. retrieval_sets.py and labelled_sets.py read this project's own format. A recipe names the module of a
 published set as `format`: it says how the set's files are to lie, and its function `convert(task, output)` turns them
-into that format. ir_datasets.py and mldr.py are such modules, and so are those of replications/datasets.
+into that format. ir_datasets.py, mldr.py and others of this folder are such modules; replications/datasets has more.
 """
 
 from __future__ import annotations

@@ -84,6 +84,11 @@ class DocumentFile(Mapping[str, str]):
             yield _document(self.path, line_number, line)[1]
 
 
+def texts_of(documents: Mapping[str, str]) -> Iterator[str]:
+    """All texts, in the order of their ids. A file is read once, from its beginning to its end."""
+    return documents.texts() if isinstance(documents, DocumentFile) else iter(documents.values())
+
+
 @dataclass(frozen=True)
 class RetrievalSet:
     """Documents, queries and what is relevant to them.
@@ -175,7 +180,8 @@ def read_retrieval_set(
         relevant = {doc_id for grades in judged for doc_id, grade in grades.items() if grade > 0}
         for language in query_languages:
             source = documents.get(language) or DocumentFile(folder / "docs" / f"{language}.jsonl")
-            texts = dict(source.items()) if query_source == "documents" else late_sentences(source, language)
+            whole = query_source == "documents"
+            texts = dict(zip(source, texts_of(source))) if whole else late_sentences(source, language)
             queries[language] = {doc_id: text for doc_id, text in texts.items() if not split or doc_id in relevant}
         qrels = {query_id: {query_id: 1} for texts in queries.values() for query_id in texts}
     else:
@@ -202,7 +208,7 @@ def late_sentences(documents: Mapping[str, str], language: str) -> dict[str, str
     """A sentence from the last third of each long document, by doc_id: what an encoder that reads only the beginning
     cannot find. The draw depends on the doc_id alone."""
     drawn = {}
-    for doc_id, text in documents.items():
+    for doc_id, text in zip(documents, texts_of(documents)):
         if len(text) < MIN_LONG_DOCUMENT:
             continue
         late = [

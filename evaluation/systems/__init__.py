@@ -1,4 +1,4 @@
-"""The systems under comparison: texts in, unit vectors out. They know no data files and no measures.
+"""The systems under comparison: texts in, unit vectors or rankings out. They know no data files and no measures.
 
 A system is one of a kind; evaluation/registry.py lists the kinds.
 """
@@ -18,7 +18,7 @@ from evaluation.registry import SYSTEMS
 
 
 class System(Protocol):
-    """What an evaluation asks of a system. One that ranks documents itself has `rank` instead of these."""
+    """What an evaluation asks of a system. One that ranks documents itself has `rank_pairs` instead."""
 
     def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
         """(queries, hidden), float32, L2-normalised rows."""
@@ -36,9 +36,17 @@ def check_systems(systems: Mapping[str, SystemOptions]) -> None:
     if not systems:
         raise ValueError("systems is empty; name at least one")
     for name, system in systems.items():
-        if not re.fullmatch(r"[\w.-]+", name):
-            raise ValueError(f"system {name!r} names files; use letters, digits, '.', '-' and '_' only")
+        check_name("system", name)
         module_of(system).check(f"system {name}", system)
+
+
+def check_name(what: str, name: str) -> None:
+    """
+    Raises:
+        ValueError: the name cannot be part of a path.
+    """
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise ValueError(f"{what} {name!r} names files; use letters, digits, '.', '-' and '_' only")
 
 
 def module_of(system: SystemOptions) -> Any:
@@ -57,7 +65,7 @@ def load_system(system: SystemOptions, dtype: torch.dtype = torch.float32) -> An
 
 
 def l2_normalize(vectors: np.ndarray) -> np.ndarray:
-    """In float32, whatever the dtype of the model.
+    """Vectors (vectors, hidden), float32, at unit length. A zero vector, which has no direction, stays zero.
 
     Raises:
         ValueError: a vector is not finite.
@@ -65,4 +73,4 @@ def l2_normalize(vectors: np.ndarray) -> np.ndarray:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not np.isfinite(lengths).all():
         raise ValueError(f"the vector of text {np.isfinite(lengths).argmin()} is not finite; try dtype float32")
-    return vectors / lengths
+    return vectors / np.maximum(lengths, np.finfo(np.float32).tiny)

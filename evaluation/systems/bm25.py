@@ -10,8 +10,9 @@ import torch
 
 from common.progress import progress_bar
 from evaluation.datasets.languages import languages_of
-from evaluation.datasets.retrieval_sets import RetrievalSet, Run
+from evaluation.datasets.retrieval_sets import RetrievalSet, Run, texts_of
 from evaluation.recipes import SystemOptions
+from evaluation.similarity import RUN_DEPTH, Ranking, highest
 
 
 class BM25:
@@ -29,16 +30,17 @@ class BM25:
         cache: Path | None = None,
         cache_key: str = "",
         name: str = "",
-    ) -> dict[str, Run]:
+    ) -> dict[str, Ranking]:
         """The rankings of the pairs of one language. Arguments as in `evaluation.tasks.retrieval.RankingSystem`."""
-        runs = {}
+        rankings = {}
         for pair in pairs:
             query_language, language = languages_of(pair)
             if query_language == language:
                 documents = retrieval_set.documents[language]
                 bar = name and f"{name}: {pair}"
-                runs[pair] = rank(retrieval_set.judged_queries(pair), documents, language, depth, bar)
-        return runs
+                queries = retrieval_set.judged_queries(pair)
+                rankings[pair] = Ranking(rank(queries, documents, language, depth or RUN_DEPTH, bar))
+        return rankings
 
 
 def rank(queries: Mapping[str, str], documents: Mapping[str, str], language: str, depth: int, name: str = "") -> Run:
@@ -64,12 +66,11 @@ def rank(queries: Mapping[str, str], documents: Mapping[str, str], language: str
             progress.update()
             return terms(text, language)
 
-        index.index([counted_terms(text) for text in documents.values()], show_progress=False)
+        index.index([counted_terms(text) for text in texts_of(documents)], show_progress=False)
         for query_id, text in queries.items():
             known = [term for term in counted_terms(text) if term in index.vocab_dict]
             scores = index.get_scores(known) if known else np.zeros(len(doc_ids), dtype=np.float32)
-            best = np.lexsort((np.arange(len(scores)), -scores))[:depth]
-            run[query_id] = {doc_ids[row]: float(scores[row]) for row in best if scores[row] > 0}
+            run[query_id] = {doc_ids[row]: float(scores[row]) for row in highest(scores, depth) if scores[row] > 0}
     return run
 
 
@@ -77,5 +78,5 @@ def check(name: str, options: SystemOptions) -> None:
     """Nothing can be wrong."""
 
 
-def load(options: SystemOptions, dtype: torch.dtype = torch.float32) -> BM25:
+def load(options: SystemOptions, dtype: torch.dtype) -> BM25:
     return BM25()

@@ -41,7 +41,7 @@ def check(name: str, options: SystemOptions) -> None:
     check_is_hmde(name, options.model)
 
 
-def load(options: SystemOptions, dtype: torch.dtype = torch.float32) -> HMDESystem:
+def load(options: SystemOptions, dtype: torch.dtype) -> HMDESystem:
     model, tokenizer = load_hmde(options.model, dtype)
     model.config.query_path = options.query_path or model.config.query_path
     model.to(device())  # type: ignore[arg-type]

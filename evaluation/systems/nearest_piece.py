@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -16,11 +16,11 @@ import torch
 from common.files import file_written_whole, locked
 from common.progress import Advance, progress_bar
 from evaluation.datasets.languages import languages_of
-from evaluation.datasets.retrieval_sets import RetrievalSet, Run
+from evaluation.datasets.retrieval_sets import RetrievalSet
 from evaluation.recipes import SystemOptions
-from evaluation.similarity import highest, inner_products
+from evaluation.similarity import Ranking, inner_products, ranked_by
 from evaluation.systems import hmde, pieces
-from evaluation.vectors import encoded_in_parts, fingerprint_of_documents, vectors_of_queries
+from evaluation.vectors import check_unchanged, encoded_in_parts, fingerprint_of_documents, vectors_of_queries
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer, late_score
 
 
@@ -63,7 +63,7 @@ class NearestPieceSystem:
         cache: Path | None = None,
         cache_key: str = "",
         name: str = "",
-    ) -> dict[str, Run]:
+    ) -> dict[str, Ranking]:
         """Nothing where the queries are whole documents. Arguments as in `evaluation.tasks.retrieval.RankingSystem`."""
         if retrieval_set.query_source == "documents":
             return {}
@@ -75,34 +75,34 @@ class NearestPieceSystem:
                 for language, documents in needed.items()
             }
         queries = vectors_of_queries(self.encode_queries, retrieval_set, pairs)
-        return {
-            pair: self.rank(
-                retrieval_set,
-                pair,
-                queries[languages_of(pair)[0]],
-                Vectors.joined([vectors[part] for part in parts]),
-                depth,
-            )
-            for pair, parts in zip(pairs, languages)
-        }
+        rankings = {}
+        for pair, parts in zip(pairs, languages):
+            embedded = queries[languages_of(pair)[0]]
+            judged = np.stack([embedded[query_id] for query_id in retrieval_set.judgements(pair)])
+            scores = self.scores(Vectors.joined([vectors[part] for part in parts]), judged)
+            rankings[pair] = ranked_by(scores, retrieval_set, pair, depth)
+        return rankings
 
     def vectors(
         self, documents: Mapping[str, str], language: str, cache: Path | None, cache_key: str, advance: Advance
     ) -> Vectors:
-        """The vectors of the documents of one language, from the cache if they are there."""
-        with ExitStack() as stack:
-            if cache is not None:
-                path = cache / f"{cache_key}-{language}-{fingerprint_of_documents(documents)}.npz"
-                stack.enter_context(locked(path))
-                if path.exists():
-                    advance(len(documents))
-                    return Vectors(**np.load(path))
-            parts = encoded_in_parts(lambda texts: self.encode(texts, language), documents, advance)
-            vectors = Vectors.joined(list(parts))
-            if cache is not None:
-                with file_written_whole(path) as partial, open(partial, "wb") as file:
-                    np.savez(file, **vectors._asdict())
-        return vectors
+        """The vectors of the documents of one language. Cache and errors as in `cached_vectors`."""
+        if cache is None:
+            return self.encode_all(documents, language, advance)
+        made_from = fingerprint_of_documents(documents)
+        path = cache / f"{cache_key}-{language}-{made_from}.npz"
+        with locked(path):
+            if path.exists():
+                advance(len(documents))
+            else:
+                with file_written_whole(path) as new, new.open("wb") as file:
+                    np.savez(file, **self.encode_all(documents, language, advance)._asdict())
+                    check_unchanged(documents, made_from)
+        with np.load(path) as kept:
+            return Vectors(**kept)
+
+    def encode_all(self, documents: Mapping[str, str], language: str, advance: Advance) -> Vectors:
+        return Vectors.joined(list(encoded_in_parts(partial(self.encode, language=language), documents, advance)))
 
     def encode(self, texts: Sequence[str], language: str) -> Vectors:
         documents, found = self.model.encode_documents(texts, self.tokenizer, language=language, sentences=True)
@@ -113,31 +113,14 @@ class NearestPieceSystem:
         """(queries, hidden), float32, L2-normalised rows."""
         return self.model.encode_queries(queries, self.tokenizer)
 
-    def rank(
-        self,
-        retrieval_set: RetrievalSet,
-        pair: str,
-        query_vectors: Mapping[str, np.ndarray],
-        vectors: Vectors,
-        depth: int,
-    ) -> Run:
-        """The `depth` best documents of each query. In the pool, a query that was taken from a document does not find
-        that document."""
-        queries = retrieval_set.judged_queries(pair)
-        embedded = np.stack([query_vectors[query_id] for query_id in queries])
-        by_document = chain.from_iterable(inner_products(vectors.documents, embedded))
-        by_piece = chain.from_iterable(inner_products(vectors.pieces, embedded))
+    def scores(self, vectors: Vectors, queries: np.ndarray) -> Iterator[np.ndarray]:
+        """(documents,), of each query."""
+        by_document = chain.from_iterable(inner_products(vectors.documents, queries))
+        by_piece = chain.from_iterable(inner_products(vectors.pieces, queries))
         first_pieces = np.cumsum(vectors.counts) - vectors.counts
-        doc_ids = retrieval_set.doc_ids(languages_of(pair)[1])
-        run: Run = {}
-        for query_id, documents, all_pieces in zip(queries, by_document, by_piece):
-            scores = np.maximum.reduceat(all_pieces, first_pieces)
-            if self.both_scales:
-                scores = late_score(documents, scores)
-            ranked = {doc_ids[row]: float(scores[row]) for row in highest(scores, depth + 1)}
-            ranked.pop(retrieval_set.own_document(pair, query_id) or "", None)
-            run[query_id] = dict(list(ranked.items())[:depth])
-        return run
+        for documents, all_pieces in zip(by_document, by_piece):
+            nearest = np.maximum.reduceat(all_pieces, first_pieces)
+            yield late_score(documents, nearest) if self.both_scales else nearest
 
 
 def check(name: str, options: SystemOptions) -> None:
@@ -147,7 +130,7 @@ def check(name: str, options: SystemOptions) -> None:
     (pieces if options.kind == "nearest_window" else hmde).check(name, options)
 
 
-def load(options: SystemOptions, dtype: torch.dtype = torch.float32) -> NearestPieceSystem:
+def load(options: SystemOptions, dtype: torch.dtype) -> NearestPieceSystem:
     if options.kind == "nearest_window":
         system = pieces.load(replace(options, kind="windows"), dtype)
     else:

@@ -58,7 +58,7 @@ def check(name: str, options: SystemOptions) -> None:
         check_sentence_layer(options.sentence_layer, AutoConfig.from_pretrained(options.model))
 
 
-def load(options: SystemOptions, dtype: torch.dtype = torch.float32) -> HMDESystem:
+def load(options: SystemOptions, dtype: torch.dtype) -> HMDESystem:
     reading: dict[str, Any] = {}  # fields of HMDEConfig
     longest = options.max_length or (512 if options.kind in ("first", "passages") else 128)
     if options.kind in ("weighted_sentences", "passages"):

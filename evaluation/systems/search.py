@@ -15,11 +15,11 @@ import torch
 from common.fingerprints import fingerprint
 from common.progress import progress_bar
 from evaluation.datasets.languages import languages_of
-from evaluation.datasets.retrieval_sets import RetrievalSet, Run
+from evaluation.datasets.retrieval_sets import RetrievalSet, Run, texts_of
 from evaluation.recipes import SystemOptions
+from evaluation.similarity import RUN_DEPTH, Ranking
 from evaluation.systems import hmde
-from evaluation.systems.hmde import check  # noqa: F401  # the model must be an HMDE
-from evaluation.vectors import fingerprint_of_documents, texts_of, vectors_of_queries
+from evaluation.vectors import fingerprint_of_documents, vectors_of_queries
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 
 if TYPE_CHECKING:  # needs the extra `search`
@@ -70,13 +70,13 @@ class SearchSystem:
         cache: Path | None = None,
         cache_key: str = "",
         name: str = "",
-    ) -> dict[str, Run]:
-        """What search finds; nothing where the queries are whole documents. The indexes lie in
-        the cache. Arguments as in `evaluation.tasks.retrieval.RankingSystem`."""
+    ) -> dict[str, Ranking]:
+        """What search finds; nothing where the queries are whole documents. The indexes lie in the cache. Arguments
+        as in `evaluation.tasks.retrieval.RankingSystem`."""
         if retrieval_set.query_source == "documents":
             return {}
         vectors = vectors_of_queries(self.encode_queries, retrieval_set, pairs)
-        runs = {}
+        rankings = {}
         for pair in pairs:
             query_language, document_language = languages_of(pair)
             languages = retrieval_set.collection(document_language)
@@ -84,8 +84,9 @@ class SearchSystem:
             with TemporaryDirectory() if cache is None else nullcontext(cache) as folder:
                 index = Path(folder) / f"{fingerprint(cache_key, made_from)}.index"
                 bar = name and f"{name}: {pair}"
-                runs[pair] = self.rank(retrieval_set, pair, vectors[query_language], index, depth, bar)
-        return runs
+                queries = vectors[query_language]
+                rankings[pair] = Ranking(self.rank(retrieval_set, pair, queries, index, depth or RUN_DEPTH, bar))
+        return rankings
 
     def rank(
         self,
@@ -129,7 +130,19 @@ class SearchSystem:
         return run
 
 
-def load(options: SystemOptions, dtype: torch.dtype = torch.float32) -> SearchSystem:
+def check(name: str, options: SystemOptions) -> None:
+    """
+    Raises:
+        ValueError: the extra `search` is not installed, or the model cannot be found or is no HMDE.
+    """
+    try:
+        import search.snapshot  # noqa: F401
+    except ImportError as error:
+        raise ValueError(f"{name}: kind {options.kind} needs search ({error}); pip install '.[search]'") from None
+    hmde.check(name, options)
+
+
+def load(options: SystemOptions, dtype: torch.dtype) -> SearchSystem:
     system = hmde.load(options, dtype)
     ranking: Any = options.kind
     return SearchSystem(options.model, system.model, system.tokenizer, ranking)

@@ -46,7 +46,7 @@ def check(name: str, options: SystemOptions) -> None:
     """Nothing: the library itself refuses what it cannot load, and its models need not be ones of transformers."""
 
 
-def load(options: SystemOptions, dtype: torch.dtype = torch.float32) -> SentenceTransformersSystem:
+def load(options: SystemOptions, dtype: torch.dtype) -> SentenceTransformersSystem:
     from sentence_transformers import SentenceTransformer
 
     with opening(options.model):

@@ -10,7 +10,6 @@ Two protocols, whose numbers do not compare:
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -49,8 +48,8 @@ from modeling_hmde import HMDETokenizer
 from modeling_hmde.packing_hmde import padded_batches
 from modeling_hmde.sentence_reading_hmde import MAX_TOKENS_PER_BUCKET
 
-# What learns from frozen vectors. From the task, and vectors and labels of training and dev documents, it makes what
-# measures a classifier on the vectors and labels of a test, in one or several runs; and its C, if it has one.
+# Trains a classifier on frozen vectors. Returns a function that measures it on the vectors and labels of a test, once
+# for each run, and the C that was chosen, None if there is none.
 Learn = Callable[..., tuple[Callable[[np.ndarray, Sequence[str]], list[Measured]], float | None]]
 
 
@@ -109,11 +108,9 @@ def evaluate_system(
     Args:
         learn, protocol: the classifier above the vectors, and what it is.
     """
-    began = time.perf_counter()
     parts = (*labelled.train, *labelled.dev, *labelled.tests)
     with progress_bar(f"{run.bar}: documents", sum(len(part.texts) for part in parts)) as progress:
         vectors = {part.file: encode(system, part, run, progress.update) for part in parts}
-    seconds = time.perf_counter() - began
     measured, chosen = learn_and_test(task, labelled, vectors, learn, run.bar)
     draws = []
     for draw in range(task.bootstrap_resamples):
@@ -122,12 +119,10 @@ def evaluate_system(
     over_draws = f"; averages over {task.bootstrap_resamples} draws of the training documents too" if draws else ""
     result = {
         "protocol": f"frozen vectors, {protocol}{over_draws}",
-        **summary(task, measured, draws),
+        **summary(task, measured, [f"{language}-{language}" for language in task.train_languages], draws),
         "C": chosen,
-        "documents": sum(map(len, vectors.values())),
-        "document_seconds": seconds,
     }
-    if not task.multilabel:
+    if not task.multilabel and sum(len(test.texts) for test in labelled.tests) > 2:  # of fewer, t-SNE says nothing
         result["plot"] = f"{run.task}-{run.system}.png"
         with progress_bar(f"{run.bar}: plot", 1, "plot") as progress:
             shown = [vectors[test.file] for test in labelled.tests]
@@ -185,7 +180,6 @@ def evaluate_models(
 ) -> dict[str, Any]:
     """Everything that is reported of a classifier that was trained as a whole, once or several times. The scores
     of several runs are means, with their standard deviations."""
-    began = time.perf_counter()
     runs = [scores_of_classifier(model, labelled.tests, dtype, bar) for model in models]
     trained_on = task.finetuned_on[0] if len(task.finetuned_on) == 1 else "all"
     measured = {
@@ -194,9 +188,7 @@ def evaluate_models(
     }
     return {
         "protocol": f"fine-tuned on {', '.join(task.finetuned_on)}, {len(runs)} run{'s' * (len(runs) > 1)}",
-        **summary(task, measured),
-        "documents": sum(len(part.texts) for part in labelled.tests),
-        "document_seconds": time.perf_counter() - began,
+        **summary(task, measured, [f"{trained_on}-{language}" for language in task.finetuned_on]),
     }
 
 
@@ -228,17 +220,21 @@ def scores_of_classifier(
     return [scores_of_labels(test.labels, labels) for test, labels in zip(tests, predicted)]
 
 
-def summary(task: ClassificationTask, measured: dict[str, Measured], draws: Sequence[Scores] = ()) -> dict[str, Any]:
+def summary(
+    task: ClassificationTask, measured: dict[str, Measured], same_language: Sequence[str], draws: Sequence[Scores] = ()
+) -> dict[str, Any]:
     """Scores by row, `<train language>-<test language>`, and averages: of all, of one language and across languages.
     The transfer gap is what is lost across languages. Each average over draws of the training documents is a row of its
     own. Values by item are of the first of the task's measures: of rows by document, and of averages by draw.
+
+    Args:
+        same_language: the rows whose test is in a language that was learnt from.
     """
     scores = scores_by_row(measured)
-    same = [row for row in scores if len(set(row.split("-"))) == 1]
     groups = {
         "average": list(scores),
-        "average, same language": same,
-        "average, across languages": [row for row in scores if row not in same],
+        "average, same language": [row for row in scores if row in same_language],
+        "average, across languages": [row for row in scores if row not in same_language],
     }
     means = averages(scores, groups, task.measures)
     if len(means) == 3:
@@ -299,4 +295,4 @@ def tokenized(
         rows = tokenizer(list(first), list(second), truncation=True)
     else:
         rows = tokenizer(list(texts), truncation=True)
-    return {name: values for name, values in rows.items() if name in ("input_ids", "token_type_ids")}
+    return {name: values for name, values in rows.items() if name in ("input_ids", "sentence_ids", "token_type_ids")}

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,14 +19,11 @@ from evaluation.datasets.languages import POOL, languages_of
 from evaluation.datasets.retrieval_sets import RetrievalSet, Run, read_retrieval_set
 from evaluation.metrics import RETRIEVAL_MEASURES, retrieval_values
 from evaluation.recipes import RetrievalTask
-from evaluation.similarity import highest, inner_products, ranks
+from evaluation.similarity import RUN_DEPTH, Ranking, inner_products, ranked_by
 from evaluation.systems import System
 from evaluation.tables import averages
 from evaluation.tasks import SystemRun
 from evaluation.vectors import Encode, cached_vectors
-
-# Documents of a query in a run, where nothing says how many.
-RUN_DEPTH = 1000
 
 # From vectors of documents and of queries to scores, see `inner_products`.
 Similarity = Callable[[np.ndarray, np.ndarray], Iterator[np.ndarray]]
@@ -44,24 +40,14 @@ class RankingSystem(Protocol):
         cache: Path | None = None,
         cache_key: str = "",
         name: str = "",
-    ) -> dict[str, Run]:
-        """The runs of the pairs that the system can rank: at most `depth` documents of each query to which the
-        collection has a relevant one. The other arguments as in `evaluate_task`."""
-
-
-class Ranking(NamedTuple):
-    """
-    run: the first documents of each query.
-    ranks: of the relevant documents of each query in the whole collection, lowest first; None where it is not ranked.
-    """
-
-    run: Run
-    ranks: dict[str, list[int]] | None = None
+    ) -> dict[str, Ranking]:
+        """The rankings of the pairs that the system can rank. `depth` as in `ranked_by`; a system that never ranks a
+        whole collection takes 0 for RUN_DEPTH. The other arguments as in `evaluate_task`."""
 
 
 @dataclass
 class Encoded:
-    """The vectors of a retrieval set by language, rows in its order, and the seconds they took.
+    """The vectors of a retrieval set by language, rows in its order.
 
     Args:
         queries: (queries, hidden).
@@ -70,8 +56,6 @@ class Encoded:
 
     queries: dict[str, np.ndarray]
     documents: dict[str, np.ndarray]
-    query_seconds: float
-    document_seconds: float
 
 
 def evaluate_retrieval(
@@ -106,20 +90,20 @@ def evaluate_system(
 ) -> dict[str, Any]:
     """Everything that is reported of a system on a task. Writes its rankings too."""
     cache, key = run.output / "cache", run.document_cache_key
-    result, runs = evaluate_task(system, task, retrieval_set, cache, key, run.bar, similarity)
+    result, runs = evaluate_task(system, task, retrieval_set, cache, key, run.bar, similarity, similarity_name)
     write_runs(runs, run)
-    first = f", the first {task.depth}" if task.depth else ""
-    return result | {"protocol": f"full ranking by {similarity_name}{first}"}
+    return result
 
 
 def evaluate_task(
-    system: System | RankingSystem | Any,
+    system: System | RankingSystem,
     task: RetrievalTask,
     retrieval_set: RetrievalSet,
     cache: Path | None = None,
     cache_key: str = "",
     name: str = "",
     similarity: Similarity = inner_products,
+    similarity_name: str = "cosine",
 ) -> tuple[dict[str, Any], dict[str, Run]]:
     """Everything that is reported of a system, and its runs by pair.
 
@@ -130,17 +114,19 @@ def evaluate_task(
         cache: folder of vectors and indexes; None keeps nothing.
         cache_key: of all that the vectors of documents depend on.
         name: of task and system, for progress bars.
-        similarity: by which documents are ranked.
+        similarity, similarity_name: by which the documents of a system with vectors are ranked.
     """
-    pairs, seconds = task.pairs, {}
+    pairs = task.pairs
     if hasattr(system, "rank_pairs"):
-        runs = system.rank_pairs(retrieval_set, pairs, task.depth or RUN_DEPTH, cache, cache_key, name)
-        rankings = {pair: Ranking(run) for pair, run in runs.items()}
+        by = "the system's own scores"
+        rankings = system.rank_pairs(retrieval_set, pairs, task.depth, cache, cache_key, name)
     else:
+        by = similarity_name
         encoded = encode(system, retrieval_set, pairs, cache, cache_key, name)
         rankings = {pair: rank(encoded, retrieval_set, pair, task.depth, similarity) for pair in pairs}
-        seconds = {"query_seconds": encoded.query_seconds, "document_seconds": encoded.document_seconds}
-    result = summary(task, retrieval_set, rankings) | seconds
+    whole = all(ranking.ranks is not None for ranking in rankings.values())
+    protocol = f"full ranking by {by}" if whole else f"the first {task.depth or RUN_DEPTH} by {by}"
+    result = summary(task, retrieval_set, rankings) | {"protocol": protocol}
     return result, {pair: ranking.run for pair, ranking in rankings.items()}
 
 
@@ -159,7 +145,6 @@ def summary(task: RetrievalTask, retrieval_set: RetrievalSet, rankings: Mapping[
         "averages": averages(scores, groups_of(task.pairs, task.training_languages), list(RETRIEVAL_MEASURES)),
         "per_item": values,
         "unknown_in_qrels": retrieval_set.unknown,
-        "documents": sum(map(len, documents.values())),
         "empty_documents": {language: getattr(texts, "empty", 0) for language, texts in documents.items()},
     }
 
@@ -180,12 +165,10 @@ def encode(
     """The vectors of the queries and documents of some pairs, each language once."""
     query_languages, wanted = (dict.fromkeys(side) for side in zip(*map(languages_of, pairs)))
     document_languages = dict.fromkeys(part for language in wanted for part in retrieval_set.collection(language))
-    began = time.perf_counter()
     with progress_bar(name and f"{name}: queries", texts_in(retrieval_set.queries, query_languages)) as progress:
         queries = {
             language: encode_queries(system, retrieval_set, language, progress.update) for language in query_languages
         }
-    between = time.perf_counter()
     with progress_bar(name and f"{name}: documents", texts_in(retrieval_set.documents, document_languages)) as progress:
         documents = {
             language: cached_vectors(
@@ -197,10 +180,9 @@ def encode(
             )
             for language in document_languages
         }
-    after = time.perf_counter()
     if POOL in wanted:
         documents[POOL] = np.concatenate([documents[language] for language in retrieval_set.collection(POOL)])
-    return Encoded(queries, documents, between - began, after - between)
+    return Encoded(queries, documents)
 
 
 def texts_in(texts: Mapping[str, Mapping[str, str]], languages: Iterable[str]) -> int:
@@ -217,29 +199,12 @@ def encode_queries(system: System, retrieval_set: RetrievalSet, language: str, a
 def rank(
     encoded: Encoded, retrieval_set: RetrievalSet, pair: str, depth: int = 0, similarity: Similarity = inner_products
 ) -> Ranking:
-    """The documents of each query to which the collection has a relevant one. In the pool, a query that was taken from
-    a document does not find that document.
-
-    Args:
-        depth: documents that a query ranks at most; 0: all, of which the run has the first RUN_DEPTH.
-    """
+    """The ranking of a pair by the similarity of vectors. Arguments as in `ranked_by`."""
     query_language, document_language = languages_of(pair)
     judged = retrieval_set.judgements(pair)
-    documents, all_queries = encoded.documents[document_language], encoded.queries[query_language]
-    queries = all_queries[[row for row, name in enumerate(retrieval_set.queries[query_language]) if name in judged]]
-    doc_ids = retrieval_set.doc_ids(document_language)
-    row_of = {doc_id: row for row, doc_id in enumerate(doc_ids)}
-    run: Run = {}
-    whole: dict[str, list[int]] = {}
-    for query_id, scores in zip(judged, chain.from_iterable(similarity(documents, queries))):
-        own = row_of.get(retrieval_set.own_document(pair, query_id) or "")
-        if own is not None:
-            scores[own] = -np.inf
-        first = highest(scores, depth or RUN_DEPTH)
-        run[query_id] = {doc_ids[row]: float(scores[row]) for row in first if row != own}
-        relevant = [row_of[doc_id] for doc_id, grade in judged[query_id].items() if grade > 0]
-        whole[query_id] = ranks(scores, relevant, doc_ids)
-    return Ranking(run, None if depth else whole)
+    rows = [row for row, name in enumerate(retrieval_set.queries[query_language]) if name in judged]
+    scores = similarity(encoded.documents[document_language], encoded.queries[query_language][rows])
+    return ranked_by(chain.from_iterable(scores), retrieval_set, pair, depth)
 
 
 def in_order(documents: dict[str, float]) -> list[str]:

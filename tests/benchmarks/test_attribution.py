@@ -119,10 +119,9 @@ def test_a_run_writes_a_table_a_measure(
     )
     results = json.loads((output / "results.json").read_text(encoding="utf-8"))
     assert set(results["systems"]) == {
-        "chance",
-        *(f"{name}, {scoring}" for name in systems for scoring in ("contribution", "maximum")),
+        f"{name}, {column}" for name in systems for column in ("contribution", "maximum", "chance")
     }
-    assert results["systems"]["chance"]["en-de"]["answer first"] == 0.5
+    assert results["systems"]["hmde, chance"]["en-de"]["answer first"] == 0.5
     assert (output / "results.md").read_text(encoding="utf-8").count("| en-de |") == 3
 
 

@@ -73,16 +73,39 @@ def test_every_choice_is_trained_once_a_seed_and_compared_by_its_last_weights(
     }
     benchmark.write_text(json.dumps(content))
     choices.main(["--config", str(benchmark)])
-    expected = [f"{tmp_path}/choices/{name}" for name in ("as-it-is-1", "colder-1", "as-it-is-2", "colder-2")]
-    assert trained == expected
+    assert [name.rpartition("-")[0] for name in trained] == [
+        f"{tmp_path}/choices/{name}" for name in ("as-it-is-1", "colder-1", "as-it-is-2", "colder-2")
+    ]
+    expected = list(trained)
     results = [json.loads(line) for line in (tmp_path / "choices" / "results.jsonl").read_text().splitlines()]
     assert [(found["name"], found["seed"]) for found in results] == [
         ("mean", None), ("as-it-is", 1), ("colder", 1), ("as-it-is", 2), ("colder", 2),
     ]  # fmt: skip
     assert all(0 < found["scores"]["titles, MRR"] <= 1 for found in results)
-    temperature = json.loads((tmp_path / "choices" / "colder-1" / "config.json").read_text())["temperature"]
+    temperature = json.loads((Path(trained[1]) / "config.json").read_text())["temperature"]
     assert temperature == 0.01
     assert "as-it-is (2)" in (tmp_path / "choices" / "results.md").read_text()
 
     choices.main(["--config", str(benchmark)])
     assert trained == expected, "what is there was trained again"
+
+    content["choices"]["colder"] = {"architecture.temperature": 0.02}
+    content["seeds"] = [1]
+    benchmark.write_text(json.dumps(content))
+    choices.main(["--config", str(benchmark)])
+    assert [name.rpartition("-")[0] for name in trained[4:]] == [f"{tmp_path}/choices/colder-1"]
+    results = json.loads((tmp_path / "choices" / "results.json").read_text())["results"]
+    assert [(found["name"], found["seed"]) for found in results] == [("mean", None), ("as-it-is", 1), ("colder", 1)]
+
+    content["retrieval"]["titles"]["pairs"] = ["en-de", "en-all"]
+    benchmark.write_text(json.dumps(content))
+    choices.main(["--config", str(benchmark)])
+    assert len(trained) == 5
+    results = json.loads((tmp_path / "choices" / "results.json").read_text())["results"]
+    assert all("titles, MRR, pool of all languages" in found["scores"] for found in results)
+
+
+def test_a_baseline_that_makes_no_document_vector_of_sentences_is_refused() -> None:
+    given = ["--recipe=r", "--corpus=c", "--sentence_encoder=s", "--choices={}", "--retrieval={}", "--output=o"]
+    with pytest.raises(ValueError, match=r"(?s)passages.*Got value: bm25"):
+        choices.main([*given, "--baselines={words: {kind: bm25}}"])

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.models import Normalize, Pooling, Transformer
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModel
 
@@ -14,6 +16,7 @@ from benchmarks import encode
 from benchmarks.encode import EncodeBenchmark, draw, first_sentences, lowest_cosine, main
 from benchmarks.encoding_methods import Setting, load_method, operations
 from modeling_hmde import HMDETokenizer
+from modeling_hmde.segmentation_hmde import sentence_spans
 from search.documents import Document
 
 
@@ -40,6 +43,15 @@ def benchmark(num_documents: int, **options: object) -> EncodeBenchmark:
 @pytest.mark.parametrize("pooling", ["cls", "mean", "pooler"])
 def test_the_padded_scheme_computes_the_vectors_of_hmde(labse: Path, pooling: str) -> None:
     methods = [load_method(name, setting(labse, pooling)) for name in ("hmde", "padded")]
+    with torch.no_grad():
+        assert lowest_cosine(*methods, DOCUMENTS) > 1 - 1e-5
+
+
+def test_the_padded_scheme_computes_the_vectors_of_hmde_though_the_encoder_normalizes(
+    labse: Path, tmp_path: Path
+) -> None:
+    SentenceTransformer(modules=[Transformer(str(labse)), Pooling(32), Normalize()]).save(str(tmp_path))
+    methods = [load_method(name, setting(tmp_path)) for name in ("hmde", "padded")]
     with torch.no_grad():
         assert lowest_cosine(*methods, DOCUMENTS) > 1 - 1e-5
 
@@ -115,9 +127,13 @@ def test_documents_are_drawn_by_their_length_and_cut_to_their_first_sentences(la
 
 
 def test_a_document_of_so_many_sentences_has_so_many() -> None:
-    lines = [document("\n".join(f"The cat. sat {index} times" for index in range(30)), "en")]
-    assert len(first_sentences(lines, 7).text.split("\n")) == 7
-    assert "." not in first_sentences(lines, 7).text
+    german = document("Am 3. Mai schlief er. Warum? Die Katze sah ihn!\nDer Hund nicht.", "de")
+    made = first_sentences([german, *DOCUMENTS], 7)
+    sentences = [made.text[begin:end] for begin, end in sentence_spans(made.text, made.language)]
+    assert sentences[:3] == ["Warum?", "Die Katze sah ihn!", "Der Hund nicht."]  # by English rules, the first is two
+    assert len(sentences) == 7
+    with pytest.raises(ValueError, match="sentences has 99, but the documents have only 12; ask for fewer"):
+        first_sentences([german, *DOCUMENTS], 99)
 
 
 def test_it_writes_its_tables(labse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,6 +164,14 @@ def test_it_writes_its_tables(labse: Path, tmp_path: Path, monkeypatch: pytest.M
     assert "| mixed | 1.000 |" in markdown
 
 
-def test_it_compares_with_hmde_only() -> None:
-    with pytest.raises(ValueError, match="name it too"):
-        benchmark(4, methods=["flat"])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"methods": ["flat"]}, "name it too"),
+        ({"sentences": []}, "sentences is empty; name at least one number"),
+        ({"pooling": "lasttoken"}, "pooling is lasttoken, and padded knows cls, mean, pooler only"),
+    ],
+)
+def test_what_it_cannot_compare_is_refused(options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        benchmark(4, **options)

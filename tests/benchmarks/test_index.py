@@ -26,6 +26,11 @@ def test_the_benchmark_makes_an_index_of_random_vectors_and_queries_it(
     assert benchmark.query(tmp_path, "dense", ["de"], queries=2).startswith("dense de ")
 
 
+def test_fewer_documents_than_recall_needs_are_refused() -> None:
+    with pytest.raises(ValueError, match="documents is 99; make it 100 at least"):
+        benchmark.main(["--documents=99"])
+
+
 def test_the_benchmark_counts_how_many_of_the_nearest_documents_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

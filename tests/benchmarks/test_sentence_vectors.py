@@ -76,3 +76,8 @@ def test_a_table_of_sizes(model_folder: Path, labse: Path, tmp_path: Path) -> No
     assert results["mrr"]["en-de, late"]["document alone"] == pytest.approx(np.mean(1 / np.array(ranks)))
     assert 0 < results["mrr"]["en-de, late"]["tokens"] <= 1
     assert set(results["mrr"]["en-de, best sentence"]) >= {"sentences alone", "8 int8", "4 codes"}
+
+
+def test_the_pool_of_all_languages_is_refused() -> None:
+    with pytest.raises(ValueError, match="pairs has en-all, and documents are ranked in one language here"):
+        main(["--model=none", "--data=none", "--pairs=[en-de, en-all]"])

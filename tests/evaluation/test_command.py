@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import yaml
 from huggingface_hub import ModelCard
 
 from evaluation import compare as module
+from evaluation import report
 from evaluation.__main__ import main
 from evaluation.datasets.retrieval_sets import RetrievalSet
 from evaluation.recipes import RetrievalTask
@@ -287,12 +289,51 @@ def test_the_model_card_gets_its_results_once(recipe: dict[str, Any], tmp_path: 
         ({"retrieval": {}, "classification": {}}, r"retrieval, classification.* are \[\]; name at least one"),
         ({"reference": "none"}, "none is no system of this recipe; it has bm25"),
         ({"model_cards": ["none"]}, "none is no system of this recipe"),
+        ({"retrieval": {"a/b": {"data": "d", "pairs": ["en-de"]}}}, "task 'a/b' names files"),
+        (
+            {"retrieval": {"mldoc-frozen": {"data": "d", "pairs": ["en-de"]}}},
+            r"\['mldoc-frozen', 'mldoc', 'mldoc-frozen', 'mldoc-finetuned'\].* no two whose folders are alike",
+        ),
     ],
 )
 def test_bad_recipes_are_refused(recipe: dict[str, Any], change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         run_main(recipe | change)
     assert not (Path(recipe["output"]) / "results").exists()
+
+
+def test_all_models_are_looked_up_before_any_computes(
+    recipe: dict[str, Any], monkeypatch: pytest.MonkeyPatch, xlmr: Path
+) -> None:
+    def fingerprint(model: str) -> str:
+        if model == str(xlmr):
+            raise ValueError("no such model")
+        return model
+
+    monkeypatch.setattr(module, "fingerprint_of_model", fingerprint)
+    monkeypatch.setattr(module, "load_system", None)
+    recipe["systems"]["last"] = recipe["systems"]["first"] | {"model": str(xlmr)}
+    with pytest.raises(ValueError, match="no such model"):
+        run_main(recipe)
+
+
+def test_the_report_names_the_module_that_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, program in (("evaluation.__main__", "evaluation"), ("replications.evaluate", "replications.evaluate")):
+        monkeypatch.setattr(sys.modules["__main__"], "__spec__", ModuleSpec(name, None))
+        assert report.program() == program
+
+
+def test_data_are_converted_anew_if_a_neighbour_of_their_format_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path / "own" / "format.py", "def convert(task, output): pass")
+    monkeypatch.syspath_prepend(tmp_path)
+    done = set()
+    for code in ("one = 1", "two = 2"):
+        written(tmp_path / "own" / "reader.py", code)
+        module.converted(tmp_path / "data", RetrievalTask("none", ["en-de"], format="own.format"))
+        done |= {path.name for path in (tmp_path / "data").glob("*.done")}
+    assert len(done) == 2
 
 
 class Lookup:

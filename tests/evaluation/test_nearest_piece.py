@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evaluation.datasets.retrieval_sets import RetrievalSet
+from evaluation.datasets.retrieval_sets import DocumentFile, RetrievalSet
 from evaluation.recipes import RetrievalTask, SystemOptions
 from evaluation.systems import check_systems, load_system
 from evaluation.tasks.retrieval import evaluate_task
@@ -50,6 +50,35 @@ def test_scores_are_those_of_one_document_at_a_time(
             id: pytest.approx(dict(list(scores.items())[:2]), abs=1e-6) for id, scores in runs[pair].items()
         }
     assert len(list(tmp_path.glob("key-*.npz"))) == (2 if document_language == "all" else 1)
+
+
+def test_the_whole_collection_is_ranked_though_a_run_has_its_first_documents(
+    model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system, data = (
+        load_system(SystemOptions("both_scales", model=str(model_folder))),
+        RetrievalSet(DOCUMENTS, QUERIES, QRELS),
+    )
+    (whole, _), cut = (evaluate_task(system, RetrievalTask("", ["en-en"], depth=depth), data) for depth in (0, 1))
+    monkeypatch.setattr("evaluation.similarity.RUN_DEPTH", 1)
+    found, runs = evaluate_task(system, RetrievalTask("", ["en-en"]), data)
+    assert {len(ranked) for ranked in runs["en-en"].values()} == {1}
+    assert found["rows"]["en-en"]["MAP"] == whole["rows"]["en-en"]["MAP"] > cut[0]["rows"]["en-en"]["MAP"]
+    assert found["protocol"] == "full ranking by the system's own scores"
+    assert cut[0]["protocol"] == "the first 1 by the system's own scores"
+
+
+def test_documents_that_change_while_they_are_encoded_leave_no_vectors(model_folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "de.jsonl"
+    file.write_text('{"doc_id": "d1", "text": "Der Hund schlief."}\n', encoding="utf-8")
+    system = load_system(SystemOptions("nearest_sentence", model=str(model_folder)))
+
+    def advance(count: int) -> None:
+        file.write_text('{"doc_id": "d1", "text": "Der Hund lief."}\n', encoding="utf-8")
+
+    with pytest.raises(ValueError, match="changed while they were encoded"):
+        system.vectors(DocumentFile(file), "de", tmp_path / "cache", "key", advance)
+    assert not list((tmp_path / "cache").glob("*.npz"))
 
 
 def test_windows_are_those_of_the_mean_over_windows(labse: Path) -> None:

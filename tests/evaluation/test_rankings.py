@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
@@ -128,6 +129,7 @@ def test_a_user_of_search_gets_this_ranking(
         result, runs = evaluate_task(system, RetrievalTask("", [pair]), data, tmp_path, "key")
         assert {id: in_order(ranked) for id, ranked in runs[pair].items()} == expected
         assert result["rows"][pair]["queries"] == len(expected)
+        assert result["protocol"] == "the first 1000 by the system's own scores"
     _, runs = evaluate_task(system, RetrievalTask("", [pair], depth=2), data)  # without a cache
     assert {id: in_order(ranked) for id, ranked in runs[pair].items()} == {id: e[:2] for id, e in expected.items()}
 
@@ -181,6 +183,14 @@ def test_only_an_hmde_searches(model_folder: Path, labse: Path) -> None:
     )
     with pytest.raises(ValueError, match=r"system late: .* is no HMDE"):
         check_systems({"late": SystemOptions("late", model=str(labse))})
+
+
+def test_search_is_refused_before_anything_is_computed_where_it_is_not_installed(
+    model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "search.snapshot", None)
+    with pytest.raises(ValueError, match=r"system s: kind hybrid needs search .*; pip install '\.\[search\]'"):
+        check_systems({"s": SystemOptions("hybrid", model=str(model_folder))})
 
 
 def test_search_stands_beside_vectors_in_a_comparison(model_folder: Path, tmp_path: Path) -> None:

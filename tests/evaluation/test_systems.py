@@ -16,8 +16,9 @@ from sentence_transformers import models as modules
 from transformers import AutoModel, AutoTokenizer
 
 from evaluation.__main__ import main
+from evaluation.datasets.retrieval_sets import DocumentFile
 from evaluation.recipes import SystemOptions
-from evaluation.systems import check_systems, load_system
+from evaluation.systems import check_systems, l2_normalize, load_system
 from evaluation.systems.bm25 import rank
 from evaluation.systems.hmde import HMDESystem
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
@@ -206,6 +207,12 @@ def test_a_vector_that_is_not_finite_is_refused(
         HMDESystem(broken, tokenizer).encode_documents(["dog", "cat"], "en")
 
 
+def test_a_zero_vector_stays_zero() -> None:
+    vectors = l2_normalize(np.array([[0, 0], [3, 4]], dtype=np.float32))
+    assert vectors == pytest.approx(np.array([[0, 0], [0.6, 0.8]]))
+    assert vectors.dtype == np.float32
+
+
 def test_what_is_wrong_with_a_system_is_found_before_any_is_loaded(
     tmp_path: Path, labse: Path, model: HMDEForDocumentEmbedding
 ) -> None:
@@ -343,6 +350,12 @@ def test_bm25_scores_are_those_of_its_formula() -> None:
     assert run["q2"] == pytest.approx(cats | {"d3": idf(1) * weight(1, 2)}, abs=1e-5)
     assert run["q3"] == {}
     assert list(rank({"q": "cat"}, documents, "en", depth=1)["q"]) == [max(cats, key=cats.__getitem__)]
+
+
+def test_bm25_reads_a_file_of_documents_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "en.jsonl").write_text('{"doc_id": "d1", "text": "a dog"}\n{"doc_id": "d2", "text": "a cat"}\n')
+    monkeypatch.setattr(DocumentFile, "__getitem__", None)  # opens the file for each document
+    assert list(rank({"q": "cats"}, DocumentFile(tmp_path / "en.jsonl"), "en", depth=2)["q"]) == ["d2"]
 
 
 def test_bm25_reads_scripts_without_spaces_by_pairs_of_characters() -> None:

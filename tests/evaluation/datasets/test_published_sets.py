@@ -165,3 +165,13 @@ def test_a_malformed_file_is_named_with_its_line(
 
 def test_languages_that_have_a_short_code_are_found_by_their_long_one() -> None:
     assert [long_code(code) for code in ("de", "zh", "sw", "pcm", "am")] == ["deu", "zho", "swa", "pcm", "amh"]
+
+
+def test_a_carriage_return_in_a_sentence_of_xnli_ends_no_row(tmp_path: Path) -> None:
+    rows = 'language\tgold_label\tsentence1\tsentence2\nen\tneutral\tThe\rcat.\t"A dog.\n'
+    written(tmp_path / "xnli" / "XNLI-1.0" / "xnli.test.tsv", rows)
+    task = ClassificationTask(
+        str(tmp_path / "xnli"), ["en"], train_languages=[], text_pairs=True, format="replications.datasets.xnli"
+    )
+    module_of(task).convert(task, tmp_path / "out")
+    assert read_labelled_texts(tmp_path / "out" / "en.test.tsv") == (["neutral"], ['The cat.\t"A dog.'])

@@ -251,6 +251,13 @@ def test_a_document_is_a_query_for_itself_in_other_languages(folder: Path) -> No
     assert found.doc_ids("all") == ["de.d1", "de.d3", "en.d1", "en.d2"]
 
 
+def test_a_file_whose_documents_give_queries_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DocumentFile, "__getitem__", None)  # opens the file for each document
+    found = read_retrieval_set(folder, ["en-de", "de-en"], query_source="documents")
+    assert found.queries["en"] == {"d1": "one", "d2": "two"}
+    assert late_sentences(found.documents["en"], "en") == {}
+
+
 def test_of_a_split_the_documents_that_are_relevant_there_are_queries(folder: Path) -> None:
     found = read_retrieval_set(folder, ["en-de", "de-en"], split="dev", query_source="documents")
     assert found.queries == {"en": {"d1": "one"}, "de": {"d1": "eins"}}

@@ -14,7 +14,6 @@ import pytest
 import torch
 import yaml
 from huggingface_hub import ModelCard
-from scipy import stats
 from sklearn.linear_model import LogisticRegression
 from transformers import AutoTokenizer, BatchEncoding, BertForSequenceClassification
 
@@ -117,8 +116,7 @@ def test_the_frozen_protocol_gives_the_scores_worked_out_by_hand(recipe: dict[st
     for system in results["topics-frozen"].values():
         assert system["rows"] == {"en-en": ENGLISH, "en-fr": FRENCH}
         assert system["averages"] == AVERAGES
-        assert (system["C"], system["documents"]) == ({"en": 0.1}, 10)
-        assert system["document_seconds"] > 0
+        assert system["C"] == {"en": 0.1}
 
 
 def test_every_train_language_meets_every_test_language(recipe: dict[str, Any]) -> None:
@@ -155,6 +153,29 @@ def test_several_runs_of_a_classifier_are_averaged(recipe: dict[str, Any], saved
     assert found["rows"]["en-fr"]["accuracy"] == 0.5
     assert found["rows"]["en-fr"]["accuracy_sd"] == pytest.approx(0.5 / math.sqrt(2))
     assert found["protocol"] == "fine-tuned on en, 2 runs"
+
+
+def test_languages_that_a_classifier_learnt_from_are_no_transfer(recipe: dict[str, Any], saved: Path) -> None:
+    recipe["classification"]["topics"] |= {"finetuned": {"hmde": [str(saved)]}, "finetuned_on": ["en", "de"]}
+    found = run_main(recipe)["tasks"]["topics-finetuned"]["hmde"]
+    assert list(found["rows"]) == ["all-en", "all-fr"]
+    assert found["averages"] == AVERAGES
+
+
+def test_a_language_with_a_region_is_the_same_language_as_itself(recipe: dict[str, Any]) -> None:
+    task = recipe["classification"]["topics"] | {"train_languages": ["pt-BR"], "test_languages": ["pt-BR", "fr"]}
+    for part in ("train", "dev", "test"):
+        write_texts(Path(task["data"]) / f"pt-BR.{part}.tsv", ("cats", CATS), ("dogs", DOGS))
+    found = run_main(recipe | {"classification": {"topics": task}})["tasks"]["topics-frozen"]["base"]
+    assert found["averages"] == AVERAGES
+
+
+def test_a_single_test_document_has_a_result_without_a_plot(recipe: dict[str, Any]) -> None:
+    task = recipe["classification"]["topics"] | {"test_languages": ["fr"]}
+    write_texts(Path(task["data"]) / "fr.test.tsv", ("cats", CATS))
+    found = run_main(recipe | {"classification": {"topics": task}})["tasks"]["topics-frozen"]["base"]
+    assert found["rows"]["en-fr"]["accuracy"] == 1.0
+    assert "plot" not in found
 
 
 def test_a_classifier_of_transformers_is_tested_too(recipe: dict[str, Any], labse: Path, tmp_path: Path) -> None:
@@ -227,6 +248,18 @@ def test_predictions_equal_those_of_one_text_at_a_time(
     assert predict(classifier, tokenizer, texts, "de") == expected
 
 
+def test_a_classifier_whose_encoder_marks_no_start_reads_its_sentences(labse: Path, documents: list[str]) -> None:
+    """As gte-Qwen2's and Qwen3-Embedding's encoders do; without sentence_ids there would be no sentences."""
+    model = HMDEForSequenceClassification.from_sentence_encoder(str(labse), sentence_pooling="mean", num_labels=2)
+    model.config.start_token_id = None
+    tokenizer = HMDETokenizer.from_sentence_encoder(str(labse))
+    expected = [
+        model.config.id2label[int(model.eval()(**tokenizer(text, return_tensors="pt")).logits.argmax())]
+        for text in documents
+    ]
+    assert predict(model, tokenizer, documents, "en") == expected
+
+
 def test_the_language_of_a_file_reaches_the_sentence_splitter(labse: Path, tokenizer: HMDETokenizer) -> None:
     text = "Am 3. Oktober sah der Hund die Katze."  # only German rules read a day and its month
     classifier = made_to_tell_apart(
@@ -270,6 +303,9 @@ def test_a_label_that_a_classifier_does_not_have_is_named_with_its_file(recipe: 
         ({"test_languages": []}, "test_languages is empty"),
         ({"Cs": []}, "Cs is empty"),
         ({"finetuned": {"hmde": ["nowhere"]}}, "hmde: nowhere does not open"),
+        ({"finetuned": {"hmde": []}}, "finetuned has no model of hmde; name at least one run"),
+        ({"finetuned": {"hmde": ["nowhere"]}, "train_languages": []}, "finetuned_on is empty; name the languages"),
+        ({"finetuned": {"../hmde": ["nowhere"]}}, "finetuned '../hmde' names files"),
         (
             {"finetuned": {"hmde": ["nowhere"]}, "measure": "r_precision"},
             "measure is r_precision, of several labels a text, and finetuned models predict one",
@@ -305,7 +341,7 @@ class NoisySystem:
         return np.array(rows, dtype=np.float32)
 
 
-def test_averages_are_compared_over_draws_of_the_training_documents(tmp_path: Path) -> None:
+def test_averages_over_draws_of_the_training_documents_are_rows_without_a_p_value(tmp_path: Path) -> None:
     names = {"train": 30, "dev": 6, "test": 12}
     for language in ("en", "fr"):
         for part, count in names.items():
@@ -343,13 +379,7 @@ def test_averages_are_compared_over_draws_of_the_training_documents(tmp_path: Pa
         mean = results[str(seed)]["averages"]["average, across languages, 3 draws"]["accuracy"]
         assert mean == pytest.approx(np.mean(across[seed]))
         assert results[str(seed)]["rows"].keys() == {"en-en", "en-fr", "fr-en", "fr-fr"}
-    expected = stats.ttest_rel(across[1], across[0]).pvalue
-    uncorrected = paired_p_values(
-        {"across": results["1"]["per_item"]["average, across languages, 3 draws"]["accuracy"]},
-        {"across": results["0"]["per_item"]["average, across languages, 3 draws"]["accuracy"]},
-    )
-    assert uncorrected["across"] == pytest.approx(expected)
+    # The draws share one test, so they are no independent observations.
     p_values = paired_p_values(values_of(results["1"]), values_of(results["0"]))
-    assert p_values["average, across languages, 3 draws"] >= expected
-    assert "average, across languages" not in p_values  # learnt once: nothing to compare
+    assert p_values.keys() == results["0"]["rows"].keys()
     assert "3 draws of the training documents" in results["0"]["protocol"]

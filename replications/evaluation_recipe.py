@@ -19,7 +19,7 @@ SYSTEMS["longformer"] = SystemKind(
 TASKS["reranking"] = "replications.reranking"
 TASKS["translation_search"] = "replications.translation_search"
 TASKS["mlp_classification"] = "replications.mldoc"
-TASKS["questions"] = "replications.question_answering.evaluation"
+TASKS["questions"] = "replications.question_answering.task"
 
 
 @dataclass

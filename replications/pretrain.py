@@ -1,6 +1,6 @@
 """`training/pretrain.py` for an HMDE on an encoder of a replication.
 
-    accelerate launch replications/pretrain.py --config configuration/pretrain/sample.yaml \\
+    accelerate launch -m replications.pretrain --config configuration/pretrain/sample.yaml \\
         --sentence_encoder runs/t-mde --architecture.sentence_pooling cls
 """
 

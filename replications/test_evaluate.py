@@ -15,9 +15,9 @@ from transformers import AutoTokenizer, BertForQuestionAnswering, BertForSequenc
 from evaluation.tasks.classification import tokenized
 from replications.datasets import europarl
 from replications.evaluate import main
-from replications.question_answering import evaluation as questions
 from replications.question_answering import finetune as finetune_questions
-from replications.question_answering.evaluation import Question, answer, f1, measure, normalized, read_questions
+from replications.question_answering import task as questions
+from replications.question_answering.task import Question, answer, f1, measure, normalized, read_questions
 from replications.translation_search import SentenceSystem
 from training import finetune
 

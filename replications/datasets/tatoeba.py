@@ -11,10 +11,7 @@ from evaluation.recipes import RetrievalTask
 from replications.datasets.translations import read_translations, write_translations
 
 # The language that stands for a group of languages there.
-INDIVIDUAL_LANGUAGES = {
-    "ar": "arb", "az": "azj", "fa": "pes", "lv": "lvs", "mg": "plt", "mn": "khk", "ms": "zsm", "ne": "npi", "no": "nob",
-    "om": "gaz", "or": "ory", "ps": "pbt", "sq": "als", "sw": "swh", "uz": "uzn", "yi": "ydd", "zh": "cmn",
-}  # fmt: skip
+INDIVIDUAL_LANGUAGES = {"fa": "pes", "lv": "lvs", "ms": "zsm", "no": "nob", "sw": "swh", "tl": "tgl", "zh": "cmn"}
 
 
 def convert(task: RetrievalTask, output: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
@@ -127,19 +129,23 @@ def masked_tokens_loss(name: str, vectors: PairVectors, options: MMLM | TLM) -> 
     return mean_of_all_processes(vectors.embeddings[name].squeeze(1), count)
 
 
-def infoxlm_losses(queue: MomentumQueue | None, max_tokens: int) -> dict[str, LossFunction]:
+def infoxlm_losses(
+    queue: MomentumQueue | None, max_tokens: int, autocast: Callable[[], AbstractContextManager]
+) -> dict[str, LossFunction]:
     """The functions of the losses, by name.
 
     Args:
         queue: keys of earlier batches, if there is a loss that reads them.
         max_tokens: that the momentum encoder embeds at once.
+        autocast: the precision of the run, in which it embeds them.
     """
 
     def xlco_loss(vectors: PairVectors, options: XlCo) -> Tensor:
         """The mean over pairs."""
         assert queue is not None
         chunks, concepts = cut_into_chunks(vectors.batch.other_rows, max_tokens), vectors.batch.concepts
-        keys = embed_chunks(queue.encoder, chunks)["keys"].float()
+        with autocast():
+            keys = embed_chunks(queue.encoder, chunks)["keys"].float()
         loss = cross_lingual_contrast(
             vectors.embeddings["queries"].float(),
             keys,
@@ -148,8 +154,7 @@ def infoxlm_losses(queue: MomentumQueue | None, max_tokens: int) -> dict[str, Lo
             other_concepts=torch.cat([rows_of_other_processes(concepts), queue.concepts]),
             temperature=options.temperature,
         ).mean()
-        if torch.is_grad_enabled():  # keys of dev pairs stay out
-            queue.push(keys, concepts)  # after the loss, in which they stand already
+        queue.push(keys, concepts)  # after the loss, in which they stand already
         return loss
 
     return {

@@ -119,10 +119,10 @@ def infoxlm_stage(recipe: InfoXLMRecipe, accelerator: Accelerator) -> Stage[Sent
     tokenizer = start_tokenizer(recipe, pairs, accelerator)
     predicts = losses.mmlm is not None or losses.tlm is not None
     if predicts:
-        check_mask_token(tokenizer, recipe.sentence_encoder)
+        check_mask_token(tokenizer, recipe.sentence_encoder or recipe.tokenizer)
     encoder = InfoXLMEncoder(encoder_with_head(recipe, tokenizer, with_head=predicts), recipe).train()
     queue = make_queue(losses.xlco, encoder, accelerator)
-    functions = infoxlm_losses(queue, recipe.max_tokens_per_chunk)
+    functions = infoxlm_losses(queue, recipe.max_tokens_per_chunk, accelerator.autocast)
 
     def weigh(vectors: PairVectors) -> dict[str, Tensor]:
         is_validation = not torch.is_grad_enabled()  # in which the queue has no part

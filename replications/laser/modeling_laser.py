@@ -62,7 +62,8 @@ class LaserModel(PreTrainedModel):
                 nn.init.uniform_(weight, -0.1, 0.1)
         elif isinstance(module, nn.Embedding):
             nn.init.uniform_(module.weight, -0.1, 0.1)
-            nn.init.zeros_(module.weight[module.padding_idx])
+            if module.padding_idx is not None:
+                nn.init.zeros_(module.weight[module.padding_idx])
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any

@@ -36,7 +36,7 @@ from common.files import folder_written_whole, write_json
 from common.numbers import PositiveFloat
 from common.saved_models import model_type_of
 from evaluation.tables import environment
-from replications.question_answering.evaluation import Question, answer, measure, read_questions, windows_of
+from replications.question_answering.task import Question, answer, measure, read_questions, windows_of
 from training.loop.trainer_runs import TrainerArguments, recipe_of_run, trainer_run
 from training.model_card import origin_of
 

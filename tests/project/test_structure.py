@@ -4,6 +4,7 @@ checked by `lint-imports`."""
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
@@ -34,6 +35,24 @@ def packages(file: Path) -> set[str]:
         elif node.level == 0:
             names.add(node.module or "")
     return {name.split(".")[0] for name in names}
+
+
+def launched() -> set[Path]:
+    """The scripts that a page or a docstring starts by their path."""
+    folders = (REPOSITORY / name for name in ("docs", "training", "replications"))
+    pages = [path for folder in folders for path in folder.rglob("*") if path.suffix in (".md", ".py")]
+    texts = (page.read_text(encoding="utf-8") for page in [REPOSITORY / "README.md", *pages])
+    return {REPOSITORY / script for text in texts for script in re.findall(r"launch (?:--\S+ \S+ )*(\S+\.py)", text)}
+
+
+def test_a_script_that_is_started_by_its_path_hides_no_package() -> None:
+    """Python then looks into its folder first, for `evaluation` and `datasets` too."""
+    assert len(launched()) > 5
+    folders = [REPOSITORY / name for name in ("training", "replications", "evaluation", "common", "modeling_hmde")]
+    imported = set().union(*(packages(file) for folder in folders for file in folder.rglob("*.py")))
+    for script in launched():
+        beside = {path.stem for path in script.parent.iterdir() if path.suffix == ".py" or path.is_dir()}
+        assert not beside & imported, f"{script} hides {beside & imported}"
 
 
 MOST_LINES, MOST_TEST_LINES = 500, 700

@@ -109,7 +109,7 @@ def test_vectors_are_those_of_the_layer_and_the_pooling_that_the_recipe_names(xl
         ({"sentence_layer": 3}, "sentence_layer is 3, but the sentence encoder has 2 layers; give one from 1 to 2"),
         ({"sentence_layer": 0}, "sentence_layer"),
         ({"layers": [2]}, r"layers is \[2\], but the encoder has 2 layers; name some from 0 to 1"),
-        ({"max_length": 600}, "max_length is 600, but the encoder has 514 positions"),
+        ({"max_length": 600}, "max_length is 600, but the encoder has 512 positions"),
         ({"architecture": {"num_layerz": 2}}, "xlm-roberta has no field num_layerz"),
         ({"resume": True}, "no checkpoint to resume from"),
     ],

@@ -174,7 +174,7 @@ def test_a_folder_sits_below_an_hmde_that_is_saved_and_opened_again(folder, tmp_
 
 def test_a_folder_is_a_system_of_the_evaluation_that_reads_whole_documents(folder):
     system = load_system(SystemOptions("first", model=str(folder), pooling="cls", max_length=150))
-    document = "The cat sat. " * 30
+    document = " ".join(["The cat sat."] * 30)
     (vector,) = system.encode_documents([document], "en")
     ids = unigram_tokenizer()([document], return_tensors="pt")["input_ids"]
     assert 100 < ids.shape[1] < 150

@@ -475,7 +475,7 @@ def test_a_folder_sits_below_an_hmde_that_is_saved_and_opened_again(trained, tmp
 
 def test_a_folder_is_a_system_of_the_evaluation_that_reads_whole_documents(trained):
     system = load_system(SystemOptions("first", model=str(trained), pooling="cls", max_length=10_000))
-    document = "Die aaa ist warm und bb. " * 30
+    document = " ".join(["Die aaa ist warm und bb."] * 30)
     (vector,) = system.encode_documents([document], "de")
     rows = AutoTokenizer.from_pretrained(trained)([document], return_tensors="pt")
     assert rows["input_ids"].shape[1] > 300

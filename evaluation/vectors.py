@@ -49,16 +49,29 @@ def cached_vectors(
     """
     if cache is None:
         return np.concatenate(list(encoded_in_parts(encode, documents, advance)))
+
+    def write(path: Path) -> None:
+        _write_vectors(path, encoded_in_parts(encode, documents, advance), len(documents))
+
+    return np.load(cached_file(cache, cache_key, ".npy", documents, advance, write), mmap_mode="r")
+
+
+def cached_file(
+    cache: Path, key: str, suffix: str, documents: Mapping[str, str], advance: Advance, write: Callable[[Path], None]
+) -> Path:
+    """The file of what is computed from documents. If it is not there, `write` computes it; other arguments, processes
+    and errors as in `cached_vectors`."""
     made_from = fingerprint_of_documents(documents)
-    path = cache / f"{cache_key}-{made_from}.npy"
+    path = cache / f"{key}-{made_from}{suffix}"
     with locked(path):
         if path.exists():
             advance(len(documents))
         else:
             with file_written_whole(path) as partial:
-                _write_vectors(partial, encoded_in_parts(encode, documents, advance), len(documents))
-                check_unchanged(documents, made_from)
-    return np.load(path, mmap_mode="r")
+                write(partial)
+                if fingerprint_of_documents(documents) != made_from:
+                    raise ValueError("the documents changed while they were encoded; start again when they are final")
+    return path
 
 
 def vectors_of_queries(
@@ -99,12 +112,3 @@ def fingerprint_of_documents(documents: Mapping[str, str]) -> str:
     if isinstance(documents, DocumentFile):
         return fingerprint(digest(documents.path))
     return fingerprint(*documents.items())
-
-
-def check_unchanged(documents: Mapping[str, str], made_from: str) -> None:
-    """
-    Raises:
-        ValueError: the file of the documents is another one than when `made_from` was their fingerprint.
-    """
-    if fingerprint_of_documents(documents) != made_from:
-        raise ValueError("the documents changed while they were encoded; start again when they are final")

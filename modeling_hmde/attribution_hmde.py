@@ -77,8 +77,8 @@ def spans_of_sentences(
     spans = []
     for tokens in sentences:
         begin, end = (tokens[0][0], tokens[-1][1]) if tokens else (0, 0)
-        # The first token of XLM-R's kind includes the space before its word.
         end = begin + len(text[begin:end].rstrip())
+        # The first token of XLM-R's kind includes the space before its word.
         spans.append((end - len(text[begin:end].lstrip()), end))
     return spans
 

@@ -18,7 +18,7 @@ except ImportError as error:
     ) from error
 from huggingface_hub.dataclasses import StrictDataclassFieldValidationError, strict
 
-from .encoders_hmde import check_layers, check_sentence_layer, first_position
+from .encoders_hmde import check_layers, check_sentence_layer, longest_text
 from .pipeline_hmde import width_after
 
 SentencePooling = Literal["cls", "mean", "pooler", "lasttoken", "weightedmean", "max", "mean_sqrt_len_tokens"]
@@ -257,9 +257,7 @@ class HMDEConfig(PreTrainedConfig):
                 f"sentence_pooling is {self.sentence_pooling!r}, but the sentence encoder has no layers, so no token "
                 "knows of the others; use 'mean'"
             )
-        positions = getattr(sentence, "max_position_embeddings", None)
-        if positions is not None:
-            positions -= first_position(sentence)
+        positions = longest_text(sentence)
         for field in ("max_sentence_length", "passage_length"):
             if positions is not None and getattr(self, field) > positions:
                 raise ValueError(

@@ -60,6 +60,12 @@ def first_position(sentence_config: Any) -> int:
     return sentence_config.pad_token_id + 1 if encoder_family(sentence_config).positions_after_padding else 0
 
 
+def longest_text(sentence_config: Any) -> int | None:
+    """Most tokens of a text that an encoder has positions for; None if it has no table of positions."""
+    positions = getattr(sentence_config, "max_position_embeddings", None)
+    return None if positions is None else positions - first_position(sentence_config)
+
+
 def check_layers(config: Any) -> None:
     """
     Raises:

@@ -48,7 +48,7 @@ from evaluation.systems.pieces import MEAN_OF_PIECES
 from evaluation.tables import Scores, averages, environment
 from evaluation.tasks.classification import tokenized
 from modeling_hmde import HMDEConfig, HMDEForSequenceClassification, HMDETokenizer
-from modeling_hmde.encoders_hmde import first_position
+from modeling_hmde.encoders_hmde import longest_text
 from training.loop.checkpoints import training_folder
 from training.loop.trainer_runs import TrainerArguments, recipe_of_run, trainer_run
 from training.model_card import TEMPLATES, as_yaml, card_data, write_card
@@ -171,8 +171,8 @@ def classifier(recipe: FinetuneRecipe, labels: Sequence[str]) -> tuple[Any, PreT
         tokenizer = AutoTokenizer.from_pretrained(recipe.model, **limits)
         model = AutoModelForSequenceClassification.from_pretrained(recipe.model, dtype="float32", **label_names(labels))
     if model.config.model_type != "hmde":  # some tokenizers do not say how much their model reads
-        positions = model.config.max_position_embeddings - first_position(model.config)
-        tokenizer.model_max_length = min(tokenizer.model_max_length, positions)
+        positions = longest_text(model.config)
+        tokenizer.model_max_length = min(tokenizer.model_max_length, positions or tokenizer.model_max_length)
     elif recipe.max_sentences is not None:
         if recipe.max_sentences > model.config.max_sentences:
             raise ValueError(

@@ -13,14 +13,13 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from common.files import file_written_whole, locked
 from common.progress import Advance, progress_bar
 from evaluation.datasets.languages import languages_of
 from evaluation.datasets.retrieval_sets import RetrievalSet
 from evaluation.recipes import SystemOptions
 from evaluation.similarity import Ranking, inner_products, ranked_by
 from evaluation.systems import hmde, pieces
-from evaluation.vectors import check_unchanged, encoded_in_parts, fingerprint_of_documents, vectors_of_queries
+from evaluation.vectors import cached_file, encoded_in_parts, vectors_of_queries
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer, late_score
 
 
@@ -89,16 +88,12 @@ class NearestPieceSystem:
         """The vectors of the documents of one language. Cache and errors as in `cached_vectors`."""
         if cache is None:
             return self.encode_all(documents, language, advance)
-        made_from = fingerprint_of_documents(documents)
-        path = cache / f"{cache_key}-{language}-{made_from}.npz"
-        with locked(path):
-            if path.exists():
-                advance(len(documents))
-            else:
-                with file_written_whole(path) as new, new.open("wb") as file:
-                    np.savez(file, **self.encode_all(documents, language, advance)._asdict())
-                    check_unchanged(documents, made_from)
-        with np.load(path) as kept:
+
+        def write(path: Path) -> None:
+            with path.open("wb") as file:
+                np.savez(file, **self.encode_all(documents, language, advance)._asdict())
+
+        with np.load(cached_file(cache, f"{cache_key}-{language}", ".npz", documents, advance, write)) as kept:
             return Vectors(**kept)
 
     def encode_all(self, documents: Mapping[str, str], language: str, advance: Advance) -> Vectors:

@@ -37,7 +37,7 @@ from common.command_line import options_from, run
 from common.files import folder_written_whole, write_json
 from common.numbers import NonNegativeFloat, PositiveInt, Share
 from evaluation.tables import environment
-from training.data.articles import load_articles
+from training.data.articles import load_articles, rows_of_split
 from training.loop.trainer_runs import TrainerArguments, recipe_of_run, trainer_run
 
 # Where BERT and XLM-R keep the head of masked language modelling, by its name in Longformer.
@@ -195,8 +195,7 @@ def training_articles(corpus: Path) -> datasets.Dataset:
         ValueError: the folder is no corpus.
     """
     tables = load_articles(corpus).values()
-    articles = datasets.concatenate_datasets([table.select_columns(["text", "split"]) for table in tables])
-    return articles.filter(lambda split: split == "train", input_columns="split").select_columns("text")
+    return datasets.concatenate_datasets([rows_of_split(table, "train").select_columns("text") for table in tables])
 
 
 def first_token(input_ids: Tensor) -> Tensor:

@@ -36,7 +36,7 @@ from common.files import folder_written_whole, write_json
 from common.numbers import PositiveFloat
 from common.saved_models import model_type_of
 from evaluation.tables import environment
-from modeling_hmde.encoders_hmde import first_position
+from modeling_hmde.encoders_hmde import longest_text
 from replications.question_answering.task import Question, answer, measure, read_questions, windows_of
 from training.loop.trainer_runs import TrainerArguments, recipe_of_run, trainer_run
 from training.model_card import origin_of
@@ -109,8 +109,8 @@ def fine_tune(recipe: FinetuneQuestionsRecipe, checkpoint: str | None) -> None:
     tokenizer = AutoTokenizer.from_pretrained(recipe.model)
     model = AutoModelForQuestionAnswering.from_pretrained(recipe.model, dtype="float32")
     # Some tokenizers do not say how much their model reads.
-    positions = model.config.max_position_embeddings - first_position(model.config)
-    tokenizer.model_max_length = min(tokenizer.model_max_length, positions)
+    positions = longest_text(model.config)
+    tokenizer.model_max_length = min(tokenizer.model_max_length, positions or tokenizer.model_max_length)
     trainer = Trainer(
         model=model,
         args=recipe.trainer,

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from common.saved_models import model_type_of, opening
-from modeling_hmde.encoders_hmde import check_sentence_layer, first_position
+from modeling_hmde.encoders_hmde import check_sentence_layer, longest_text
 from modeling_hmde.inference_hmde import evaluating
 from modeling_hmde.packing_hmde import padded_batches
 from modeling_hmde.pooling_hmde import POOLINGS
@@ -124,8 +124,8 @@ def check_architecture(config: Any, unknown: Collection[str], max_length: int) -
     """
     if unknown:
         raise ValueError(f"architecture: a configuration of {config.model_type} has no field {', '.join(unknown)}")
-    positions = getattr(config, "max_position_embeddings", None)
-    if positions is not None and max_length > (positions := positions - first_position(config)):
+    positions = longest_text(config)
+    if positions is not None and max_length > positions:
         raise ValueError(f"max_length is {max_length}, but the encoder has {positions} positions; lower it")
 
 

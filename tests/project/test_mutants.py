@@ -108,7 +108,7 @@ import sys
 from pathlib import Path
 from tests.mutants import runner
 from tests.mutants.runner import Workspace, nearest_tests
-runner.STARTING = 2
+runner.STARTING = 10
 workspace = Workspace(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]))
 measured = [workspace.measure(tests) for tests in nearest_tests("room/adding.py", workspace.folder)]
 reaching = [one.reaching("room/adding.py", range(2, 3), 60.0) for one in measured]

@@ -161,7 +161,7 @@ def fine_tune(recipe: FinetuneRecipe, checkpoint: str | None) -> None:
         with folder_written_whole(recipe.output) as folder:
             model.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
-            write_results(folder, recipe, labels, trainer.state, scores)
+            write_results(folder, recipe, labels, trainer.state, scores, hmde=is_hmde or recipe.windows)
 
 
 def classifier(recipe: FinetuneRecipe, labels: Sequence[str]) -> tuple[Any, PreTrainedTokenizerBase]:
@@ -251,7 +251,7 @@ def measure(prediction: EvalPrediction | PredictionOutput) -> dict[str, float]:
 
 
 def write_results(
-    folder: Path, recipe: FinetuneRecipe, labels: Sequence[str], state: TrainerState, scores: Scores
+    folder: Path, recipe: FinetuneRecipe, labels: Sequence[str], state: TrainerState, scores: Scores, hmde: bool
 ) -> None:
     """Write results.json and the model card, README.md.
 
@@ -261,6 +261,7 @@ def write_results(
         labels: in the order of their ids.
         state: of the Trainer, after the last epoch.
         scores: by `<language>.<part>`, then by measure.
+        hmde: whether the model is an HMDE.
     """
     tests = [f"{language}.test" for language in recipe.test_languages]
     others = [name for name in tests if name.removesuffix(".test") not in recipe.train_languages]
@@ -274,7 +275,6 @@ def write_results(
     }
     write_json(folder / "results.json", results)
 
-    hmde = recipe.windows or model_type_of("model", recipe.model) == HMDEConfig.model_type
     metadata = card_data(
         recipe.model,
         language=sorted({*recipe.train_languages, *recipe.test_languages}),

@@ -33,7 +33,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from common.command_line import options_from, run
-from common.files import file_written_whole, folder_written_whole, locked, write_json, write_text
+from common.files import check_is_new, file_written_whole, folder_written_whole, locked, write_json, write_text
 from common.numbers import PositiveFloat, Share
 from common.progress import progress_bar
 from training.corpus.database import SECONDS, count_by, database, define_draw, quoted, read_parquet, write_parquet
@@ -75,8 +75,7 @@ class SentencePairsRecipe:
     """Memory of DuckDB. What exceeds it goes to disk."""
 
     def __post_init__(self) -> None:
-        if Path(self.output).exists():
-            raise ValueError(f"{self.output} exists; remove it, or name another output")
+        check_is_new(self.output)
         for languages, paths in self.files.items():
             if languages.count("-") != 1 or len(paths) not in (1, 2):
                 raise ValueError(f"files has {languages!r}: {paths}; <one>-<other> needs one source, or two files")

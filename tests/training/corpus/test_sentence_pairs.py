@@ -83,7 +83,7 @@ def test_files_of_unequal_length_are_named_with_the_line(tmp_path, lines, shorte
 def test_a_folder_that_is_there_is_left_as_it_is(tmp_path):
     files = {"en-de": [write(tmp_path / "x.tsv", ["a\tb"])]}
     make(tmp_path, files)
-    with pytest.raises(ValueError, match="parallel exists; remove it, or name another output"):
+    with pytest.raises(ValueError, match=r"output .*parallel exists; remove it, or name another folder"):
         make(tmp_path, files)
 
 

@@ -1,4 +1,5 @@
-"""Pairs of sentences with a seed of what their rows draw, anew in every epoch."""
+"""Pairs of sentences for losses that draw something at random, such as which word is masked. Each pair gets a new seed
+in every epoch, so that a pair is not masked alike twice, and a run that goes on from a checkpoint draws the same."""
 
 from __future__ import annotations
 
@@ -27,9 +28,7 @@ class DrawnPairs(Pairs):
         return random.Random(f"{self.seed} {self.epoch} {index}")
 
     def __getitem__(self, index: int) -> Pair:
-        draw = self.draws(index)
-        draw.choice(("first", "second"))  # of which nothing is read; with it, the runs of before stay the same
-        return self.pair(index, draw)
+        return self.pair(index, self.draws(index))
 
     def pair(self, index: int, draw: random.Random) -> Pair:
         """The pair, with the next seed of its draws."""

@@ -123,7 +123,7 @@ class InfoXLMCollator(SentenceCollator):
     def rows(self, pairs: Sequence[Pair]) -> dict[str, Rows]:
         rows: dict[str, Rows] = {}
         if self.losses.mmlm is not None:
-            texts = [pair.text if isinstance(pair, InfoXLMPair) else pair.first for pair in pairs]
+            texts = [pair.text if isinstance(pair, InfoXLMPair) else drawn_side(pair) for pair in pairs]
             rows["mmlm"] = self._masked(maskable(self, texts), [pair.seed for pair in pairs])
         if self.losses.tlm is not None:  # positions go on, as XLM-R has it; XLM starts them anew in the second sentence
             together = maskable(self, [pair.first for pair in pairs], [pair.second for pair in pairs])
@@ -154,6 +154,11 @@ class InfoXLMCollator(SentenceCollator):
             )
             labels[row, length:] = IGNORED
         return rows | {"labels": labels}
+
+
+def drawn_side(pair: Pair) -> str:
+    """One of a pair's two sentences, which the pair's seed chooses."""
+    return random.Random(pair.seed).choice((pair.first, pair.second))
 
 
 def joined(pair: Pair, prompt: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

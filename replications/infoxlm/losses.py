@@ -99,8 +99,9 @@ def cross_lingual_contrast(
 ) -> Tensor:
     """Cross-lingual contrast (equation 6): each query seeks the key of its translation.
 
-    Inner products are divided by a temperature, as in the authors' code (0.25), of which the paper says nothing; they
-    are no cosines in either. A key of the query's own pair is never its negative.
+    The authors' code divides inner products by a temperature of 0.25, and so does this, although the paper names none.
+    Vectors are not normalised, in the paper as in the code, so that inner products are no cosines. A key of the query's
+    own pair is never its negative.
 
     Args:
         queries: (pairs, hidden), of the trained encoder.

@@ -44,6 +44,14 @@ class InfoXLMRecipe(MaskedLMOptions):
     keep_mlm_head: bool = False
     """Save the head that predicts tokens with the encoder."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.keep == "validation_loss" and {*chosen_losses(self.losses)} == {"xlco"}:
+            raise ValueError(
+                "losses.xlco has no part in the validation loss, because evaluations have no queue; add mmlm or tlm, "
+                "or choose another keep"
+            )
+
 
 class InfoXLMEncoder(SentenceEncoder):
     """

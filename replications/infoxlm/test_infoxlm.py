@@ -29,6 +29,7 @@ from tests.tiny_encoders import unigram_tokenizer
 from training.loop.momentum import MomentumQueue
 from training.sentences.batches import SentenceBatch
 from training.sentences.losses import PairVectors, chosen_losses, weighted_losses
+from training.sentences.pairs import DevPairs
 
 PAIRS, HIDDEN, VOCABULARY = 4, 6, 9
 
@@ -119,6 +120,17 @@ def test_masking_has_berts_statistics_over_a_hundred_thousand_tokens():
     assert close(picked, words, 0.15)
     assert close(masked, picked, 0.8)
     assert close(kept, picked, 0.1 + 0.1 / len(tokenizer))
+
+
+def test_the_text_of_a_dev_pair_is_one_of_its_sides(folder):
+    tokenizer = unigram_tokenizer()
+    pairs = DevPairs(folder, 4, seed=0).examples()
+    rows = InfoXLMCollator(tokenizer, 128, losses=InfoXLMLosses(mmlm=MMLM()))(pairs).rows["mmlm"]
+    sides = set()
+    for pair, ids, labels, mask in zip(pairs, rows["input_ids"], rows["labels"], rows["attention_mask"]):
+        text = torch.where(labels == -100, ids, labels)[mask == 1].tolist()
+        sides.add([tokenizer(side)["input_ids"] for side in (pair.first, pair.second)].index(text))
+    assert sides == {0, 1}
 
 
 def test_tlm_reads_both_sentences_in_one_row():

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from replications.lightweight.data import GenerativeCollator, word_targets
 from replications.lightweight.losses import LOSSES, Generative, LightweightLosses, similarity, words_from_vectors
+from tests.sentence_pairs import write_pairs
 from tests.tiny_encoders import unigram_tokenizer
 from training.sentences.batches import SentenceBatch
 from training.sentences.losses import PairVectors, chosen_losses, weighted_losses
-from training.sentences.pairs import Pair
+from training.sentences.pairs import DevPairs, Pair
 
 PAIRS, HIDDEN, VOCABULARY = 4, 6, 9
 
@@ -53,6 +54,16 @@ def test_ugt_masks_one_word_of_one_of_the_two_sentences_and_no_punctuation():
         assert int(rows["target_ids"][where[0], 0]) == (cat, katze)[where[0]]
         assert rows["target_shares"][where[0], 0] == 0.5
     assert sides == {0, 1}
+
+
+def test_words_of_both_sides_are_masked_in_dev_pairs(tmp_path):
+    tokenizer = unigram_tokenizer()
+    pairs = DevPairs(write_pairs(tmp_path, num_pairs=32, num_dev=16), 16, seed=0).examples()
+    rows = GenerativeCollator(tokenizer, 128, task="ugt")(pairs).rows["sentences"]
+    masked = (rows["input_ids"] == tokenizer.mask_token_id).sum(dim=1)
+    first, second = masked.chunk(2)
+    assert (first + second == 1).all()
+    assert 0 < first.sum() < len(pairs)
 
 
 def test_xtr_masks_nothing():

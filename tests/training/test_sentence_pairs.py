@@ -59,7 +59,8 @@ def test_pairs_are_those_of_the_split_with_their_languages(folder):
     assert pairs[12].first == "See the eee on the vv!"
     assert pairs[12].second == "Le eee dort sur vv!"
     assert pairs[12].name == "fr4 (en-fr)"
-    assert len(Pairs(folder, "dev")) == 8
+    dev_pairs = Pairs(folder, "dev")
+    assert len({dev_pairs[index].seed for index in range(8)}) == len(dev_pairs) == 8
 
 
 @pytest.mark.parametrize("side", ["first", "second"])

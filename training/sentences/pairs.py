@@ -36,7 +36,7 @@ class Pair:
         name: for messages.
         first, second: the sentences.
         languages: their languages.
-        seed: of what is drawn for the pair's rows, if anything is.
+        seed: of what is drawn for the pair's rows, if anything is. Each pair of a split has its own.
     """
 
     id: str
@@ -93,7 +93,7 @@ class Pairs(torch.utils.data.Dataset):
     def __getitem__(self, index: int) -> Pair:
         languages, row = self.languages[self.table_index(index)], self.pairs[index]
         one, _, other = languages.partition("-")
-        return Pair(row["id"], f"{row['id']} ({languages})", row["first"], row["second"], (one, other))
+        return Pair(row["id"], f"{row['id']} ({languages})", row["first"], row["second"], (one, other), seed=index)
 
     def table_index(self, index: int) -> int:
         """Which of `languages` a pair is of."""

@@ -11,32 +11,36 @@ from evaluation.datasets.languages import languages_of
 from evaluation.recipes import RetrievalTask
 from replications.datasets.translations import read_translations, write_translations
 
-# Sentences that are sought, those that they are sought among, and the seed of both draws in MUSE.
-QUERIES, SENTENCES, SEED = 2_000, 200_000, 1234
+# As in MUSE: sentences that are sought, those that they are sought among, the first lines of the files, of which these
+# are drawn, and the seed of both draws.
+QUERIES, SENTENCES, LINES, SEED = 2_000, 200_000, 800_000, 1234
 
 
 def convert(task: RetrievalTask, output: Path) -> None:
     for pair in task.pairs:
-        sides = languages_of(pair)
-        names = [f"europarl-v7.{one}-{other}" for one, other in (sides, sides[::-1])]
-        name = next((name for name in names if (Path(task.data) / f"{name}.{sides[0]}").is_file()), names[0])
-        texts = read_translations(*(Path(task.data) / f"{name}.{language}" for language in sides))
-        drawn = drawn_by_muse(*texts)
+        query_language, document_language = sides = languages_of(pair)
+        stored = {f"europarl-v7.{one}-{other}": (one, other) for one, other in (sides, sides[::-1])}
+        there = (name for name in stored if (Path(task.data) / f"{name}.{query_language}").is_file())
+        name = next(there, f"europarl-v7.{pair}")
+        both = read_translations(*(Path(task.data) / f"{name}.{language}" for language in stored[name]))
+        texts = dict(zip(stored[name], both))
+        drawn = drawn_by_muse(*(text[:LINES] for text in both))
         if len(drawn) < SENTENCES:
             raise ValueError(
-                f"{Path(task.data) / name}.* have {len(drawn)} sentences that are all different in both languages; the "
-                f"task needs {SENTENCES}, so give the whole files of Europarl"
+                f"the first {LINES} lines of {Path(task.data) / name}.* have {len(drawn)} sentences that are all "
+                f"different in both languages; the task needs {SENTENCES}, so give the whole files of Europarl"
             )
         kept = drawn[:SENTENCES]
         draw = np.random.RandomState(SEED)
         sought = draw.choice(range(SENTENCES), size=QUERIES, replace=False)
-        queries = {int(row): texts[0][kept[row]] for row in sought}
-        write_translations(task, output, pair, queries, [texts[1][row] for row in kept])
+        queries = {int(row): texts[query_language][kept[row]] for row in sought}
+        write_translations(task, output, pair, queries, [texts[document_language][row] for row in kept])
 
 
 def drawn_by_muse(first: list[str], second: list[str]) -> list[int]:
     """The lines of two files in the order in which MUSE takes them, without those that repeat an earlier one in either
-    language but for capitals: sorted by words, then drawn."""
+    language but for capitals: sorted by words, then drawn. The first file is that of the language first in its name,
+    whichever language seeks, so that both directions have the same sentences."""
 
     def unique(rows: list[int], texts: list[str]) -> list[int]:
         words = {row: "\0".join(texts[row].lower().split()) for row in rows}

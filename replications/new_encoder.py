@@ -21,7 +21,7 @@ from transformers import (
 from common.files import folder_written_whole
 from common.fingerprints import fingerprint
 from common.numbers import PositiveInt
-from common.saved_models import model_type_of
+from common.saved_models import model_type_of, opening
 from replications.drawn_pairs import DrawnPairs
 from training.loop.checkpoints import training_folder
 from training.sentences.encoder import check_architecture, load_encoder
@@ -103,10 +103,8 @@ def start_tokenizer(options: StartOptions, pairs: DrawnPairs, accelerator: Accel
         model_type_of("sentence_encoder", options.sentence_encoder)
         return AutoTokenizer.from_pretrained(options.sentence_encoder)
     if options.tokenizer is not None:
-        try:
+        with opening(options.tokenizer, "tokenizer"):
             return AutoTokenizer.from_pretrained(options.tokenizer)
-        except (OSError, ValueError) as error:
-            raise ValueError(f"tokenizer: {options.tokenizer} has no tokenizer that opens: {error}") from error
     assert options.vocabulary_size is not None
     name = fingerprint(pairs.fingerprint, options.vocabulary_size, options.seed)
     folder = training_folder(options.output) / f"tokenizer-{name}"

@@ -15,7 +15,6 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedTokeniz
 from common.saved_models import model_type_of
 from replications.drawn_pairs import DrawnPairs
 from replications.ntdv.decoder import GRUDecoder
-from replications.ntdv.losses import NTDVLosses
 from replications.ntdv.modeling_ntdv import NTDVModel
 from replications.translation.encoder import DECODER, add_translation_losses
 from training.loop.cached_gradients import Chunk, Embeddings
@@ -38,14 +37,14 @@ class NTDVEncoder(SentenceEncoder):
     Args:
         model: with the encoders of the two translation models.
         decoders: theirs, in the order of the languages that are read.
-        losses: say how translations are smoothed, and whether the context vectors of both sides are compared.
+        with_vectors: whether a loss compares the context vectors.
     """
 
     model: NTDVModel
 
-    def __init__(self, model: NTDVModel, decoders: list[GRUDecoder], losses: NTDVLosses) -> None:
+    def __init__(self, model: NTDVModel, decoders: list[GRUDecoder], *, with_vectors: bool) -> None:
         super().__init__(model, "cls")
-        self.losses = losses
+        self.with_vectors = with_vectors
         width = model.config.state_size
         self.to_decoder = nn.Linear(width, 2 * width)
         self.decoders = nn.ModuleList(decoders)
@@ -80,10 +79,8 @@ class NTDVEncoder(SentenceEncoder):
         losses = contexts.new_zeros(len(contexts), dtype=torch.float32)
         for language, decoder in enumerate(self.decoders):
             translated = (rows["target_language"] == 1 - language).nonzero().flatten()
-            losses = add_translation_losses(
-                losses, decoder, memory, None, rows, translated, self.losses.translation.label_smoothing
-            )
-        embeddings = {"sentences": contexts.flatten(1)} if self.losses.squared_distance is not None else {}
+            losses = add_translation_losses(losses, decoder, memory, None, rows, translated, label_smoothing=0.0)
+        embeddings = {"sentences": contexts.flatten(1)} if self.with_vectors else {}
         return embeddings | {"translation": losses.unsqueeze(1)}
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from common.numbers import NonNegativeFloat, PositiveFloat, PositiveInt, Share
+from common.numbers import NonNegativeFloat, PositiveFloat, PositiveInt
 from replications.translation.losses import OneWay, both_ways, translation_loss
 from training.losses.processes import mean_of_all_processes
 from training.sentences.losses import LossFunction, PairVectors
@@ -17,9 +17,6 @@ from training.sentences.losses import LossFunction, PairVectors
 @dataclass(kw_only=True)
 class BothWays:
     """Translate both sentences of each pair into each other."""
-
-    label_smoothing: Share = 0.0
-    """Share of each target that goes to all tokens of the vocabulary alike."""
 
     weight: PositiveFloat = 1.0
     """Weight of the loss in the sum."""
@@ -50,20 +47,23 @@ class NTDVLosses:
     """The distance constraint (cNV)."""
 
 
-def squared_distance(way: OneWay, options: SquaredDistance) -> Tensor:
-    """The distance constraint of cNV (equations 3.6 and 3.7, and the sum over N_s in 3.8), one way: what sentences
-    drawn from those of the translation's language cost that are not farther away than the translation.
+def squared_distance(way: OneWay, norm: Tensor, options: SquaredDistance) -> Tensor:
+    """The distance constraint of cNV (equations 3.6 and 3.7, and the sum over N_s in 3.8), one way. Negatives of each
+    pair are drawn from the sentences of the translation's language. Each costs the more, the nearer it is, and nothing
+    where it is farther away than the translation by enough.
 
     The Frobenius norm of a matrix of context vectors is the length of these end to end, so vectors are taken here. As
     printed, a squared distance is divided by twice the mean length, which is not squared, so that longer vectors meet
     the constraint more easily. As in `replications.translation.losses.distance` both ways count, where the thesis has
     one, and a sentence is no negative of its own translation.
 
+    Args:
+        norm: mean length of the vectors of all processes, (), the same for both ways.
+
     Returns:
         (pairs,)
     """
     distances = way.distances().square()
-    norm = mean_of_all_processes(torch.cat([way.anchors, way.positives]).norm(dim=1))
     differences = distances.diagonal().unsqueeze(1) - distances
     costs = F.relu(options.margin + options.margin * differences / (2 * norm + 1))
     return (costs * way.negatives(options.num_negatives)).sum(dim=1)
@@ -71,7 +71,8 @@ def squared_distance(way: OneWay, options: SquaredDistance) -> Tensor:
 
 def squared_distance_loss(vectors: PairVectors, options: SquaredDistance) -> Tensor:
     """The mean over pairs and both ways."""
-    return torch.stack([squared_distance(way, options) for way in both_ways(vectors)]).mean()
+    norm = mean_of_all_processes(torch.cat(vectors.sides).norm(dim=1))
+    return torch.stack([squared_distance(way, norm, options) for way in both_ways(vectors)]).mean()
 
 
 LOSSES: dict[str, LossFunction] = {"translation": translation_loss, "squared_distance": squared_distance_loss}

@@ -101,7 +101,7 @@ def ntdv_stage(recipe: NTDVRecipe, accelerator: Accelerator) -> Stage[SentenceBa
         recipe,
         accelerator,
         pairs=pairs,
-        encoder=NTDVEncoder(model, decoders, recipe.losses),
+        encoder=NTDVEncoder(model, decoders, with_vectors=recipe.losses.squared_distance is not None),
         collate=NTDVCollator(tokenizer, recipe.max_length, languages, both_sides=True),
         losses=functools.partial(weighted_losses, chosen_losses(recipe.losses), LOSSES),
     )

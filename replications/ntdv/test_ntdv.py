@@ -24,7 +24,7 @@ from replications.laser.modeling_laser import LaserConfig, LaserModel
 from replications.ntdv import pretrain, train_translator
 from replications.ntdv.decoder import GRUDecoder
 from replications.ntdv.encoder import NTDVEncoder, language_evidence
-from replications.ntdv.losses import LOSSES, BothWays, NTDVLosses, SquaredDistance
+from replications.ntdv.losses import LOSSES, BothWays, SquaredDistance
 from replications.ntdv.modeling_ntdv import GRUConfig, GRUModel, NTDVConfig, NTDVModel
 from replications.ntdv.pretrain import NTDVCollator
 from replications.ntdv.train_translator import TranslatorRecipe, translator_encoder
@@ -171,7 +171,6 @@ def cost(logits: list[Tensor], tokens: list[int]) -> float:
 
 TRANSLATOR = {
     "architecture": {"model_type": "gru", "embedding_size": 12, "hidden_size": 32},
-    "label_smoothing": 0.0,
     "max_length": 100,
 }
 FSDP2 = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_AUTO_WRAP_POLICY": "NO_WRAP"}
@@ -215,7 +214,7 @@ def test_a_translator_looks_at_all_states_of_its_encoder():
 def in_training() -> NTDVEncoder:
     model = ntdv()
     decoders = [GRUDecoder(encoder.config) for encoder in model.encoders]
-    encoder = NTDVEncoder(model, decoders, NTDVLosses(squared_distance=SquaredDistance(margin=8.0)))
+    encoder = NTDVEncoder(model, decoders, with_vectors=True)
     randomise(encoder, seed=3)
     return encoder
 
@@ -505,7 +504,7 @@ def test_two_processes_have_the_gradients_of_one(corpus, translators, tmp_path, 
             "hidden_size is 31; it must be even, half of it in either direction",
         ),
         ({"tokenizer": "nowhere"}, "vocabulary_size and tokenizer each say what the tokenizer is; give one"),
-        ({"tokenizer": "nowhere", "vocabulary_size": None}, "tokenizer: nowhere has no tokenizer that opens"),
+        ({"tokenizer": "nowhere", "vocabulary_size": None}, "tokenizer: nowhere does not open"),
     ],
 )
 def test_a_translator_that_cannot_be_is_refused(corpus, tmp_path, changes, message):

@@ -21,7 +21,6 @@ from accelerate.utils import send_to_device
 from transformers import PreTrainedTokenizerBase
 
 from common.command_line import options_from, run
-from common.numbers import Share
 from replications.new_encoder import StartOptions
 from replications.ntdv.decoder import GRUDecoder
 from replications.translation.encoder import TranslatingEncoder
@@ -45,9 +44,6 @@ class TranslatorRecipe(StartOptions):
 
     target_language: str
     """The language into which it translates, one of the two of the corpus."""
-
-    label_smoothing: Share = 0.1
-    """Share of each target that goes to all tokens of the vocabulary alike."""
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -79,9 +75,8 @@ def translator_stage(recipe: TranslatorRecipe, accelerator: Accelerator) -> Stag
 
 
 def translation_alone(recipe: TranslatorRecipe) -> dict[str, Translation]:
-    """The losses of a translation model."""
-    target, smoothing = recipe.target_language, recipe.label_smoothing
-    return {"translation": Translation(pivots=[target], label_smoothing=smoothing, keep_decoder=True)}
+    """The losses of a translation model: the cross-entropy, without label smoothing, as in the thesis."""
+    return {"translation": Translation(pivots=[recipe.target_language], label_smoothing=0.0, keep_decoder=True)}
 
 
 def translator_encoder(recipe: TranslatorRecipe, source: str, tokenizer: PreTrainedTokenizerBase) -> TranslatingEncoder:

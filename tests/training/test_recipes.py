@@ -87,6 +87,7 @@ def test_infoxlm_keeps_its_last_step_and_is_trained_without_xlco_as_its_page_say
 def test_encoders_that_translate_keep_their_last_step() -> None:
     assert fill(TMDERecipe, REPLICATIONS / "t_mde" / "t-mde.yaml").keep == "last"
     assert fill(LaserRecipe, REPLICATIONS / "laser" / "laser.yaml").keep == "last"
+    assert fill(NTDVRecipe, REPLICATIONS / "ntdv" / "ntdv.yaml").keep == "last"
 
 
 def test_the_lightweight_encoder_follows_its_paper_and_on_request_its_authors_code() -> None:

@@ -59,7 +59,7 @@ class TMDERecipe(StartOptions):
 
     sinusoidal_positions: bool = False
     """Positions of a new encoder are sines and cosines that are not trained, so that it reads texts longer than any in
-    training."""
+    training. A run that starts from its folder does not train them either."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -88,8 +88,15 @@ def tmde_encoder(recipe: TMDERecipe, tokenizer: PreTrainedTokenizerBase) -> Tran
         chosen_losses(recipe.losses),
         lambda encoder: TransformerDecoder(encoder.config, len(translation.pivots), recipe.max_length),
         bottleneck=translation.bottleneck,
-        change_encoder=make_positions_sinusoidal if recipe.sinusoidal_positions else None,
+        change_encoder=functools.partial(prepare_positions, sinusoidal=recipe.sinusoidal_positions),
     )
+
+
+def prepare_positions(model: PreTrainedModel, sinusoidal: bool) -> None:
+    """Make positions sinusoidal, if the recipe says so of a new encoder or the configuration of a saved one."""
+    if sinusoidal or getattr(model.config, "sinusoidal_positions", False):
+        make_positions_sinusoidal(model)
+        model.config.update({"sinusoidal_positions": True})
 
 
 @torch.no_grad()

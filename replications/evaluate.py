@@ -25,6 +25,8 @@ def main(argv: list[str] | None = None) -> None:
     argv = sys.argv[1:] if argv is None else argv
     only_rows = argv[:1] == ["rows"]
     recipe = options_from(ReplicationsRecipe, argv[only_rows:])
+    if only_rows and recipe.published is None:
+        raise ValueError("rows prints published tables, but the recipe names none; give it their file, published")
     published = read_published(Path(recipe.published)) if recipe.published else []
     if only_rows:
         print_rows(recipe, published)

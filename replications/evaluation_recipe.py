@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from common.numbers import NonNegativeInt, PositiveInt
-from evaluation.recipes import ClassificationTask, EvaluationRecipe, RetrievalTask, SystemOptions
+from evaluation.recipes import C_GRID, ClassificationTask, EvaluationRecipe, RetrievalTask, SystemOptions
 from evaluation.registry import SYSTEMS, TASKS, SystemKind
 from replications.longformer.options import LongformerOptions
 from replications.question_answering.options import QuestionTask
@@ -27,6 +28,7 @@ class TranslationTask(RetrievalTask):
     """See replications/translation_search.py.
 
     Args:
+        training_languages: that the systems were trained on. Pairs of two of them are averaged apart from others.
         margin_neighbours: rank by the ratio margin over so many neighbours (Artetxe and Schwenk 2019, with 4); 0 ranks
             by cosine.
     """
@@ -58,6 +60,18 @@ class RerankingTask(RetrievalTask):
 
 
 @dataclass
+class MLPTask(ClassificationTask):
+    """See replications/mldoc.py. The network chooses one label of a text, and has no C."""
+
+    measure: Literal["accuracy", "macro_f1"] = "accuracy"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.Cs != list(C_GRID):
+            raise ValueError("Cs is of a logistic regression, and mlp_classification has a network; leave Cs out")
+
+
+@dataclass
 class ReplicationsRecipe(EvaluationRecipe):
     """A comparison: every system on every task, those of other papers too. See EvaluationRecipe.
 
@@ -74,6 +88,6 @@ class ReplicationsRecipe(EvaluationRecipe):
     systems: Mapping[str, LongformerOptions]
     reranking: dict[str, RerankingTask] = field(default_factory=dict)
     translation_search: dict[str, TranslationTask] = field(default_factory=dict)
-    mlp_classification: dict[str, ClassificationTask] = field(default_factory=dict)
+    mlp_classification: dict[str, MLPTask] = field(default_factory=dict)
     questions: dict[str, QuestionTask] = field(default_factory=dict)
     published: str | None = None

@@ -85,7 +85,8 @@ def print_rows(recipe: EvaluationRecipe, published: list[Published]) -> None:
 
 
 def write_beside_published(path: Path, published: list[Published], results: Results) -> None:
-    """Write our numbers beside the published ones, and the published rows that were not run; show the tables."""
+    """Write a page, if anything is published: tables of our numbers beside the published ones, then a list of the
+    published rows that were not run, and why. Print the tables, too."""
     beside = [beside_ours(table, results[table.task]) for table in published if table.task in results]
     tables = [table.to_markdown() for table in beside if table.scores]
     not_run = [
@@ -99,7 +100,7 @@ def write_beside_published(path: Path, published: list[Published], results: Resu
 
 
 def names_by_result(recipe: EvaluationRecipe) -> dict[str, set[str]]:
-    """The names of the systems and of the fine-tuned models that a recipe runs, by the name of the result."""
+    """What a recipe runs: of each result by its name, the names of the systems or of the fine-tuned models in it."""
     names: dict[str, set[str]] = {}
     for kind in TASKS:
         for task, options in getattr(recipe, kind, {}).items():

@@ -41,17 +41,30 @@ def read(task: RerankingTask) -> RerankingData:
 
 
 def read_run(path: Path) -> Run:
-    """A ranking as trec_eval reads it."""
+    """A ranking as trec_eval reads it.
+
+    Raises:
+        ValueError: the file is missing or malformed.
+    """
     if not path.is_file():
-        raise ValueError(f"{path} is missing; write the rankings of another system there")
+        raise ValueError(
+            f"rerank: {path} is missing, but every pair needs the rankings of another system; write them there, or "
+            "leave the pair out"
+        )
     run: Run = {}
-    for ranked in ir_measures.read_trec_run(str(path)):
-        run.setdefault(ranked.query_id, {})[ranked.doc_id] = ranked.score
+    try:
+        for ranked in ir_measures.read_trec_run(str(path)):
+            run.setdefault(ranked.query_id, {})[ranked.doc_id] = ranked.score
+    except ValueError as error:
+        raise ValueError(
+            f"rerank: {path} is no run as trec_eval reads it ({error}); write lines of `query Q0 document rank score "
+            "name`"
+        ) from error
     return run
 
 
 def evaluate_system(system: System, task: RerankingTask, data: RerankingData, run: SystemRun) -> dict[str, Any]:
-    """As of a retrieval task."""
+    """The results have the form of a retrieval task's, because they are computed from rankings in the same way."""
     cache, key = run.output / "cache", run.document_cache_key
     encoded = retrieval.encode(system, data.retrieval_set, task.pairs, cache, key, run.bar)
     runs = {pair: rerank(encoded, data.retrieval_set, pair, data.given[pair], task.rerank_depth) for pair in task.pairs}

@@ -58,6 +58,20 @@ def test_the_network_gives_the_scores_worked_out_by_hand_in_each_of_five_runs(tm
     assert found["protocol"].startswith("frozen vectors, LASER's MLP")
 
 
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("Cs: [1.0]", "Cs is of a logistic regression, and mlp_classification has a network; leave Cs out"),
+        ("measure: r_precision", r"Expected a typing.Literal\['accuracy', 'macro_f1'\]"),
+    ],
+)
+def test_what_the_network_does_not_use_is_refused(option: str, message: str, tmp_path: Path) -> None:
+    systems = "{base: {kind: first, model: nowhere, pooling: mean}}"
+    task = f"{{topics: {{data: {tmp_path}, test_languages: [en], {option}}}}}"
+    with pytest.raises(ValueError, match=message):
+        main(["--output", str(tmp_path / "out"), "--systems", systems, "--mlp_classification", task])
+
+
 def test_the_five_networks_that_are_trained_at_once_equal_five_trained_one_after_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

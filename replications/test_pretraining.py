@@ -186,6 +186,11 @@ def test_sinusoidal_positions_are_those_of_the_transformer_and_stay(pairs, tmp_p
         angle = place / 10_000 ** (2 * (column // 2) / 32)
         expected = (math.cos if column % 2 else math.sin)(angle) * 0.02 * math.sqrt(2)
         assert table[place, column].item() == pytest.approx(expected, abs=1e-6)
+    recipe = TMDERecipe(corpus="", output="", max_length=100, sentence_encoder=str(tmp_path / "model"))
+    going_on = tmde_encoder(recipe, AutoTokenizer.from_pretrained(tmp_path / "model")).model
+    positions = going_on.embeddings.position_embeddings.weight
+    assert torch.equal(positions, table)
+    assert not positions.requires_grad
     new = CTMDE_OPTIONS | {"architecture": {"model_type": "modernbert", "hidden_size": 48}, "max_length": 30}
     with pytest.raises(ValueError, match="sinusoidal_positions: a modernbert model has no table of positions"):
         train(TMDE, options(pairs, None, tmp_path / "other", **new))
@@ -330,6 +335,7 @@ def test_a_killed_run_of_two_processes_goes_on_bit_for_bit(pairs, xlmr, tmp_path
     [
         (INFOXLM, {"losses": {"xlco": {"queue_size": 17}}}, "queue_size is 17, but .* has 16 training pairs"),
         (INFOXLM, {"losses": {"xlco": {"temperature": 0.0}}}, "temperature"),
+        (INFOXLM, {"losses": {"xlco": XLCO}, "keep": "validation_loss"}, "xlco has no part .*; add mmlm or tlm, or"),
         (INFOXLM, {"losses": {"mmlm": {"texts": "nowhere"}}}, r"nowhere has no articles/\*\.parquet with an article"),
         (LIGHTWEIGHT, {}, "losses has no loss; name some of generative, align"),
         (LIGHTWEIGHT, {"losses": {"generative": {"task": "mlm"}}}, "task"),

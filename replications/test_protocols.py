@@ -122,6 +122,13 @@ def test_which_published_rows_a_recipe_runs_is_printed_without_data_or_models(
     assert not Path(recipe["output"]).exists()
 
 
+def test_a_recipe_without_published_numbers_has_no_rows_to_print(recipe: dict[str, Any]) -> None:
+    del recipe["published"]
+    file = written(Path(recipe["output"]).with_name("recipe.yaml"), yaml.safe_dump(recipe))
+    with pytest.raises(ValueError, match=r"rows prints .* recipe names none; give it their file, published"):
+        main(["rows", "--config", str(file)])
+
+
 def test_a_malformed_file_of_published_numbers_is_named(recipe: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a.yaml is no list of tables .*'rows'"):
         read_published(written(tmp_path / "a.yaml", "- {table: 1}\n"))
@@ -138,7 +145,10 @@ def test_reranking_names_its_protocol_and_keeps_the_order_behind_the_first(
 ) -> None:
     task = recipe["retrieval"].pop("animals") | {"rerank": str(tmp_path / "mbert")}
     recipe["reranking"] = {"animals": task}
-    with pytest.raises(ValueError, match=r"en-de.run is missing"):
+    with pytest.raises(ValueError, match=r"rerank: .*en-de.run is missing, but every pair needs .*; write"):
+        run_main(recipe)
+    written(tmp_path / "mbert" / "en-de.run", "1 Q0 D1 1 0.5\n")
+    with pytest.raises(ValueError, match=r"rerank: .*en-de.run is no run as trec_eval reads it .*; write"):
         run_main(recipe)
     given = {"1": {"D2": 2.0, "D1": 1.0}, "2": {"D2": 5.0, "D1": 4.0}}
     written(tmp_path / "mbert" / "en-de.run", to_trec(given, tag="mbert"))

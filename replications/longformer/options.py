@@ -9,8 +9,8 @@ from evaluation.recipes import SystemOptions
 
 @dataclass
 class LongformerOptions(SystemOptions):
-    """A system of any kind, with what a model that replications/longformer/pretrain.py wrote needs beside. Its pooling
-    is cls if not given, as in the paper.
+    """Options of a system, and one more for those of kind `longformer`, whose pooling is cls if not given, as in the
+    paper.
 
     Args:
         global_attention: whether the first token of a Longformer sees the whole document. The paper's code says no.

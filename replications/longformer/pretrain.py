@@ -36,6 +36,7 @@ from transformers.models.longformer.modeling_longformer import LongformerMaskedL
 from common.command_line import options_from, run
 from common.files import folder_written_whole, write_json
 from common.numbers import NonNegativeFloat, PositiveInt, Share
+from common.saved_models import model_type_of, opening
 from evaluation.tables import environment
 from training.data.articles import load_articles, rows_of_split
 from training.loop.trainer_runs import TrainerArguments, recipe_of_run, trainer_run
@@ -219,13 +220,18 @@ def convert(
         attention_window: tokens that a token sees, half of them on either side.
 
     Raises:
-        ValueError: the encoder is of another type.
+        ValueError: the encoder does not open, or is of another type.
     """
-    source = AutoModelForMaskedLM.from_pretrained(encoder, dtype=torch.float32)
+    model_type = model_type_of("encoder", encoder)
+    if model_type not in HEADS:
+        raise ValueError(
+            f"encoder: {encoder} is a {model_type} model, but only {' and '.join(HEADS)} models can be converted; name "
+            "one of these"
+        )
+    with opening(encoder, "encoder"):
+        source = AutoModelForMaskedLM.from_pretrained(encoder, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(encoder, model_max_length=max_length)
     old = source.config
-    if old.model_type not in HEADS:
-        raise ValueError(f"{encoder} is a {old.model_type} model; only {' and '.join(HEADS)} models can be converted")
-    tokenizer = AutoTokenizer.from_pretrained(encoder, model_max_length=max_length)
     # Longformer counts positions from pad_token_id + 1, as XLM-R does; BERT counts from 0.
     first_position = old.pad_token_id + 1
     config = LongformerConfig(

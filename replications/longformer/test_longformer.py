@@ -164,8 +164,10 @@ def test_a_killed_run_goes_on_from_its_last_whole_checkpoint(corpus: Path, labse
 
 
 def test_what_cannot_be_converted_is_named(modernbert: Path, labse: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="modernbert model; only bert and xlm-roberta"):
+    with pytest.raises(ValueError, match=r"encoder: .* is a modernbert model, but only bert and xlm-rob.*; name"):
         convert(str(modernbert))
+    with pytest.raises(ValueError, match=r"encoder: .*nowhere does not open, as a folder or as a name on the Hub"):
+        convert(str(tmp_path / "nowhere"))
     with pytest.raises(ValueError, match=r"has no articles/\*.parquet"):
         main(["--encoder", str(labse), "--corpus", str(tmp_path), "--output", str(tmp_path / "out")])
     with pytest.raises(ValueError, match="attention_window is 3; it must be even"):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal, get_args
+from dataclasses import dataclass
+from typing import Literal
 
 from evaluation.recipes import SystemOptions, TaskOptions
-
-Language = Literal["en", "es", "de", "ar", "hi", "vi", "zh"]  # of MLQA
 
 
 @dataclass
@@ -18,20 +16,16 @@ class QuestionTask(TaskOptions):
         data: folder MLQA_V1, as its archive unpacks (github.com/facebookresearch/MLQA).
         finetuned: models that replications/question_answering/finetune.py wrote, by name: the folders or Hub names
             of one or more runs, whose scores are averaged.
-        languages: of questions and texts, those of MLQA.
-        split: test or dev.
         measure: the one in the tables; the results have both.
     """
 
     data: str
     finetuned: dict[str, list[str]]
-    languages: list[Language] = field(default_factory=lambda: list(get_args(Language)))
-    split: Literal["test", "dev"] = "test"
     measure: Literal["f1", "exact_match"] = "f1"
 
     def __post_init__(self) -> None:
-        if not self.languages or not self.finetuned:
-            raise ValueError("languages or finetuned is empty; name at least one of each")
+        if not self.finetuned:
+            raise ValueError("finetuned is empty; name at least one model")
 
     def takes(self, system: SystemOptions) -> bool:
         return False

@@ -31,5 +31,5 @@ if __name__ == "__main__":
     pool = ray.data.ActorPoolStrategy(size=int(workers))
     # Half a CPU for each worker: if they had all CPUs, they would wait without end for the tasks that read and write.
     # With GPUs, add num_gpus=1 and move the model there.
-    encoded = rows.map_batches(Encoder, fn_constructor_args=[model], batch_size=256, compute=pool, num_cpus=0.5)
+    encoded = rows.map_batches(Encoder, fn_constructor_args=[model], batch_size=32, compute=pool, num_cpus=0.5)
     encoded.write_parquet(output)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from common.fingerprints import fingerprint
-from evaluation.datasets.languages import languages_of
 from evaluation.datasets.retrieval_sets import RetrievalSet
 from evaluation.similarity import inner_products
 from evaluation.systems import System
@@ -59,22 +58,8 @@ def evaluate_system(
             first[name] |= other[name]
     for name in ("unknown_in_qrels", "empty_documents"):  # which are of one pair
         del first[name]
-    groups = groups_of(task.pairs, task.training_languages)
+    groups = retrieval.groups_of(task.pairs, task.training_languages, both_languages=True)
     return first | {"averages": averages(first["rows"], groups, list(retrieval.RETRIEVAL_MEASURES))}
-
-
-def groups_of(pairs: Sequence[str], training_languages: Sequence[str]) -> dict[str, list[str]]:
-    """The pairs that are averaged together: all, and apart by whether training has seen both languages.
-
-    >>> groups_of(["de-en", "ar-en", "en-ar"], ["de", "en"])["average, held-out languages"]
-    ['ar-en', 'en-ar']
-    """
-    groups = {"average": list(pairs)}
-    if training_languages:
-        seen = [pair for pair in pairs if {*languages_of(pair)} <= {*training_languages}]
-        groups["average, training languages"] = seen
-        groups["average, held-out languages"] = [pair for pair in pairs if pair not in seen]
-    return groups
 
 
 def margins(vectors: np.ndarray, queries: np.ndarray, neighbours: int) -> Iterator[np.ndarray]:

@@ -248,14 +248,17 @@ def to_trec(run: Run, tag: str) -> str:
     return "".join(lines)
 
 
-def groups_of(pairs: Sequence[str], training_languages: Sequence[str]) -> dict[str, list[str]]:
-    """The pairs that are averaged together: all, and apart by whether training has seen the documents' language. Those
-    with the pool are by themselves."""
+def groups_of(
+    pairs: Sequence[str], training_languages: Sequence[str], both_languages: bool = False
+) -> dict[str, list[str]]:
+    """The pairs that are averaged together: all, and apart by whether training has seen the documents' language, or
+    `both_languages` of the pair. Those with the pool are by themselves."""
     pool = [pair for pair in pairs if languages_of(pair)[1] == POOL]
     single = [pair for pair in pairs if pair not in pool]
     groups = {"average": single}
     if training_languages:
-        seen = [pair for pair in single if languages_of(pair)[1] in training_languages]
+        first = 0 if both_languages else 1
+        seen = [pair for pair in single if {*languages_of(pair)[first:]} <= {*training_languages}]
         groups["average, training languages"] = seen
         groups["average, held-out languages"] = [pair for pair in single if pair not in seen]
     return groups | {"average, pool of all languages": pool}

@@ -173,6 +173,8 @@ def test_averages_tell_held_out_document_languages_from_those_of_training() -> N
         "average, pool of all languages": [],
     }
     assert groups_of([*pairs, "en-all"], []) == {"average": pairs, "average, pool of all languages": ["en-all"]}
+    by_both = groups_of(["de-en", "ar-en", "en-ar"], ["en", "de"], both_languages=True)
+    assert by_both["average, held-out languages"] == ["ar-en", "en-ar"]
 
 
 def test_a_model_in_memory_can_be_evaluated(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer) -> None:

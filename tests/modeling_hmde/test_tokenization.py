@@ -11,13 +11,14 @@ import unicodedata
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import Encoding, Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, ByT5Tokenizer, PreTrainedTokenizerFast
 
 from modeling_hmde import HMDETokenizer, tokenization_hmde
@@ -617,9 +618,16 @@ def test_ten_megabytes_take_no_longer_than_what_is_kept_of_them(
     as_query = "as_queries" in options
     tokenizer = HMDETokenizer.from_sentence_encoder(str(labse), **({} if as_query else options))
     text = (unit * (10_000_000 // len(unit) + 1))[:10_000_000]
-    begin = time.process_time()
+    backend, read = tokenizer._unlimited_backend(), []
+
+    def record(texts: list[str], **options: bool) -> list[Encoding]:
+        read.append(sum(map(len, texts)))
+        return backend.encode_batch(texts, **options)
+
+    recording = SimpleNamespace(encode_batch=record, encode_batch_fast=record, encode=backend.encode)
+    monkeypatch.setattr(tokenizer, "_unlimited_backend", lambda: recording)
     row = tokenizer(text, as_queries=as_query)["input_ids"]
-    assert time.process_time() - begin < 8  # minutes and many gigabytes, were all of it tokenised
+    assert sum(read) < 400_000
     assert len(row) <= tokenizer.model_max_length
     assert row[0] == tokenizer.start_token_id
 
@@ -628,7 +636,7 @@ def test_time_grows_with_the_sentences_that_are_kept_and_not_with_their_square(l
     tokenizer = HMDETokenizer.from_sentence_encoder(str(labse), max_sentences=10_000)
     begin = time.process_time()
     row = tokenizer("the cat sat. " * 10_000)["input_ids"]
-    assert time.process_time() - begin < 8  # minutes, if a sentence looked at all before it
+    assert time.process_time() - begin < 60  # minutes, if a sentence looked at all before it; a second otherwise
     assert row.count(tokenizer.start_token_id) == 10_000
 
 

@@ -184,12 +184,10 @@ def pair_scores(
         columns[late_column][row] = mrr(late_score(document_cosines, best), relevant)
 
     if benchmark.alone:
-        passages = {"passage_length": model.config.passage_length, "sentence_head": model.config.sentence_head}
-        model.config.passage_length, model.config.sentence_head = 0, False
+        passage_length, model.config.passage_length = model.config.passage_length, 0
         with timed() as second_pass:
             alone_vectors, alone, counts_alone = read()
-        for name, value in passages.items():
-            setattr(model.config, name, value)
+        model.config.passage_length = passage_length
         best = best_sentences(query_vectors, alone, counts_alone)
         add("sentences alone", best)
         add("sentences and document of sentences alone", best, query_vectors @ alone_vectors.T)

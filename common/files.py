@@ -27,7 +27,8 @@ WORDS_OF_A_FULL_DISK = ("No space left", "PytorchStreamWriter failed writing")
 
 @contextmanager
 def locked(path: str | Path, *, wait: bool = True) -> Iterator[None]:
-    """Hold the lock of a path, `.<name>.lock` beside it. The lock of a process that dies is released.
+    """Hold the lock of a path, `.<name>.lock` beside it, in a folder that is made if need be. The lock of a process that
+    dies is released.
 
     Args:
         path: a file or folder, which need not exist.
@@ -37,7 +38,6 @@ def locked(path: str | Path, *, wait: bool = True) -> Iterator[None]:
         ValueError: another process holds the lock, and `wait` is false.
     """
     path = Path(os.path.abspath(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path.with_name(f".{path.name}.lock"), mode=0o666, is_singleton=True)
     try:
         lock.acquire(timeout=0)
@@ -98,7 +98,7 @@ def folder_written_whole(folder: str | Path) -> Iterator[Path]:
     with locked(folder), full_disk_named(folder):
         shutil.rmtree(partial, ignore_errors=True)
         try:
-            partial.mkdir(parents=True)
+            partial.mkdir()
             yield partial
             for file in partial.rglob("*"):
                 if file.is_file():  # safetensors keeps its files from all but their owner; the umask says who may read

@@ -96,9 +96,6 @@ class HMDEConfig(PreTrainedConfig):
             knows about texts unlike the training data. 0: none, as in the paper.
         query_path: what encodes a query: the sentence encoder alone (`sentence_encoder`; paper, section 3.2), or both
             encoders, which read it as a document (`document_encoder`).
-        sentence_head: the vector of a sentence, where it is asked for, is a linear map of the mean hidden states of its
-            tokens in all layers of the sentence encoder, so that a document and its sentences come from one pass.
-            Without it, sentences that were read in passages are read again, each by itself.
         rotation: the last step turns all vectors by an orthogonal matrix, so that their first numbers tell most (see
             `release_tools/rotate.py`). Cosines of whole vectors stay as they are.
         temperature: cosine similarities are divided by it in training (tau in equation 1).
@@ -141,7 +138,6 @@ class HMDEConfig(PreTrainedConfig):
     document_residual: int | float = interval(min=0, max=1, exclude_max=True)(default=0.0)
     query_path: QueryPath = "sentence_encoder"
     temperature: int | float = interval(min=0, exclude_min=True)(default=0.05)
-    sentence_head: bool = False
     rotation: bool = False
     truncate_dims: list[int] | tuple[int, ...] = ()
     initializer_range: int | float = interval(min=0, exclude_min=True)(default=0.02)

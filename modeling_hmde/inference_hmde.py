@@ -201,7 +201,7 @@ class InferenceMixin(nn.Module):
         def read(inputs: Any) -> Reading:
             if scoring == "contribution":
                 return None, self._contributions(self(**inputs))
-            if self.config.passage_length and not self.config.sentence_head:  # the pass for the document is not needed
+            if self.config.passage_length:  # the pass for the document is not needed
                 found, vectors = self.hmde.encode_sentences(**inputs, alone=True)
                 return None, _by_document(self.hmde.rotation(vectors), found.document.bincount())
             return None, sentence_vectors(self(**inputs, output_sentence_vectors=True))

@@ -34,7 +34,7 @@ from .outputs_hmde import HMDEOutput, selected
 from .packing_hmde import pad_tokens, scatter_sentences
 from .pipeline_hmde import read_pipeline
 from .publishing_hmde import model_card, upload
-from .sentence_head_hmde import Rotation, SentenceHead
+from .rotation_hmde import Rotation
 from .sentence_modules_hmde import load_weights, make_modules
 from .sentence_reading_hmde import SentenceReadingMixin
 from .sentence_transformers_hmde import write_sentence_transformers_files
@@ -68,8 +68,8 @@ class HMDEPreTrainedModel(PreTrainedModel):
             init.zeros_(module.weight)
         elif isinstance(module, DocumentEncoder):
             init.normal_(module.dbos, std=self.config.initializer_range)
-        elif isinstance(module, (SentenceHead, Rotation)):
-            module.start()
+        elif isinstance(module, Rotation):
+            init.eye_(module.weight)
         else:
             super()._init_weights(module)
 
@@ -194,8 +194,6 @@ class HMDEModel(SentenceReadingMixin, HMDEPreTrainedModel):
             self.sentence_encoder.pooler = None  # weights without a gradient would stall distributed training
         self.sentence_modules = make_modules(config.sentence_modules)
         self.document_encoder = DocumentEncoder(config)
-        if config.sentence_head:
-            self.sentence_head = SentenceHead(config)
         self.rotation = Rotation(config) if config.rotation else nn.Identity()
         self.post_init()
 
@@ -261,16 +259,9 @@ class HMDEModel(SentenceReadingMixin, HMDEPreTrainedModel):
         attentions: list | None = [] if output_attentions else None
         own_vectors: Tensor | None = None
         if sentence_lengths is None:
-            sentences, vectors, states = self.read_sentences(
-                input_ids,
-                attention_mask,
-                sentence_ids,
-                with_states=output_sentence_vectors and self.config.sentence_head,
-            )
+            sentences, vectors = self.encode_sentences(input_ids, attention_mask, sentence_ids)
             sentence_embeddings, sentence_lengths = scatter_sentences(vectors, sentences, len(input_ids))
-            if states is not None:
-                own_vectors = self.sentence_head(states)
-            elif output_sentence_vectors and self.config.passage_length:
+            if output_sentence_vectors and self.config.passage_length:
                 own_vectors = self.encode_sentences(input_ids, attention_mask, sentence_ids, alone=True)[1]
         else:
             sentence_embeddings = self.encode_passages(input_ids, attention_mask, sentence_lengths)

@@ -24,7 +24,7 @@ from .packing_hmde import (
     sentences_by_start_token,
     tokens_of,
 )
-from .pooling_hmde import POOLINGS, mean_of_tokens, pool_sentences
+from .pooling_hmde import POOLINGS, pool_sentences
 
 # Most tokens in one call of the sentence encoder. It changes memory and speed, not results. On a CPU the hidden states
 # of so many tokens fit into the caches. On a GPU more are needed, or starting the kernels takes longer than their work.
@@ -54,18 +54,6 @@ class SentenceReadingMixin(nn.Module):
             input_ids, attention_mask, sentence_ids: see `forward`.
             alone: each sentence is read by itself, whatever the configuration's `passage_length`.
         """
-        return self.read_sentences(input_ids, attention_mask, sentence_ids, alone)[:2]
-
-    def read_sentences(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        sentence_ids: Tensor | None = None,
-        alone: bool = False,
-        with_states: bool = False,
-    ) -> tuple[Sentences, Tensor, Tensor | None]:
-        """As `encode_sentences`, and, `with_states`, what the sentence head reads: the mean hidden states of each
-        sentence in all layers (sentences, (1 + layers) * width)."""
         if torch.compiler.is_exporting() or torch.jit.is_tracing():
             raise ValueError(
                 "the sentences of a row are found by its tokens, so this model cannot be exported with rows of tokens; "
@@ -75,7 +63,7 @@ class SentenceReadingMixin(nn.Module):
         sentences, passages = self.find_passages(input_ids, attention_mask, sentence_ids, passage_length)
         if self._is_static:
             means = self._encode_static(tokens_of(input_ids, sentences), sentences.length)
-            return sentences, self.sentence_modules(means), means if with_states else None
+            return sentences, self.sentence_modules(means)
         budget = MAX_TOKENS_PER_BUCKET_ON_GPU if input_ids.is_cuda else MAX_TOKENS_PER_BUCKET
         buckets = bucket_by_length(passages.length, budget)
         order = [ranges(passages.first_sentence[bucket], passages.num_sentences[bucket]) for bucket in buckets]
@@ -85,8 +73,8 @@ class SentenceReadingMixin(nn.Module):
         if encoder_family(sentence_config).packable and sentence_config._attn_implementation in PACKED_ATTENTION:
             packs = [pack_tokens(input_ids, *bucket) for bucket in zip(bucket_sentences, passage_lengths)]
             embeddings = self._embed_tokens(packs)
-            read = [
-                self._encode_packed(pack, embedded, bucket.length, with_states)
+            vectors = [
+                self._encode_packed(pack, embedded, bucket.length)
                 for pack, embedded, bucket in zip(packs, embeddings, bucket_sentences)
             ]
         else:
@@ -94,13 +82,9 @@ class SentenceReadingMixin(nn.Module):
                 pad_tokens(input_ids, bucket, lengths, self.config.pad_token_id)
                 for bucket, lengths in zip(bucket_sentences, passage_lengths)
             )
-            read = [
-                self._encode_padded(*rows, bucket.length, with_states) for rows, bucket in zip(padded, bucket_sentences)
-            ]
+            vectors = [self._encode_padded(*rows, bucket.length) for rows, bucket in zip(padded, bucket_sentences)]
         in_order = torch.cat(order).argsort()
-        vectors, states = ([*parts] for parts in zip(*read))
-        found = torch.cat(states)[in_order] if with_states else None
-        return sentences, self.sentence_modules(torch.cat(vectors)[in_order]), found
+        return sentences, self.sentence_modules(torch.cat(vectors)[in_order])
 
     def find_passages(
         self, input_ids: Tensor, attention_mask: Tensor | None, sentence_ids: Tensor | None, passage_length: int
@@ -156,42 +140,21 @@ class SentenceReadingMixin(nn.Module):
         summable = states.to(torch.promote_types(states.dtype, torch.float32))
         return F.embedding_bag(indices, summable, lengths.cumsum(0) - lengths, mode="mean").to(states.dtype)
 
-    def _encode_packed(
-        self, pack: PackedTokens, embeddings: Tensor, lengths: Tensor, with_states: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """Passages end to end -> what `_pool` gives for their sentences."""
+    def _encode_packed(self, pack: PackedTokens, embeddings: Tensor, lengths: Tensor) -> Tensor:
+        """Passages end to end -> the vectors of their sentences (sentences, hidden)."""
         output = self.sentence_encoder(
             inputs_embeds=embeddings,
             position_ids=pack.position_ids + first_position(self.sentence_encoder.config),
-            output_hidden_states=with_states,
             **packed_attention_arguments(pack.lengths),
         )
-        return self._pool(output, lengths, lambda states: states.squeeze(0), with_states)
-
-    def _encode_padded(
-        self, ids: Tensor, mask: Tensor, lengths: Tensor, with_states: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """Passages (passages, tokens) -> what `_pool` gives for their sentences."""
-        output = self.sentence_encoder(input_ids=ids, attention_mask=mask, output_hidden_states=with_states)
-        return self._pool(output, lengths, lambda states: states[mask.bool()], with_states)
-
-    def _pool(
-        self, output: Any, lengths: Tensor, real_tokens: Callable[[Tensor], Tensor], with_states: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """The vectors of sentences (sentences, hidden) and, `with_states`, their mean hidden states in all layers
-        (sentences, (1 + layers) * width).
-
-        Args:
-            output: of the sentence encoder.
-            lengths: (sentences,), the tokens of each.
-            real_tokens: takes the real tokens (tokens, width) out of hidden states.
-        """
         pool = POOLINGS[self.config.sentence_pooling]
-        vectors = pool(real_tokens(output.last_hidden_state), lengths, self.sentence_encoder)
-        if not with_states:
-            return vectors, None
-        layers = [mean_of_tokens(real_tokens(states), lengths, None) for states in output.hidden_states]
-        return vectors, torch.cat(layers, dim=1)
+        return pool(output.last_hidden_state.squeeze(0), lengths, self.sentence_encoder)
+
+    def _encode_padded(self, ids: Tensor, mask: Tensor, lengths: Tensor) -> Tensor:
+        """Passages (passages, tokens) -> the vectors of their sentences (sentences, hidden)."""
+        output = self.sentence_encoder(input_ids=ids, attention_mask=mask)
+        pool = POOLINGS[self.config.sentence_pooling]
+        return pool(output.last_hidden_state[mask.bool()], lengths, self.sentence_encoder)
 
     def encode_passages(self, input_ids: Tensor, attention_mask: Tensor | None, sentence_lengths: Tensor) -> Tensor:
         """Passages (documents, passages, tokens) and the tokens of each sentence (documents, sentences) -> sentence

@@ -171,18 +171,16 @@ class HMDESentenceTransformersModule(nn.Module):
         """Adds `sentence_embedding`, (texts, hidden). `preprocess` has used the language already.
 
         For documents, the same pass adds `token_embeddings`, (texts, sentences, hidden), and the attention mask becomes
-        that of the sentences: `encode(texts, output_value="token_embeddings")` gives each text's sentence vectors,
-        which are those of the sentence head if there is one.
+        that of the sentences: `encode(texts, output_value="token_embeddings")` gives each text's sentence vectors.
         """
         tokens = {name: features[name] for name in ("input_ids", "attention_mask", "sentence_ids")}
         if (task or features.get("task")) == "query":
             return Features(features, sentence_embedding=self.model.embed_queries(**tokens))
-        head = self.model.config.sentence_head
-        output = self.model(**tokens, output_sentence_vectors=head)
+        output = self.model(**tokens)
         return Features(
             features,
             sentence_embedding=output.pooler_output,
-            token_embeddings=output.sentence_vectors if head else output.last_hidden_state,
+            token_embeddings=output.last_hidden_state,
             attention_mask=(output.sentence_lengths > 0).long(),
         )
 

@@ -1,6 +1,6 @@
 """Turn the vectors of an HMDE so that they may be cut.
 
-    python -m release_tools.rotate --model runs/hmde-two-scales --corpus runs/corpus --output runs/hmde-rotated
+    python -m release_tools.rotate --model runs/hmde --corpus runs/corpus --output runs/hmde-rotated
 
 The principal components of sentence vectors become the dimensions, the largest first, so that the first numbers of a
 vector tell most. That is a rotation: cosines of whole vectors stay as they are, and vectors of documents, sentences and
@@ -25,8 +25,8 @@ from common.numbers import PositiveInt
 from common.saved_models import load_hmde, save_changed
 from modeling_hmde import HMDEForDocumentEmbedding
 from modeling_hmde.publishing_hmde import upload_folder
-from modeling_hmde.sentence_head_hmde import Rotation
-from training.sentence_head import draw_documents
+from modeling_hmde.rotation_hmde import Rotation
+from training.data.articles import draw_documents
 
 
 @dataclass(kw_only=True)

@@ -9,7 +9,6 @@ from torch import nn
 
 from common.saved_models import model_type_of, opening
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
-from modeling_hmde.sentence_head_hmde import SentenceHead
 from training.layers import take_layers
 from training.loop.cached_gradients import Chunk, Embeddings
 from training.lora import add_lora
@@ -77,12 +76,7 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
             put_layers_on(model, recipe.layers_of, recipe.layers)
         else:
             take_layers(model.hmde.sentence_encoder, recipe.layers)
-        if model.config.sentence_head:  # of other layers now
-            model.hmde.sentence_head = SentenceHead(model.config)
-            model.hmde.sentence_head.start()
     model.hmde.rotation.requires_grad_(False)
-    if model.config.sentence_head and not recipe.losses.read_sentences:
-        model.hmde.sentence_head.requires_grad_(False)
     sentence_dropout = 0.0 if recipe.freeze == "sentence_encoder" else recipe.sentence_dropout
     if sentence_dropout is not None:
         for module in model.hmde.sentence_encoder.modules():
@@ -104,7 +98,7 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
 
 
 def trained_hmde(start: str, dtype: torch.dtype, **architecture: Any) -> HMDEForDocumentEmbedding:
-    """An HMDE to train further, with what the architecture changes of its configuration. It may add a sentence head.
+    """An HMDE to train further, with what the architecture changes of its configuration.
 
     Raises:
         ValueError: the architecture does not fit the weights.
@@ -114,7 +108,6 @@ def trained_hmde(start: str, dtype: torch.dtype, **architecture: Any) -> HMDEFor
         start, config=config, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True
     )
     model, loading = loaded
-    loading["missing_keys"] = {key for key in loading["missing_keys"] if not key.startswith("hmde.sentence_head.")}
     if any(loading.values()):
         faults = "; ".join(f"{fault}: {', '.join(map(str, keys))}" for fault, keys in loading.items() if keys)
         raise ValueError(f"the architecture does not fit the weights of {start}; leave its own as it is ({faults})")

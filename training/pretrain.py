@@ -62,8 +62,6 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
     groups = groups_by_decay(model.hmde.sentence_encoder, recipe.learning_rate, recipe.weight_decay)
     groups += groups_by_decay(model.hmde.sentence_modules, recipe.learning_rate, recipe.weight_decay)
     groups += groups_by_decay(model.hmde.document_encoder, document_rate, recipe.weight_decay)
-    if model.config.sentence_head:
-        groups += groups_by_decay(model.hmde.sentence_head, document_rate, recipe.weight_decay)
     queue = None
     if recipe.losses.queue is not None:
         size, momentum = recipe.losses.queue.size, recipe.losses.queue.momentum

@@ -163,17 +163,12 @@ def test_pooling_by_the_dbos_vector_has_no_contributions_but_late_interaction(
     assert len(explanation.sentences) == 3
 
 
-@pytest.mark.parametrize("head", [False, True])
-def test_sentences_of_a_passage_are_compared_as_read_by_themselves_unless_there_is_a_head(
-    labse: Path, tokenizer: HMDETokenizer, make_model: Callable, head: bool
+def test_sentences_of_a_passage_are_compared_as_read_by_themselves(
+    labse: Path, tokenizer: HMDETokenizer, make_model: Callable
 ) -> None:
-    options = {"sentence_pooling": "mean", "max_sentence_length": 40, "passage_length": 40}
-    model = make_model(labse, **options, sentence_head=head)
+    model = make_model(labse, sentence_pooling="mean", max_sentence_length=40, passage_length=40)
     (explanation,) = model.explain("The cat", [TEXT], tokenizer, scoring="maximum")
-    with torch.no_grad():
-        # The head starts with the mean states of the last layer, as the sentence encoder reads them in the passage.
-        states = model(**tokenizer([TEXT], return_tensors="pt")).sentence_embeddings[0]
-    vectors = states if head else model.encode_queries(SENTENCES, tokenizer, return_tensors="pt")
+    vectors = model.encode_queries(SENTENCES, tokenizer, return_tensors="pt")
     query = model.encode_queries(["The cat"], tokenizer, return_tensors="pt")[0]
     cosines = torch.nn.functional.cosine_similarity(vectors, query, dim=-1).tolist()
     found = {TEXT[begin:end]: score for begin, end, score in explanation.sentences}
@@ -185,13 +180,13 @@ def test_a_document_is_read_once_for_either_scoring(
     labse: Path, tokenizer: HMDETokenizer, make_model: Callable, scoring: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = make_model(labse, sentence_pooling="mean", max_sentence_length=40, passage_length=40)
-    encode, calls = type(model.hmde).read_sentences, []
+    encode, calls = type(model.hmde).encode_sentences, []
 
     def counted(*args: Any, **options: Any) -> Any:
         calls.append(options)
         return encode(*args, **options)
 
-    monkeypatch.setattr(type(model.hmde), "read_sentences", counted)
+    monkeypatch.setattr(type(model.hmde), "encode_sentences", counted)
     model.prepare_sentences([TEXT], tokenizer, scoring=scoring)
     assert len(calls) == 1
 
@@ -236,14 +231,13 @@ def test_bad_input_is_refused_with_the_way_out(model: HMDEForDocumentEmbedding, 
 def test_documents_and_their_sentences_come_from_one_pass(
     labse: Path, tokenizer: HMDETokenizer, make_model: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {"sentence_pooling": "mean", "max_sentence_length": 40, "passage_length": 40}
-    model = make_model(labse, **options, sentence_head=True)
+    model = make_model(labse, sentence_pooling="mean")
     texts = ["The dog.", TEXT, "The dog.", ""]
     alone = model.encode_documents(texts, tokenizer)
     calls = []
-    read = type(model.hmde).read_sentences
+    read = type(model.hmde).encode_sentences
     monkeypatch.setattr(
-        type(model.hmde), "read_sentences", lambda *args, **named: calls.append(1) or read(*args, **named)
+        type(model.hmde), "encode_sentences", lambda *args, **named: calls.append(1) or read(*args, **named)
     )
     embeddings, sentences = model.encode_documents(texts, tokenizer, sentences=True)
     assert len(calls) == 1

@@ -1,4 +1,4 @@
-"""Hidden states and attentions on request."""
+"""Hidden states, attentions and sentence vectors on request."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
+from modeling_hmde import HMDETokenizer
 from tests.reference_model import (
     DOCUMENTS,
     TOLERANCE,
     MakeModel,
     tokenize,
 )
+
+TEXT = "The cat sat on the mat. It was warm there! Did the dog see it?"
+PASSAGES = {"sentence_pooling": "mean", "max_sentence_length": 40, "passage_length": 40}
 
 
 @pytest.mark.parametrize("attn_implementation", ["packed", "sdpa", "eager"])
@@ -125,3 +129,22 @@ def test_the_configuration_may_ask_for_hidden_states(labse: Path, make_model: Ma
     with torch.no_grad():
         assert len(model(**tokenize(labse)).hidden_states) == 3
         assert model(**tokenize(labse), output_hidden_states=False).hidden_states is None
+
+
+def test_sentence_vectors_are_contextual_or_in_passages_read_alone(
+    labse: Path, tokenizer: HMDETokenizer, make_model: MakeModel
+) -> None:
+    rows = tokenizer([TEXT, "The dog."], return_tensors="pt", padding=True)
+    alone = make_model(labse, sentence_pooling="mean")(**rows, output_sentence_vectors=True)
+    assert torch.equal(alone.sentence_vectors, alone.last_hidden_state)
+    in_passages = make_model(labse, **PASSAGES)(**rows, output_sentence_vectors=True)
+    torch.testing.assert_close(in_passages.sentence_vectors, alone.sentence_embeddings, **TOLERANCE)
+    assert in_passages.sentence_vectors[1, 1:].abs().sum() == 0, "there is no such sentence"
+    assert make_model(labse)(**rows).sentence_vectors is None, "nobody asked"
+
+
+def test_sentence_vectors_need_rows_of_tokens(labse: Path, tokenizer: HMDETokenizer, make_model: MakeModel) -> None:
+    model = make_model(labse, **PASSAGES)
+    inputs = {name: torch.tensor(rows) for name, rows in tokenizer.by_passage(tokenizer([TEXT]), model.config).items()}
+    with pytest.raises(ValueError, match="sentence_lengths came with output_sentence_vectors"):
+        model(**inputs, output_sentence_vectors=True)

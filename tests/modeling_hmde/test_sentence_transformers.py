@@ -143,16 +143,14 @@ def test_what_is_no_text_is_refused_with_what_is_taken(folder: Path, bad: object
         load(folder).preprocess([bad])
 
 
-@pytest.mark.parametrize("sentence_head", [False, True])
 def test_the_vectors_of_a_texts_sentences_are_its_token_embeddings(
     xlmr: Path,
     make_model: Callable[..., HMDEForDocumentEmbedding],
     tokenizer: HMDETokenizer,
     tmp_path: Path,
-    sentence_head: bool,
 ) -> None:
     texts = ["Ja. Der Hund sah sie.", "Der Hund."]
-    model = make_model(xlmr, sentence_pooling="mean", sentence_head=sentence_head)
+    model = make_model(xlmr, sentence_pooling="mean")
     loaded = load(save(model, tokenizer, tmp_path))
     vectors = loaded.encode(texts, output_value="token_embeddings")
     tokenizer, model = loaded[0].tokenizer, loaded[0].model

@@ -16,7 +16,7 @@ from release_tools.rotate import principal_components
 
 @pytest.fixture
 def saved(labse: Path, tokenizer: HMDETokenizer, make_model: Callable, tmp_path: Path) -> Path:
-    model = make_model(labse, sentence_pooling="mean", max_sentence_length=40, passage_length=40, sentence_head=True)
+    model = make_model(labse, sentence_pooling="mean", max_sentence_length=40, passage_length=40)
     model.save_pretrained(tmp_path / "model")
     (tmp_path / "model" / "README.md").write_text("---\nlicense: mit\n---\n")
     tokenizer.save_pretrained(tmp_path / "model")

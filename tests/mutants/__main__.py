@@ -68,8 +68,8 @@ class MutantOptions:
     """Try only what survived the last time, and all of it."""
 
     test_files: int | None = None
-    """Files of tests that each change is tried against at most; all of its room if not given. Those that ran most lines
-    of the changed file come first, if that was measured before, and then the nearest by name."""
+    """Files of tests that each change is tried against at most; all of its room if not given. Those that were measured
+    before come first, the fastest of them at the start, and then the nearest by name."""
 
     most_seconds: float = 60.0
     """What the tests of one change take at most, without it; slower tests are left out."""
@@ -202,9 +202,9 @@ def noticed_by(workspace: Workspace, file: str, number: int, mutation: Mutation,
     """What notices a mutation of a file, as `Workspace.noticed_by` says it."""
     source = (workspace.folder / file).read_text(encoding="utf-8")
     own, *others = nearest_tests(file, workspace.folder)
-    others.sort(key=lambda tests: workspace.lines_run(tests, file), reverse=True)  # the nearest first where it is equal
     lines = range(mutation.lines[0], mutation.lines[1] + 1)
     seconds_left = options.most_seconds
+    others.sort(key=lambda tests: workspace.seconds(tests, file, lines, seconds_left))  # or slow ones leave no time
     for tests in [own, *others[: options.test_files]]:  # one after another: most are not needed, nor measured
         reaching = workspace.measure(tests).reaching(file, lines, seconds_left)
         seconds_left -= sum(reaching.values())

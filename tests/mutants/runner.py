@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
+import math
 import os
 import re
 import resource
@@ -126,10 +127,10 @@ class Workspace:
         self.memory.write_text(json.dumps({name: vars(one) for name, one in self.measured.items()}), encoding="utf-8")
         return measured
 
-    def lines_run(self, tests: str, file: str) -> int:
-        """How many lines of a file a file of tests ran when it was last measured, but for those that an import runs."""
-        known = self.measured.get(tests, Measured()).reached.get(file, {})
-        return sum(found != [""] for found in known.values())
+    def seconds(self, tests: str, file: str, lines: range, most_seconds: float) -> float:
+        """What those tests of a file of tests take that `Measured.reaching` gives; infinite if there are none, or the
+        file was never measured."""
+        return sum(self.measured.get(tests, Measured()).reaching(file, lines, most_seconds).values()) or math.inf
 
     def _digest(self, file: str) -> str:
         path = self.folder / file

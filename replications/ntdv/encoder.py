@@ -153,8 +153,9 @@ def load_translators(model: NTDVModel, translators: tuple[str, str]) -> list[GRU
 def language_evidence(
     pairs: DrawnPairs, tokenizer: PreTrainedTokenizerBase, max_length: int, languages: list[str]
 ) -> Tensor:
-    """Log-odds of each token for the second of two languages against the first, from training-pair counts with add-one
-    smoothing.
+    """How much each token speaks for the second of two languages: the logarithm of its share among the tokens of the
+    second language, in the training pairs, over its share among those of the first. One is added to each count, so
+    that no share is 0.
 
     Returns:
         (vocabulary,); the sum over a text is above 0 where it is in the second language (naive Bayes).

@@ -68,8 +68,7 @@ class MutantOptions:
     """Try only what survived the last time, and all of it."""
 
     test_files: int | None = None
-    """Files of tests that each change is tried against at most; all of its room if not given. Those that were measured
-    before come first, the fastest of them at the start, and then the nearest by name."""
+    """Files of tests that each change is tried against at most, the nearest by name; all of its room if not given."""
 
     most_seconds: float = 60.0
     """What the tests of one change take at most, without it; slower tests are left out."""
@@ -202,16 +201,30 @@ def noticed_by(workspace: Workspace, file: str, number: int, mutation: Mutation,
     """What notices a mutation of a file, as `Workspace.noticed_by` says it."""
     source = (workspace.folder / file).read_text(encoding="utf-8")
     own, *others = nearest_tests(file, workspace.folder)
+    files = [own, *others[: options.test_files]]
     lines = range(mutation.lines[0], mutation.lines[1] + 1)
     seconds_left = options.most_seconds
-    others.sort(key=lambda tests: workspace.seconds(tests, file, lines, seconds_left))  # or slow ones leave no time
-    for tests in [own, *others[: options.test_files]]:  # one after another: most are not needed, nor measured
-        reaching = workspace.measure(tests).reaching(file, lines, seconds_left)
-        seconds_left -= sum(reaching.values())
-        by = workspace.noticed_by(file, mutated(source, number), reaching) if reaching else None
+    # Together those that were measured before, as it saves to start. Then the others, as most need not be measured.
+    measured = [tests for tests in files if tests in workspace.measured]
+    for together in filter(None, [measured, *([tests] for tests in files if tests not in measured)]):
+        reaching: dict[str, float] = {}
+        for tests in together:
+            reaching |= workspace.measure(tests).reaching(file, lines)
+        chosen = shortest(reaching, seconds_left)
+        seconds_left -= sum(chosen.values())
+        by = workspace.noticed_by(file, mutated(source, number), chosen) if chosen else None
         if by:
             return by
     return None
+
+
+def shortest(tests: dict[str, float], most_seconds: float) -> dict[str, float]:
+    """Tests and their seconds, the shortest first, as long as they take no more together."""
+    chosen: dict[str, float] = {}
+    for test, seconds in sorted(tests.items(), key=lambda one: one[1]):
+        if sum(chosen.values()) + seconds <= most_seconds:
+            chosen[test] = seconds
+    return chosen
 
 
 def key(mutation: Mutation) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
-import math
 import os
 import re
 import resource
@@ -63,16 +62,11 @@ class Measured:
     elsewhere: list[str] = field(default_factory=list)
     made_from: dict[str, str] = field(default_factory=dict)
 
-    def reaching(self, file: str, lines: range, most_seconds: float) -> dict[str, float]:
-        """The tests that run one of these lines of a file, or may do so in a process of their own, and their seconds,
-        the shortest first, as long as they take no more than `most_seconds` together."""
+    def reaching(self, file: str, lines: range) -> dict[str, float]:
+        """The tests that run one of these lines of a file, or may do so in another process, and their seconds."""
         by_line = self.reached.get(file, {})
         found = {*self.elsewhere, *(test for line in lines for test in by_line.get(str(line), []))}
-        chosen: dict[str, float] = {}
-        for test, seconds in sorted(self.seconds.items(), key=lambda one: one[1]):
-            if ("" in found or test in found) and sum(chosen.values()) + seconds <= most_seconds:
-                chosen[test] = seconds
-        return chosen
+        return {test: seconds for test, seconds in self.seconds.items() if "" in found or test in found}
 
 
 class Workspace:
@@ -126,11 +120,6 @@ class Workspace:
         self.memory.parent.mkdir(parents=True, exist_ok=True)
         self.memory.write_text(json.dumps({name: vars(one) for name, one in self.measured.items()}), encoding="utf-8")
         return measured
-
-    def seconds(self, tests: str, file: str, lines: range, most_seconds: float) -> float:
-        """What those tests of a file of tests take that `Measured.reaching` gives; infinite if there are none, or the
-        file was never measured."""
-        return sum(self.measured.get(tests, Measured()).reaching(file, lines, most_seconds).values()) or math.inf
 
     def _digest(self, file: str) -> str:
         path = self.folder / file

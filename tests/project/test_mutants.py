@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.__main__ import changed_lines, equivalents, key
+from tests.mutants.__main__ import changed_lines, equivalents, key, shortest
 from tests.mutants.operators import mutated, mutations
 from tests.mutants.runner import nearest_tests
 from tests.paths import REPOSITORY
@@ -86,6 +86,11 @@ def test_a_file_meets_its_own_examples_then_the_tests_that_name_it_then_those_of
     assert all(file.startswith("tests/training/") for file in found[1:])
 
 
+def test_the_shortest_tests_come_first_and_no_more_than_there_is_time_for() -> None:
+    assert list(shortest({"long": 50.0, "short": 1.0, "middle": 10.0}, 60)) == ["short", "middle"]
+    assert shortest({"long": 50.0}, 10) == {}
+
+
 def test_lines_that_changed_since_a_commit_are_those_that_git_names(tmp_path: Path, monkeypatch) -> None:
     def git(*arguments: str) -> None:
         identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
@@ -111,7 +116,7 @@ from tests.mutants.runner import Workspace, nearest_tests
 runner.STARTING = 10
 workspace = Workspace(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]))
 measured = [workspace.measure(tests) for tests in nearest_tests("room/adding.py", workspace.folder)]
-reaching = [one.reaching("room/adding.py", range(2, 3), 60.0) for one in measured]
+reaching = [one.reaching("room/adding.py", range(2, 3)) for one in measured]
 print([list(tests) for tests in reaching])
 source = (workspace.folder / "room/adding.py").read_text()
 for old, new in (("a + b", "a - b"), ("a + b", "b + a"), ("return a", "while True: a"), ("def", "dfe")):

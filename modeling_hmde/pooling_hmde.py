@@ -94,8 +94,7 @@ def pool_sentences(pooling: SentencePooling, hidden_states: Tensor, real: Tensor
     """
     index = real.long().cumsum(dim=1) - 1  # among the real tokens of the document
     ends = sentence_lengths.cumsum(dim=1)
-    sentences_before = (index.unsqueeze(-1) >= ends.unsqueeze(1)).sum(dim=-1)
-    sentence = sentences_before.clamp(max=sentence_lengths.shape[1] - 1)
+    sentence = (index.unsqueeze(-1) >= ends.unsqueeze(1)).sum(dim=-1)
     summable = hidden_states.to(torch.promote_types(hidden_states.dtype, torch.float32))
     places = sentence.unsqueeze(-1).expand_as(summable)
     vectors = summable.new_zeros(*sentence_lengths.shape, summable.shape[-1])

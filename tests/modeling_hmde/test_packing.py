@@ -190,6 +190,11 @@ def test_a_row_that_does_not_begin_with_the_start_token_is_named() -> None:
         sentences_of(torch.tensor([[7, 1, 1], [5, 7, 1]]), torch.ones(2, 3))
 
 
+def test_rows_in_which_no_token_marks_a_start_need_sentence_ids() -> None:
+    with pytest.raises(ValueError, match="no token marks the start of a sentence .* need sentence_ids"):
+        sentences_by_start_token(torch.tensor([[7, 1, 1]]), torch.ones(1, 3), start_token_id=None)
+
+
 def test_a_row_of_padding_is_named() -> None:
     with pytest.raises(ValueError, match="row 1 of the batch has no real token"):
         sentences_of(torch.tensor([[7, 1], [7, 1]]), torch.tensor([[1, 1], [0, 0]]))

@@ -42,6 +42,7 @@ def test_tokens_words_and_characters_of_a_row_are_found_from_each_other(
     alone = wide(texts[0])
     assert alone.tokens() == wide.convert_ids_to_tokens(alone["input_ids"])
     assert alone.char_to_token(len(texts[0])) is None
+    assert alone.word_to_tokens(1000) is None, "there is no such word"
 
 
 @pytest.mark.parametrize("options", [{"max_sentence_length": 6}, {"max_sentence_length": 6, "long_sentences": "cut"}])

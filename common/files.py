@@ -27,8 +27,8 @@ WORDS_OF_A_FULL_DISK = ("No space left", "PytorchStreamWriter failed writing")
 
 @contextmanager
 def locked(path: str | Path, *, wait: bool = True) -> Iterator[None]:
-    """Hold the lock of a path, `.<name>.lock` beside it, in a folder that is made if need be. The lock of a process that
-    dies is released.
+    """Hold the lock of a path, `.<name>.lock` beside it; the folder is made if need be. The lock of a process that dies
+    is released.
 
     Args:
         path: a file or folder, which need not exist.

@@ -191,7 +191,7 @@ def test_a_row_that_does_not_begin_with_the_start_token_is_named() -> None:
 
 
 def test_rows_in_which_no_token_marks_a_start_need_sentence_ids() -> None:
-    with pytest.raises(ValueError, match="no token marks the start of a sentence .* need sentence_ids"):
+    with pytest.raises(ValueError, match=r"no token marks the start of a sentence .* need sentence_ids"):
         sentences_by_start_token(torch.tensor([[7, 1, 1]]), torch.ones(1, 3), start_token_id=None)
 
 

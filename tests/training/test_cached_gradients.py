@@ -83,7 +83,7 @@ def test_loss_and_gradients_are_those_of_one_graph_with_the_same_dropout(encoder
     assert torch.equal(torch.get_rng_state(), after)  # the next batch draws what it would have drawn
 
 
-@pytest.mark.parametrize("max_tokens", [1, 40])
+@pytest.mark.parametrize("max_tokens", [1, 40, 10_000])
 def test_without_dropout_they_are_those_of_the_whole_batch_in_one_pass(encoder, batch, max_tokens):
     encoder.double().eval()
     expected_loss, expected = at_once(encoder, [batch])

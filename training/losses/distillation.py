@@ -30,10 +30,10 @@ def distillation(vectors: Tensor, teacher: Tensor) -> Tensor:
 
     Args:
         vectors, teacher: (documents, hidden), or of their sentences (documents, sentences, hidden), 0 where there is
-            none.
+            none. The teacher's are float32, and so are all sums.
     """
     is_vector = teacher.any(dim=-1)
-    vectors, teacher = vectors[is_vector].float(), teacher[is_vector].float()
+    vectors, teacher = vectors[is_vector], teacher[is_vector]
     total, count = teacher.sum(dim=0, keepdim=True), teacher.new_tensor([[len(teacher)]])
     mean = rows_of_all_processes(total).sum(dim=0) / rows_of_all_processes(count).sum()
     variance = mean_of_all_processes((teacher - mean).square().sum(dim=1))

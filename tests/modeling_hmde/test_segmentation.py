@@ -152,6 +152,11 @@ def test_short_sentences_are_joined_to_their_neighbours_and_long_ones_stay(
             assert len(text[begin : group[-2][1]].encode()) < min_bytes
 
 
+def test_a_sentence_of_just_as_many_bytes_as_are_asked_for_stands_alone() -> None:
+    assert list(join_short_spans([(0, 4), (4, 8)], "eins zwo", min_bytes=4)) == [(0, 4), (4, 8)]
+    assert list(join_short_spans([(0, 4), (4, 8)], "eins zwo", min_bytes=5)) == [(0, 8)]
+
+
 def test_no_more_sentences_are_read_than_joined_ones_are_asked_for() -> None:
     spans = iter([(0, 10), (10, 12), (12, 22), (22, 32), (32, 42)])
     assert next(join_short_spans(spans, "a" * 42, min_bytes=8)) == (0, 10)

@@ -164,6 +164,13 @@ def test_the_same_texts_in_two_languages_have_vectors_of_their_own_in_the_cache(
         assert encoded.documents["fr"].tolist() == [[0.0, 1.0]]
 
 
+def test_a_query_that_is_a_whole_document_is_read_as_one_of_its_language() -> None:
+    mates = RetrievalSet({"fr": {"d1": "A"}}, {"de": {"d1": "A"}}, {"d1": {"d1": 1}}, query_source="documents")
+    assert encode(ByLanguage(), mates, ["de-fr"]).queries["de"].tolist() == [[1.0, 0.0]]
+    mates = RetrievalSet({"de": {"d1": "A"}}, {"fr": {"d1": "A"}}, {"d1": {"d1": 1}}, query_source="documents")
+    assert encode(ByLanguage(), mates, ["fr-de"]).queries["fr"].tolist() == [[0.0, 1.0]]
+
+
 def test_averages_tell_held_out_document_languages_from_those_of_training() -> None:
     pairs = ["ru-de", "de-ru", "en-de"]
     assert groups_of(pairs, ["en", "de"]) == {

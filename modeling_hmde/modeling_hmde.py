@@ -257,12 +257,9 @@ class HMDEModel(SentenceReadingMixin, HMDEPreTrainedModel):
         # An index of 0 asks for a layer, though it equals False.
         hidden_states: list | None = None if output_hidden_states is None or output_hidden_states is False else []
         attentions: list | None = [] if output_attentions else None
-        own_vectors: Tensor | None = None
         if sentence_lengths is None:
             sentences, vectors = self.encode_sentences(input_ids, attention_mask, sentence_ids)
             sentence_embeddings, sentence_lengths = scatter_sentences(vectors, sentences, len(input_ids))
-            if output_sentence_vectors and self.config.passage_length:
-                own_vectors = self.encode_sentences(input_ids, attention_mask, sentence_ids, alone=True)[1]
         else:
             sentence_embeddings = self.encode_passages(input_ids, attention_mask, sentence_lengths)
         contextualised, documents = self.document_encoder(
@@ -277,8 +274,9 @@ class HMDEModel(SentenceReadingMixin, HMDEPreTrainedModel):
             hidden_states=None if hidden_states is None else selected(hidden_states, output_hidden_states),
             attentions=None if attentions is None else tuple(attentions),
         )
-        if own_vectors is not None:
-            output.sentence_vectors = scatter_sentences(self.rotation(own_vectors), sentences, len(input_ids))[0]
+        if output_sentence_vectors and self.config.passage_length:
+            sentences, vectors = self.encode_sentences(input_ids, attention_mask, sentence_ids, alone=True)
+            output.sentence_vectors = scatter_sentences(self.rotation(vectors), sentences, len(input_ids))[0]
         elif output_sentence_vectors:
             output.sentence_vectors = contextualised
         if output_sentence_encoder:

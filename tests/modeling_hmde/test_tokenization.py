@@ -611,7 +611,7 @@ def test_a_tokenizer_written_in_python_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"segmentation": "chunks"}, {"as_queries": True}], ids=str)
 @pytest.mark.parametrize("unit", ["the cat sat. ", "the cat sat\n", "the cat ", "猫", "“", "\x00", "<s>"], ids=ascii)
-def test_ten_megabytes_take_no_longer_than_what_is_kept_of_them(
+def test_the_backend_sees_no_more_of_ten_megabytes_than_may_be_kept(
     labse: Path, monkeypatch: pytest.MonkeyPatch, unit: str, options: dict
 ) -> None:
     """Tokens beyond those kept cost time and memory: the backend must see a small part of the text."""
@@ -636,7 +636,7 @@ def test_time_grows_with_the_sentences_that_are_kept_and_not_with_their_square(l
     tokenizer = HMDETokenizer.from_sentence_encoder(str(labse), max_sentences=10_000)
     begin = time.process_time()
     row = tokenizer("the cat sat. " * 10_000)["input_ids"]
-    assert time.process_time() - begin < 60  # minutes, if a sentence looked at all before it; a second otherwise
+    assert time.process_time() - begin < 8  # minutes, if a sentence looked at all before it
     assert row.count(tokenizer.start_token_id) == 10_000
 
 

@@ -46,9 +46,9 @@ class Piece:
     text: list[int]
     after: list[int]  # special tokens
     tokens: Tokens  # of the sentence
-    first: int = 0  # token of the sentence with which `text` begins
-    begin: int = 0  # character of the document with which the sentence begins
-    num_text_tokens: int = 0  # without those of the prompt
+    first: int  # token of the sentence with which `text` begins
+    begin: int  # character of the document with which the sentence begins
+    num_text_tokens: int  # without those of the prompt
     num_cut_tokens: int = 0  # that a sentence lost at its end
 
     def __len__(self) -> int:

@@ -22,8 +22,8 @@ def terms(text: str, language: str | None) -> list[str]:
 
     >>> terms("The houses, two houses", "en")
     ['the', 'hous', 'two', 'hous']
-    >>> terms("2x 猫在睡觉", "zh")
-    ['2x', '猫在', '在睡', '睡觉']
+    >>> terms("2x 猫在睡觉, 猫", "zh")
+    ['2x', '猫在', '在睡', '睡觉', '猫']
     """
     found: list[str] = []
     for word in re.findall(r"\w+", _UNSPACED.sub(r" \g<0> ", text.lower())):

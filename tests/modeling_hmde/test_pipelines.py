@@ -154,6 +154,22 @@ def test_modules_that_are_given_are_new_and_those_of_the_folder_have_its_weights
     assert 7.0 not in new.hmde.sentence_modules[0].linear.bias
 
 
+def test_a_pipeline_that_names_no_pooling_takes_the_mean(plain: str, tmp_path: Path) -> None:
+    """As sentence-transformers does."""
+    save(plain, tmp_path, Pooling(SIZE, "cls"))
+    next(tmp_path.glob("*_Pooling/config.json")).write_text(json.dumps({"word_embedding_dimension": SIZE}))
+    assert open_both(tmp_path)[0].config.sentence_pooling == "mean"
+
+
+def test_a_transformer_by_itself_takes_the_modules_that_are_given(plain: str, tmp_path: Path) -> None:
+    SentenceTransformer(modules=[Transformer(plain), Pooling(SIZE, "cls")], device="cpu").save(str(tmp_path))
+    (tmp_path / "modules.json").unlink()
+    options = {"num_document_attention_heads": 1, "sentence_modules": [{"type": "normalize"}]}
+    model = HMDEForDocumentEmbedding.from_sentence_encoder(str(tmp_path), **options)
+    vectors = model.encode_queries(TEXTS, HMDETokenizer.from_sentence_encoder(str(tmp_path)), normalize=False)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=0, atol=1e-6)
+
+
 def test_a_module_without_its_weights_is_named(plain: str, tmp_path: Path) -> None:
     folder = save(plain, tmp_path, Pooling(SIZE), Dense(SIZE, SIZE))
     (tmp_path / "2_Dense" / "model.safetensors").unlink()

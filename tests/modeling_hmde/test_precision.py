@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
+from modeling_hmde import HMDETokenizer
 from tests.reference_model import (
     DOCUMENTS,
     TOLERANCE,
@@ -183,6 +184,24 @@ def test_the_mean_of_the_sentences_of_a_model_in_half_precision_is_taken_in_floa
     expected = (weights * output.last_hidden_state.float()).sum(dim=1) / weights.sum(dim=1)
     # Half of them differ where the products are rounded to bfloat16 before they are added.
     assert (output.pooler_output == expected.bfloat16()).float().mean() > 0.9
+
+
+def test_sentences_of_a_model_in_half_precision_are_described_in_float32(
+    labse: Path, make_model: MakeModel, tokenizer: HMDETokenizer
+) -> None:
+    model = make_model(labse, dtype=torch.bfloat16)
+    _, (described,) = model.encode_documents([THIRTY_TWO_SENTENCES[0]], tokenizer, sentences=True, return_tensors="pt")
+    assert described.vectors.dtype == torch.float32
+    (explanation,) = model.explain("the cat", ["The cat sat. It was warm."], tokenizer, scoring="maximum")
+    query, sentence = (
+        torch.nn.functional.normalize(vectors.float()[0], dim=0)
+        for vectors in (
+            model.encode_queries(["the cat"], tokenizer, return_tensors="pt"),
+            model.prepare_sentences(["The cat sat. It was warm."], tokenizer, scoring="maximum")[0].vectors,
+        )
+    )
+    scores = {span.begin: span.score for span in explanation.sentences}
+    assert scores[0] == pytest.approx(float(query @ sentence), abs=2**-7)
 
 
 @torch.no_grad()

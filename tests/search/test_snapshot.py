@@ -39,6 +39,12 @@ def test_a_folder_without_an_index_is_named(tmp_path: Path) -> None:
         open_snapshot(tmp_path)
 
 
+def test_a_store_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match=rf"file://{tmp_path}/file/index is damaged or not complete"):
+        is_index(f"file://{tmp_path}/file/index")
+
+
 def test_an_index_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
     schema = pa.schema({"id": pa.string()}, {"model": "runs/model", "probe": "[1.0]", "coded_size": "0"})
     lancedb.connect(tmp_path).create_table(TABLE, schema=schema)

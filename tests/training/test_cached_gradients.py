@@ -166,6 +166,17 @@ def test_chunks_lose_no_token_and_carry_no_column_of_padding(batch):
     assert "documents" in chunks[-1]
 
 
+def test_what_is_no_row_of_tokens_keeps_its_length(batch):
+    """Such as translations, longer than the row, and one number for each row."""
+    rows = batch["documents"]
+    count, length = rows["input_ids"].shape
+    rows |= {"target_tokens": torch.arange(count * 2 * length).view(count, -1), "target_language": torch.arange(count)}
+    parts = [chunk["documents"] for chunk in cut_into_chunks(batch, 40) if "documents" in chunk]
+    assert len(parts) > 1
+    for name in ("target_tokens", "target_language"):
+        assert torch.equal(torch.cat([part[name] for part in parts]), rows[name])
+
+
 @pytest.mark.parametrize("max_tokens", [40, 10_000])
 def test_random_numbers_go_on_where_the_objective_left_them(encoder, batch, max_tokens):
     encoder.train()

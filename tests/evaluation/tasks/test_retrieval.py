@@ -19,7 +19,16 @@ from evaluation.datasets.retrieval_sets import RetrievalSet
 from evaluation.metrics import RETRIEVAL_MEASURES
 from evaluation.recipes import RetrievalTask
 from evaluation.systems.hmde import HMDESystem
-from evaluation.tasks.retrieval import encode, evaluate_retrieval, evaluate_task, groups_of, rank, score, to_trec
+from evaluation.tasks.retrieval import (
+    encode,
+    encode_queries,
+    evaluate_retrieval,
+    evaluate_task,
+    groups_of,
+    rank,
+    score,
+    to_trec,
+)
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 
 
@@ -169,6 +178,13 @@ def test_a_query_that_is_a_whole_document_is_read_as_one_of_its_language() -> No
     assert encode(ByLanguage(), mates, ["de-fr"]).queries["de"].tolist() == [[1.0, 0.0]]
     mates = RetrievalSet({"de": {"d1": "A"}}, {"fr": {"d1": "A"}}, {"d1": {"d1": 1}}, query_source="documents")
     assert encode(ByLanguage(), mates, ["fr-de"]).queries["fr"].tolist() == [[0.0, 1.0]]
+
+
+def test_queries_are_counted_as_they_are_encoded() -> None:
+    counts: list[int] = []
+    texts = RetrievalSet({"de": {"d1": "A"}}, {"en": {"q1": "up", "q2": "down"}}, {"q1": {"d1": 1}})
+    encode_queries(ByLanguage(), texts, "en", counts.append)
+    assert sum(counts) == 2
 
 
 def test_averages_tell_held_out_document_languages_from_those_of_training() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import random
 import shutil
 import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -19,6 +22,7 @@ from safetensors.torch import load_file
 from common.files import locked
 from tests.pretraining import in_processes, options, write_corpus
 from training import pretrain
+from training.loop import checkpoints as checkpoints_module
 from training.loop import loop
 from training.loop.checkpoints import broken_file, checkpoints, save_checkpoint, sigterm_lets_the_step_finish
 from training.models import TwoPathEncoder
@@ -189,6 +193,76 @@ def test_files_in_folders_of_a_checkpoint_are_checked_too(tmp_path, monkeypatch)
     assert broken_file(tmp_path / "step-00000001") is None
     (tmp_path / "step-00000001" / "shards" / "0.bin").write_bytes(b"others")
     assert broken_file(tmp_path / "step-00000001") == "shards/0.bin is not what was written"
+
+
+class Process:
+    """One of two, as a thread that saves its part of a checkpoint. Each is as late as the calls allow in which the
+    processes wait for each other: the main process makes the folder and the manifest, and the other one writes its
+    part, only when the one before it waits or has gone on without it."""
+
+    def __init__(self, barrier: threading.Barrier, rank: int) -> None:
+        self.barrier, self.is_main_process, self.rank = barrier, rank == 0, rank
+        self.place = 0  # calls that it has waited in, or waits in now
+        self.moved = threading.Condition()
+        self.other: Process
+
+    def wait_for_everyone(self) -> None:
+        self.move(self.place + 1)
+        self.barrier.wait(timeout=60)
+
+    def move(self, place: int) -> None:
+        with self.moved:
+            self.place = place
+            self.moved.notify_all()
+
+    def until_the_other_waits_or_goes_on(self, place: int) -> None:
+        with self.other.moved:  # the time is up only where a call is missing
+            self.other.moved.wait_for(lambda: self.other.place >= place, timeout=2)
+
+    def save_state(self, folder: str) -> None:
+        if not self.is_main_process and self.place:
+            self.until_the_other_waits_or_goes_on(2)
+        (Path(folder) / f"{self.rank}.bin").write_bytes(b"weights")
+
+
+def test_all_processes_have_written_before_a_checkpoint_is_whole(tmp_path, monkeypatch):
+    barrier = threading.Barrier(2)
+    main, other = (Process(barrier, rank) for rank in range(2))
+    main.other, other.other = other, main
+    make, write = checkpoints_module.folder_written_whole, checkpoints_module.write_json
+    remove, by_main_alone = shutil.rmtree, []
+    (tmp_path / "step-00000000").mkdir()
+
+    def made_late(folder: Path) -> Any:
+        main.until_the_other_waits_or_goes_on(1)
+        return make(folder)
+
+    def written_late(path: Path, content: Any) -> None:
+        main.until_the_other_waits_or_goes_on(3)
+        by_main_alone.append(path.name)
+        write(path, content)
+
+    def removed(path: Path, **options: Any) -> None:
+        by_main_alone.extend([path.name] if path.parent == tmp_path and path.name[0] != "." else [])
+        remove(path, ignore_errors=True)
+
+    monkeypatch.setattr(checkpoints_module, "folder_written_whole", made_late)
+    monkeypatch.setattr(checkpoints_module, "write_json", written_late)
+    monkeypatch.setattr(shutil, "rmtree", removed)
+
+    def save(process: Process) -> bool:
+        try:
+            save_checkpoint(cast(Accelerator, process), tmp_path, step=1, run={}, keep=1)
+            return (tmp_path / "step-00000001" / "manifest.json").is_file()
+        finally:
+            process.move(4)  # it waits no more
+
+    with ThreadPoolExecutor(2) as threads:
+        assert [*threads.map(save, (main, other))] == [True, True]
+    manifest = json.loads((tmp_path / "step-00000001" / "manifest.json").read_text())
+    assert manifest["files"].keys() == {"0.bin", "1.bin"}
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+    assert by_main_alone == ["manifest.json", "step-00000000"]
 
 
 def test_a_full_disk_leaves_the_checkpoint_before(corpus_folder, labse, tmp_path, monkeypatch):

@@ -200,6 +200,13 @@ def test_sentences_that_are_read_together_have_no_start_token_of_their_own(sente
         HMDEConfig(sentence_config=SENTENCE_CONFIG, sentence_pooling=sentence_pooling, passage_length=256)
 
 
+def test_an_encoder_without_layers_is_read_by_the_mean_of_its_tokens_alone() -> None:
+    static = BertConfig(vocab_size=200, hidden_size=32, num_hidden_layers=0, num_attention_heads=4)
+    assert HMDEConfig(sentence_config=static, sentence_pooling="mean").sentence_pooling == "mean"
+    with pytest.raises(ValueError, match="sentence_pooling is 'cls', but the sentence encoder has no layers"):
+        HMDEConfig(sentence_config=static, sentence_pooling="cls")
+
+
 def test_a_layer_that_cannot_be_read_is_refused() -> None:
     with pytest.raises(ValueError, match="sentence_layer is 1, but sentence_pooling is 'pooler'"):
         HMDEConfig(sentence_config=SENTENCE_CONFIG, sentence_pooling="pooler", sentence_layer=1)

@@ -49,10 +49,11 @@ def test_the_first_three_weights_that_are_missing_are_named_in_order() -> None:
         check_weights("model", ["d", "c", "a", "b"], head="classifier.")
 
 
-def test_weights_in_several_files_are_loaded(model: HMDEForDocumentEmbedding, tmp_path: Path) -> None:
-    model.save_pretrained(tmp_path, max_shard_size="50KB")
-    assert len([*tmp_path.glob("*.safetensors")]) > 1
-    loaded = HMDEForDocumentEmbedding.from_pretrained(tmp_path)
+def test_weights_in_several_files_of_a_new_folder_are_loaded(model: HMDEForDocumentEmbedding, tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "model"
+    model.save_pretrained(folder, max_shard_size="50KB")
+    assert len([*folder.glob("*.safetensors")]) > 1
+    loaded = HMDEForDocumentEmbedding.from_pretrained(folder)
     assert all(torch.equal(there, here) for there, here in zip(loaded.parameters(), model.parameters(), strict=True))
 
 

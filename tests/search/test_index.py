@@ -52,12 +52,28 @@ def test_documents_are_added_replaced_and_removed_and_the_others_stay(tmp_path: 
     with pytest.raises(IndexNotFound):
         index.search("The cat")
     assert index.add(documents_of({"cat": TEXTS["cat"], "dog": TEXTS["dog"]})) == (2, 0, 0, 0)
+    assert len(index) == 2
     assert index.add(iter(documents_of({"dog": "Der Hund schlief.", "new": TEXTS["chat"]}))) == (1, 1, 0, 0)
+    assert len(index) == 3
     check_index(index.folder, {"cat": TEXTS["cat"], "dog": "Der Hund schlief.", "new": TEXTS["chat"]}, encoder)
     assert index.remove(["cat", "unknown"]) == 1
     assert (len(index), ids(index)) == (2, {"dog", "new"})
     assert index.update(documents_of(TEXTS)) == (3, 1, 1, 0)
+    assert len(index) == len(TEXTS)
     check_index(index.folder, TEXTS, encoder)
+
+
+def test_a_new_index_keeps_sentences_if_it_is_asked_to(tmp_path: Path, encoder: Encoder) -> None:
+    for sentences in (True, False):
+        index = Index(tmp_path / str(sentences), encoder)
+        index.update(documents_of(TEXTS), sentences=sentences)
+        assert index.snapshot.keeps_sentences == sentences
+
+
+def test_an_index_is_not_opened_with_another_model(index: Index, encoder: Encoder, labse: Path) -> None:
+    other = HMDETokenizer.from_sentence_encoder(str(labse), max_sentences=4)
+    with pytest.raises(ValueError, match="made by another model"):
+        Index(index.folder, encoder._replace(name="other", tokenizer=other))
 
 
 def test_what_another_process_changes_is_seen(index: Index, encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:

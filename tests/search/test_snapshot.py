@@ -150,13 +150,14 @@ def test_files_that_vanish_under_an_open_index_are_named_whatever_reads_them(
             read(index)
 
 
-def test_the_language_of_a_document_tells_where_its_kept_sentences_end(tmp_path: Path, encoder: Encoder) -> None:
+def test_the_language_of_a_document_tells_where_its_sentences_end(tmp_path: Path, encoder: Encoder) -> None:
     text = "Das war am 3. Mai. Der Hund sah sie."
     documents = [Document(language, "", language, text) for language in ("de", "en")]
     update_index(tmp_path, documents, encoder, sentences=True)
-    of_german, of_english = open_snapshot(tmp_path).sentences(["de", "en"])
-    assert [text[begin:end] for begin, end in of_german.spans] == ["Das war am 3. Mai.", "Der Hund sah sie."]
-    assert len(of_english.spans) == 3
+    kept, read_again = open_snapshot(tmp_path).sentences(["de", "en"]), encoder.encode_sentences(documents, "maximum")
+    for of_german, of_english in (kept, read_again):
+        assert [text[begin:end] for begin, end in of_german.spans] == ["Das war am 3. Mai.", "Der Hund sah sie."]
+        assert len(of_english.spans) == 3
 
 
 def test_an_index_made_by_another_model_is_refused(

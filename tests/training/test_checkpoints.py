@@ -24,7 +24,13 @@ from tests.pretraining import in_processes, options, write_corpus
 from training import pretrain
 from training.loop import checkpoints as checkpoints_module
 from training.loop import loop
-from training.loop.checkpoints import broken_file, checkpoints, save_checkpoint, sigterm_lets_the_step_finish
+from training.loop.checkpoints import (
+    broken_file,
+    checkpoints,
+    load_newest_checkpoint,
+    save_checkpoint,
+    sigterm_lets_the_step_finish,
+)
 from training.models import TwoPathEncoder
 
 FSDP2 = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_AUTO_WRAP_POLICY": "NO_WRAP"}
@@ -193,6 +199,20 @@ def test_files_in_folders_of_a_checkpoint_are_checked_too(tmp_path, monkeypatch)
     assert broken_file(tmp_path / "step-00000001") is None
     (tmp_path / "step-00000001" / "shards" / "0.bin").write_bytes(b"others")
     assert broken_file(tmp_path / "step-00000001") == "shards/0.bin is not what was written"
+
+
+def test_the_newest_of_several_whole_checkpoints_is_loaded(tmp_path, monkeypatch):
+    accelerator, loaded = Accelerator(cpu=True), []
+    monkeypatch.setattr(accelerator, "save_state", lambda folder: (Path(folder) / "0.bin").write_bytes(b"weights"))
+    monkeypatch.setattr(accelerator, "load_state", lambda folder, **options: loaded.append(Path(folder).name))
+    for step in (1, 2, 3):
+        save_checkpoint(accelerator, tmp_path, step, run={"seed": 1}, keep=2)
+    load_newest_checkpoint(accelerator, tmp_path, {"seed": 1})
+    assert loaded == ["step-00000003"]
+    (tmp_path / "step-00000003" / "0.bin").unlink()
+    assert broken_file(tmp_path / "step-00000003") == "0.bin is missing"
+    load_newest_checkpoint(accelerator, tmp_path, {"seed": 1})
+    assert loaded == ["step-00000003", "step-00000002"]
 
 
 class Process:

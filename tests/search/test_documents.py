@@ -88,6 +88,13 @@ def test_lines_end_at_line_feeds_only(tmp_path: Path) -> None:
     assert [document.text for document in read(tmp_path)] == texts
 
 
+def test_a_lone_surrogate_in_metadata_is_replaced() -> None:
+    assert Document("a", "", None, "The cat.", {"by": "x\ud800", "year": 2000}).metadata == {
+        "by": "x\ufffd",
+        "year": 2000,
+    }
+
+
 def test_a_lone_surrogate_anywhere_does_not_stop_an_index(tmp_path: Path, encoder: Encoder) -> None:
     source = tmp_path / "source"
     source.mkdir()

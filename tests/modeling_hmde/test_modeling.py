@@ -629,6 +629,17 @@ def test_a_resized_vocabulary_is_saved_as_it_is(
     assert torch.equal(loaded(row).pooler_output, model.eval()(row).pooler_output)
 
 
+def test_other_word_embeddings_can_be_given(
+    labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding], tokenizer: HMDETokenizer
+) -> None:
+    model = make_model(labse).eval()
+    words = torch.nn.Embedding.from_pretrained(model.get_input_embeddings().weight.flip(0))
+    before = model.encode_queries(["The cat"], tokenizer)
+    model.set_input_embeddings(words)
+    assert model.get_input_embeddings() is words
+    assert (model.encode_queries(["The cat"], tokenizer) != before).any()
+
+
 def test_encoding_leaves_every_module_training_or_not_as_it_was(
     labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding], tokenizer: HMDETokenizer
 ) -> None:

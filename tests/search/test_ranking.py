@@ -259,7 +259,7 @@ def test_a_query_finds_the_stems_of_every_language(tmp_path: Path, encoder: Enco
         Document("houses", "", "en", "Two houses stood there."),
         Document("katze", "", "de", "Die Katze schlief."),
         Document("zh", "", "zh", "猫在垫子上睡觉。"),
-        Document("plain", "", None, "Katzen"),
+        Document("plain", "", None, "Katzen running"),
     ]
     update_index(tmp_path, documents, encoder)
     index = open_snapshot(tmp_path)
@@ -267,6 +267,7 @@ def test_a_query_finds_the_stems_of_every_language(tmp_path: Path, encoder: Enco
     assert set(rank(index, "Katzen", encoder, "bm25")) == {"katze", "plain"}
     assert set(rank(index, "睡觉", encoder, "bm25")) == {"zh"}
     assert rank(index, "?!", encoder, "bm25") == {}
+    assert (set(index.bm25(["running"], 5)), set(index.bm25(["run"], 5))) == ({"plain"}, set())
     assert set(rank(index, "Katzen", encoder, "hybrid", languages=["de"])) == {"katze"}
     assert set(rank(index, "Katzen", encoder, "dense", languages=["de", "zh"])) == {"katze", "zh"}
     with pytest.raises(UnknownLanguage, match="no documents in fr; their languages are: de, en, zh"):

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 from contextlib import AbstractContextManager
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -181,6 +182,26 @@ def test_a_row_that_cannot_be_encoded_is_named_before_anything_is_computed(
     with pytest.raises(ValueError, match=message):
         main(arguments(saved, tmp_path / "documents.jsonl", tmp_path / "out"))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_data_set_of_the_hub_is_read_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        {"id": 7, "text": "The cat."},
+        {"id": 8, "text": None},
+        {"id": 9, "text": "Le chat."},
+        {"id": 10, "text": 3},
+    ]
+
+    def load(name: str, subset: str, *, split: str, streaming: bool) -> list[dict[str, object]]:
+        assert (name, subset, split, streaming) == ("someone/texts", "news", "test", True)
+        return rows
+
+    monkeypatch.setattr(module, "load_dataset", load)
+    recipe = module.EncodeRecipe("model", "someone/texts", "output", subset="news", split="test")
+    documents = module.read_documents(recipe)
+    assert [(document.id, document.text) for document in islice(documents, 2)] == [("7", "The cat."), ("9", "Le chat.")]
+    with pytest.raises(ValueError, match="someone/texts, row 4: text is 3; it must be a string"):
+        next(documents)
 
 
 def rewritten(output: Path, saved: str, collection: Path) -> list[int]:

@@ -80,8 +80,8 @@ class InferenceMixin(nn.Module):
             documents: texts. The embedding of an empty text is that of an empty sentence.
             tokenizer: the one saved with this model.
             language: ISO 639-1 code for all documents, or one for each; it selects the sentence splitter's rules.
-            sentences: also give the vectors of the sentences of each document, from the same pass. Sentences
-                that share passages (`passage_length` of HMDEConfig) are read again, each by itself.
+            sentences: also give the vectors of the sentences of each document. One pass gives both, unless sentences
+                share passages (`passage_length` of HMDEConfig): then each is read again by itself.
             truncate_dim: give the first so many numbers of each vector, for a model that was trained to be cut.
             normalize: give L2-normalised embeddings, whose dot products are cosines.
             return_tensors: `np` (float32) or `pt` (the model's dtype, on its device).

@@ -88,7 +88,7 @@ def read_pipeline(
     """
     listed = _read(name_or_path, "", "modules.json")
     if listed is None:
-        return Pipeline(pooling=pooling or "cls")
+        return Pipeline(pooling=pooling or "cls", modules=tuple(modules or ()))
     kinds = [_kind(module["type"]) for module in listed]
     if kinds[:2] != ["Transformer", "Pooling"]:
         names = ", ".join(module["type"] for module in listed[:2])

@@ -301,6 +301,9 @@ def test_more_than_may_wait_are_told_to_come_again(encoder: Encoder, index_folde
 
 def test_with_a_token_all_but_health_asks_for_it(encoder: Encoder, index_folder: Path) -> None:
     with running(make_app(Index(index_folder, encoder), token="sesame")) as address:
+        asked = {"query": "cat", "documents": ["The cat."], "input": "cat"}
+        for path in ("/search", "/v1/embeddings", "/rerank", "/v1/rerank", "/v2/rerank"):
+            assert post(f"{address}{path}", json=asked).status_code == 401, path
         for path in ("/", "/metrics"):
             refused = get(f"{address}{path}")
             assert refused.status_code == 401

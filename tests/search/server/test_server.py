@@ -26,6 +26,7 @@ import pytest
 
 import search.index
 from search.__main__ import main
+from search.documents import Document
 from search.encoder import Encoder
 from search.index import Index
 from search.ranking import search_index
@@ -314,6 +315,16 @@ def test_with_a_token_all_but_health_asks_for_it(encoder: Encoder, index_folder:
         assert (wrong.status_code, right.status_code) == (401, 200)
         assert get(address, auth=("", "sesame")).status_code == 200
         assert get(f"{address}/health").status_code == 200
+
+
+def test_the_page_shows_documents_of_the_language_that_was_chosen(encoder: Encoder, tmp_path: Path) -> None:
+    texts = {"en": "The cat sat there.", "de": "Der Hund sah sie."}
+    update_index(tmp_path, [Document(language, "", language, text) for language, text in texts.items()], encoder)
+    with running(make_app(Index(tmp_path, encoder))) as address:
+        for languages in (["en", "de"], ["en"], ["de"]):
+            language = languages[0] if len(languages) == 1 else ""
+            page = get(address, params={"question": "there", "language": language}).text
+            assert [code for code, text in texts.items() if text in re.sub("</?mark[^>]*>", "", page)] == languages
 
 
 def test_prometheus_reads_counts_and_times(server: SimpleNamespace) -> None:

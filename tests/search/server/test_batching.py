@@ -36,7 +36,10 @@ def while_the_first_is_computed(scenario: Callable[[Slow, Batcher], Awaitable[No
             batcher = Batcher(slow, executor, max_together=4, max_waiting=6)
             first = asyncio.create_task(batcher(["a"]))
             await asyncio.to_thread(slow.begun.wait, 60)
-            await scenario(slow, batcher)
+            try:
+                await asyncio.wait_for(scenario(slow, batcher), timeout=60)  # where an answer is lost
+            finally:
+                slow.let_go.set()
             assert await first == ["A"]
 
     slow = Slow()

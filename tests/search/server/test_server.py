@@ -129,6 +129,9 @@ def test_documents_to_rank_may_be_objects_and_come_back_as_jina_gives_them(serve
     results = server.client.post("/v1/rerank", json=asked).json()["results"]
     assert [result["document"]["text"] for result in results] == [DOCUMENTS[result["index"]] for result in results]
     assert len(results) == len(DOCUMENTS)
+    del asked["return_documents"]
+    for result in server.client.post("/v1/rerank", json=asked).json()["results"]:
+        assert result.keys() == {"index", "relevance_score"}
 
 
 def test_an_update_of_the_index_is_seen_and_health_counts_documents(

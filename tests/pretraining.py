@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from accelerate import Accelerator
+from accelerate import Accelerator, DistributedType, PartialState
 from accelerate.state import AcceleratorState
 
 from training import corpus
@@ -70,6 +70,13 @@ def options(corpus_folder: Path, encoder: Path, output: Path, **changes: object)
     return [part for name, value in (values | changes).items() for part in (f"--{name}", str(value))]
 
 
+def let_fsdp_use_the_cpu() -> None:
+    """From now on in this process. Accelerate knows FSDP on GPUs only, and on a CPU takes DDP in its place."""
+    dist.init_process_group("gloo")
+    PartialState._prepare_backend = lambda *_, **__: ("gloo", DistributedType.MULTI_GPU)
+    PartialState.set_device = lambda state: setattr(state, "device", torch.device("cpu"))
+
+
 def start_processes(number: int, work: Callable[[int], None], **environment: str) -> list[ForkProcess]:
     """Start to do `work(rank)` in as many processes, connected by gloo if there are several."""
     with socket.socket() as found:
@@ -82,6 +89,8 @@ def start_processes(number: int, work: Callable[[int], None], **environment: str
         if number > 1:
             os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(number)}
             os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port}
+        if environment.get("ACCELERATE_USE_FSDP") == "true":
+            let_fsdp_use_the_cpu()
         work(rank)
         if dist.is_initialized():
             dist.destroy_process_group()

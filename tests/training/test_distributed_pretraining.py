@@ -36,7 +36,7 @@ EXACT = {
         pytest.param(FSDP2, 100, "info_nce", id="fsdp2-in-chunks"),
     ],
 )
-def test_two_processes_have_the_gradients_of_one(
+def test_two_processes_have_the_gradients_of_one_and_keep_its_model(
     corpus_folder, labse, tmp_path, monkeypatch, environment, max_tokens_per_chunk, loss
 ):
     """With accumulation, a queue, and more chunks on one process than on the other."""
@@ -48,7 +48,7 @@ def test_two_processes_have_the_gradients_of_one(
         "queue": {"size": 8, "momentum": 0.9, "hard_negatives": "all"},
     }
     changes = EXACT | {"losses": json.dumps(losses), "max_steps": 3, "eval_steps": 3, "save_steps": 3}
-    changes |= {"max_tokens_per_chunk": max_tokens_per_chunk}
+    changes |= {"max_tokens_per_chunk": max_tokens_per_chunk, "keep": "last"}
     one = options(corpus_folder, labse, tmp_path / "one", **changes, batch_size=4)
     two = options(corpus_folder, labse, tmp_path / "two", **changes, batch_size=2)
     expected = gradients(pretrain.main, monkeypatch, 1, one, tmp_path / "of-one")
@@ -58,6 +58,10 @@ def test_two_processes_have_the_gradients_of_one(
         assert before.keys() == after.keys()
         for name, gradient in before.items():
             torch.testing.assert_close(after[name], gradient, rtol=1e-3, atol=1e-5)
+    kept, kept_by_two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
+    assert kept.keys() == kept_by_two.keys()
+    for name, weight in kept.items():
+        torch.testing.assert_close(kept_by_two[name], weight, rtol=1e-3, atol=1e-4)
 
 
 def test_deepspeed_trains_as_ddp(corpus_folder, labse, tmp_path, monkeypatch):

@@ -70,6 +70,10 @@ def options(corpus_folder: Path, encoder: Path, output: Path, **changes: object)
     return [part for name, value in (values | changes).items() for part in (f"--{name}", str(value))]
 
 
+# What makes two processes of `in_processes` shard their weights.
+FSDP2 = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_AUTO_WRAP_POLICY": "NO_WRAP"}
+
+
 def let_fsdp_use_the_cpu() -> None:
     """From now on in this process. Accelerate knows FSDP on GPUs only, and on a CPU takes DDP in its place."""
     dist.init_process_group("gloo")

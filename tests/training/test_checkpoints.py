@@ -20,7 +20,7 @@ from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 
 from common.files import locked
-from tests.pretraining import in_processes, options, write_corpus
+from tests.pretraining import FSDP2, in_processes, options, write_corpus
 from training import pretrain
 from training.loop import checkpoints as checkpoints_module
 from training.loop import loop
@@ -32,8 +32,6 @@ from training.loop.checkpoints import (
     sigterm_lets_the_step_finish,
 )
 from training.models import TwoPathEncoder
-
-FSDP2 = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_AUTO_WRAP_POLICY": "NO_WRAP"}
 
 
 def run(

@@ -10,10 +10,9 @@ from accelerate import DistributedType, PartialState
 from safetensors.torch import load_file
 
 from modeling_hmde import HMDEForDocumentEmbedding
-from tests.pretraining import gradients, in_processes, options
+from tests.pretraining import FSDP2, gradients, in_processes, options
 from training import pretrain
 
-FSDP2 = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_AUTO_WRAP_POLICY": "NO_WRAP"}
 DEEPSPEED = {
     "DS_ACCELERATOR": "cpu",
     "ACCELERATE_USE_CPU": "false",

@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 from transformers import AutoModel
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from tests.pretraining import gradients, options
-from tests.training.test_checkpoints import CHANGES, FSDP2, check_goes_on
+from tests.pretraining import FSDP2, gradients, options
+from tests.training.test_checkpoints import CHANGES, check_goes_on
 from tests.training.test_distributed_pretraining import EXACT
 from training import pretrain
 from training.lora import Lora, merged_weights

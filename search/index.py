@@ -54,7 +54,7 @@ class Index:
 
     def __init__(self, folder: str | Path, model: str | Encoder | None = None, *, dtype: Dtype = "auto") -> None:
         self.folder = place_of(folder)
-        self._snapshot = open_snapshot(self.folder) if is_index(self.folder) else None
+        self._snapshot = open_snapshot(self.folder) if model is None or is_index(self.folder) else None
         self._looked = time.monotonic()
         if not isinstance(model, Encoder):
             model = Encoder.load(model or self.snapshot.model, dtype)

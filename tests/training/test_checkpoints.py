@@ -19,10 +19,9 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 
-from common.files import locked
+from common.files import folder_written_whole, locked, write_json
 from tests.pretraining import FSDP2, in_processes, options, write_corpus
 from training import pretrain
-from training.loop import checkpoints as checkpoints_module
 from training.loop import loop
 from training.loop.checkpoints import (
     broken_file,
@@ -247,25 +246,24 @@ def test_all_processes_have_written_before_a_checkpoint_is_whole(tmp_path, monke
     barrier = threading.Barrier(2)
     main, other = (Process(barrier, rank) for rank in range(2))
     main.other, other.other = other, main
-    make, write = checkpoints_module.folder_written_whole, checkpoints_module.write_json
     remove, by_main_alone = shutil.rmtree, []
     (tmp_path / "step-00000000").mkdir()
 
     def made_late(folder: Path) -> Any:
         main.until_the_other_waits_or_goes_on(1)
-        return make(folder)
+        return folder_written_whole(folder)
 
     def written_late(path: Path, content: Any) -> None:
         main.until_the_other_waits_or_goes_on(3)
         by_main_alone.append(path.name)
-        write(path, content)
+        write_json(path, content)
 
     def removed(path: Path, **options: Any) -> None:
         by_main_alone.extend([path.name] if path.parent == tmp_path and path.name[0] != "." else [])
         remove(path, ignore_errors=True)
 
-    monkeypatch.setattr(checkpoints_module, "folder_written_whole", made_late)
-    monkeypatch.setattr(checkpoints_module, "write_json", written_late)
+    monkeypatch.setattr("training.loop.checkpoints.folder_written_whole", made_late)
+    monkeypatch.setattr("training.loop.checkpoints.write_json", written_late)
     monkeypatch.setattr(shutil, "rmtree", removed)
 
     def save(process: Process) -> bool:

@@ -106,6 +106,18 @@ def test_gradients_are_means_over_processes_where_asked_for(tmp_path: Path, sync
     assert torch.cat(of_two(compute, tmp_path)).tolist() == ([2.0, 2.0] if synchronised else [1.0, 3.0])
 
 
+def test_after_an_error_the_optimizer_of_the_next_run_steps() -> None:
+    """Accelerate keeps whether optimizers step for the whole process, beyond the run."""
+    encoder = nn.Linear(1, 1)
+    with pytest.raises(ValueError, match="not finite"), gradients_synchronised(Accelerator(cpu=True), encoder, False):
+        raise ValueError("the loss is not finite")
+    optimizer = Accelerator(cpu=True).prepare(torch.optim.SGD(encoder.parameters(), lr=1.0))
+    before = encoder.bias.clone()
+    encoder(torch.ones(1, 1)).sum().backward()
+    optimizer.step()
+    assert torch.equal(encoder.bias, before - 1)
+
+
 @pytest.mark.parametrize("hard_negatives", ["own", "all", "none"])
 def test_candidates_are_the_documents_of_both_processes_and_all_hard_negatives_where_asked_for(
     tmp_path: Path, hard_negatives: str

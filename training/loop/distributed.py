@@ -23,9 +23,12 @@ def most_of_any_process(count: int, device: torch.device) -> int:
 def gradients_synchronised(accelerator: Accelerator, encoder: nn.Module, synchronised: bool) -> Iterator[None]:
     """Within, backward passes take the mean of the gradients over processes if `synchronised`; otherwise they only add
     to those of this process."""
-    accelerator.sync_gradients = synchronised  # read by the optimizer and by DeepSpeed
-    with nullcontext() if synchronised else accelerator.no_sync(encoder):
-        yield
+    accelerator.sync_gradients = synchronised  # read by DeepSpeed
+    try:
+        with nullcontext() if synchronised else accelerator.no_sync(encoder):
+            yield
+    finally:  # also after an error: while it is false, no optimizer of this process steps or loads its state
+        accelerator.sync_gradients = True
 
 
 @torch.no_grad()

@@ -50,6 +50,7 @@ def _fresh_accelerator() -> Iterator[None]:
 def forget_accelerator() -> None:
     if state := sys.modules.get("accelerate.state"):
         state.AcceleratorState._reset_state(reset_partial_state=True)
+        state.GradientState._reset_state()
 
 
 @pytest.fixture(autouse=True)

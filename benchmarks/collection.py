@@ -1,10 +1,10 @@
-"""What two workers make of a collection: this project's command, Ray Data and Spark, beside one process.
+"""How fast two workers encode a collection by this project's command, by Ray Data and by Spark, beside one process.
 
     pip install -e '.[search,train,eval]' 'ray[data]' pyspark   (Spark needs Java 17)
     python -m benchmarks.collection --model runs/hmde-small --documents sample/docs
 
-Each way encodes the same Parquet files twice: few documents, which takes little more than to start and to load the
-model, and all of them. The difference is what a document takes. Every worker computes with one thread.
+Each way encodes a few documents, which takes little more than to start and to load the model, and then all of them.
+The difference is the time of the documents alone. Every worker computes with one thread.
 """
 
 from __future__ import annotations

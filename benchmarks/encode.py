@@ -139,12 +139,11 @@ def measure(
     methods: dict[str, Method], sets: dict[str, list[Document]], rounds: int
 ) -> dict[str, dict[str, list[Trial]]]:
     """By method and set of documents, the trials in the order of the rounds."""
-    trials: dict[str, dict[str, list[Trial]]] = {name: {} for name in methods}
-    for row, documents in sets.items():
-        measured = alternate({name: partial(trial, methods[name], documents) for name in methods}, rounds)
-        for name in methods:
-            trials[name][row] = measured[name]
-    return trials
+    by_set = {
+        row: alternate({name: partial(trial, method, documents) for name, method in methods.items()}, rounds)
+        for row, documents in sets.items()
+    }
+    return {name: {row: trials[name] for row, trials in by_set.items()} for name in methods}
 
 
 def trial(method: Method, documents: Sequence[Document]) -> Trial:

@@ -99,9 +99,7 @@ def what_is_missing() -> str | None:
             "(https://pytorch.org/get-started/locally), on a machine with a GPU."
         )
     if not torch.cuda.is_available():
-        return "PyTorch sees no GPU; run this on a machine with one, and a driver that fits CUDA " + (
-            f"{torch.version.cuda}."
-        )
+        return f"PyTorch sees no GPU; run this on a machine with one, and a driver that fits CUDA {torch.version.cuda}."
     if dtype_of("auto") != torch.bfloat16:
         return f"{torch.cuda.get_device_name()} has no bfloat16, so no packed attention; take an Ampere GPU or newer."
     return None
@@ -202,11 +200,9 @@ def test_counts(output: Path) -> dict[str, int]:
     file = output / "tests.xml"
     if not file.exists():
         return {}
-    suites = ElementTree.parse(file).getroot().iter("testsuite")
-    counts = {name: 0 for name in ("tests", "failures", "errors", "skipped")}
-    for suite in suites:
-        for name in counts:
-            counts[name] += int(suite.get(name, 0))
+    suites = list(ElementTree.parse(file).getroot().iter("testsuite"))
+    kinds = ("tests", "failures", "errors", "skipped")
+    counts = {kind: sum(int(suite.get(kind, 0)) for suite in suites) for kind in kinds}
     failed = counts["failures"] + counts["errors"]
     return {"passed": counts["tests"] - failed - counts["skipped"], "failed": failed, "skipped": counts["skipped"]}
 

@@ -37,7 +37,7 @@ import pyarrow.compute
 import torch
 
 import search.update
-from benchmarks.measure import Time, peak_memory, run_apart, timed
+from benchmarks.measure import Time, in_new_process, peak_memory, timed
 from common.command_line import options_from, run
 from common.numbers import NonNegativeInt, PositiveInt
 from modeling_hmde import late_score
@@ -230,9 +230,10 @@ def main(argv: list[str] | None = None) -> None:
         *(partial(query, folder, ranking, None, queries) for ranking in ranked),
         partial(query, folder, "dense", ["de"], queries),
         *(partial(recall, folder, "dense", languages, 10 * queries) for languages in (None, ["de"])),
-        *(partial(recall, folder, ranking, None, queries) for ranking in ranked if ranking == "late"),
+        *([partial(recall, folder, "late", None, queries)] if sentences else []),
     ]
-    run_apart(steps)
+    for step in steps:
+        print(in_new_process(step), flush=True)
     shutil.rmtree(folder)
 
 

@@ -95,11 +95,10 @@ def alternate(trials: Mapping[str, Callable[[], Result]], rounds: int) -> dict[s
     return results
 
 
-def run_apart(steps: Sequence[Callable[[], str]]) -> None:
-    """Runs each step in a new process, so that none begins with the memory of another, and prints what it returns."""
-    for step in steps:
-        with ProcessPoolExecutor(1, get_context("spawn")) as process:
-            print(process.submit(step).result(), flush=True)
+def in_new_process(step: Callable[[], Result]) -> Result:
+    """What a step returns. It runs in a process of its own, so that it does not begin with the memory of another."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        return process.submit(step).result()
 
 
 def median_ratio(values: Sequence[float], others: Sequence[float]) -> float:

@@ -41,9 +41,8 @@ class SystemForMTEB(AbsEncoder):
         check_systems({name.replace("/", "-"): options})
         if options.ranks:
             raise ValueError(f"{name} ranks and has no vectors; mteb asks for vectors")
-        system: Any = load_system(options, dtype_of(dtype))
-        self.system = system
-        self.mteb_model_meta = model_meta(name, options, system)
+        self.system: Any = load_system(options, dtype_of(dtype))
+        self.mteb_model_meta = model_meta(name, options, self.system)
 
     def encode(
         self,

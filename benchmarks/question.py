@@ -2,9 +2,9 @@
 
     python -m benchmarks.question --index my-index
 
-CPU time is less disturbed by other programs than the clock, and on idle cores the clock takes little more. The command
-runs as a user runs it, with this Python; packages that are installed beside those of the extra `search`, such as scipy,
-are imported by transformers too and count.
+Other programs disturb CPU time less than the clock, and on idle cores the clock shows little more. The command runs as
+a user runs it, with this Python. Its time includes packages that are installed beside those of the extra `search`, such
+as scipy, because transformers imports them too.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
 
 A row is a way to store sentence vectors: cut to their first numbers, as float16, int8 (each scaled to its largest
 number) or the codes of an index. The columns are, for each pair, the mean reciprocal rank of the first relevant
-document by the best sentence alone, and by `late_score` of its cosine and the document's (`late`). Above stand the
-document's vector alone; the sentences read each by itself, which takes a second pass; and a single pass that reads all
-sentences so, whose document vector is made of them. With `--token_encoder`, documents are also ranked by the token
+document by the best sentence alone, and by `late_score` of its cosine and the document's (`late`). The first rows are
+the document's vector alone; sentences that a second pass reads each by itself; and these sentences with the document
+vector that the second pass makes of them. With `--token_encoder`, documents are also ranked by the token
 vectors of a sentence encoder that was not trained for it: by the mean, over a query's tokens, of the cosine with the
 nearest token of the document, as ColBERT has it (Khattab and Zaharia 2020, equation 3, divided by the number of
 tokens). No approximate index takes part. Writes results.md, and results.json, which also has the bytes of twenty

@@ -19,13 +19,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import common.threads
 
 import httpx
 
-from benchmarks.measure import markdown_table
+from benchmarks.measure import alternate, markdown_table, median_ratio
 from common.command_line import options_from, run
 from common.device import Dtype
 from common.numbers import PositiveInt
@@ -99,17 +100,17 @@ def main(argv: list[str] | None = None) -> None:
             load(address, 8, 16)  # the first requests take longer
         for clients in benchmark.clients:
             number = max(benchmark.requests, clients)
-            rounds = [
-                {name: load(url, clients, number) for name, url in servers.items()} for _ in range(benchmark.rounds)
-            ]
-            ratio = statistics.median(each["HMDE"].rate / each["sentence-transformers"].rate for each in rounds)
-            for name in servers:
-                seconds = sorted(second for each in rounds for second in each[name].seconds)
+            trials = {name: partial(load, url, clients, number) for name, url in servers.items()}
+            loads = alternate(trials, benchmark.rounds)
+            rates = {name: [each.rate for each in measured] for name, measured in loads.items()}
+            ratio = median_ratio(rates["HMDE"], rates["sentence-transformers"])
+            for name, measured in loads.items():
+                seconds = sorted(second for each in measured for second in each.seconds)
                 rows.append(
                     {
                         "clients": clients,
                         "server": name,
-                        "requests/s": statistics.median(each[name].rate for each in rounds),
+                        "requests/s": statistics.median(rates[name]),
                         "p50, ms": 1000 * statistics.median(seconds),
                         "p95, ms": 1000 * seconds[int(0.95 * len(seconds))],
                         "times": ratio if name == "HMDE" else 1.0,

@@ -1,12 +1,12 @@
-"""How long encoding takes if waiting threads spin, shortly or long, and if they sleep, on idle cores and beside others.
+"""How long encoding takes if waiting threads spin briefly, spin long or sleep, on idle cores and beside busy programs.
 
     python -m benchmarks.threads --model runs/hmde-small --documents sample/docs
 
 `short` is how every command here runs (common/threads.py): a thread spins for a fraction of a millisecond before it
-sleeps. `sleeping` threads do not spin, `spinning` ones do as OpenMP by itself lets them. Each trial is a new process,
-because OpenMP reads its policy once. Trials alternate over several rounds; a ratio is the median of the ratios to
-`short` within a round. Busy programs are as many as there are cores. The idle cores are as idle as the machine is:
-other programs' share of the cores during the trials is printed too. Linux only.
+sleeps. `sleeping` threads do not spin, and `spinning` ones spin as long as OpenMP's default says. Each trial is a new
+process, because OpenMP reads its policy once. Trials alternate over several rounds; a ratio is the median of the ratios
+to `short` within a round. There are as many busy programs as cores. Cores may not be quite idle, so the table also has
+how many of them other programs used during the trials. Linux only.
 """
 
 from __future__ import annotations
@@ -16,17 +16,15 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
 import common.threads
 
-from benchmarks.measure import alternate, markdown_table, median_ratio, timed
+from benchmarks.measure import alternate, in_new_process, markdown_table, median_ratio, timed
 from common.command_line import options_from, run
 from common.numbers import PositiveInt
 from evaluation.tables import environment
@@ -40,7 +38,7 @@ QUESTION = "Why does the tail of a comet always point away from the Sun?"
 
 @dataclass
 class ThreadsBenchmark:
-    """Compare threads that spin shortly with threads that sleep and threads that spin."""
+    """Compare threads that spin briefly with threads that sleep and threads that spin."""
 
     model: str
     """Folder or Hub name of an HMDE."""
@@ -68,7 +66,7 @@ def main(argv: list[str] | None = None) -> None:
     rows = []
     for num_programs in (0, len(os.sched_getaffinity(0))):
         with busy_programs(num_programs):
-            trials = alternate({name: partial(in_a_process, name, benchmark) for name in SPINS}, benchmark.rounds)
+            trials = alternate({name: partial(trial_of, name, benchmark) for name in SPINS}, benchmark.rounds)
         for what in ("documents", "question"):
             seconds = {name: [getattr(trial, what) for trial in measured] for name, measured in trials.items()}
             row = {name: 1000 * statistics.median(values) for name, values in seconds.items()}
@@ -83,10 +81,9 @@ def main(argv: list[str] | None = None) -> None:
     print(markdown_table(columns, rows))
 
 
-def in_a_process(name: str, benchmark: ThreadsBenchmark) -> Trial:
+def trial_of(name: str, benchmark: ThreadsBenchmark) -> Trial:
     os.environ["GOMP_SPINCOUNT"] = SPINS[name]  # stands above OMP_WAIT_POLICY
-    with ProcessPoolExecutor(1, get_context("spawn")) as process:
-        return process.submit(trial, benchmark).result()
+    return in_new_process(partial(trial, benchmark))
 
 
 def trial(benchmark: ThreadsBenchmark) -> Trial:

@@ -1,11 +1,11 @@
-"""What training with an adapter should take of a GPU's memory, by arithmetic.
+"""The memory of a GPU that training with an adapter should take, by arithmetic.
 
     python -m benchmarks.training_memory --config configuration/benchmarks/training-memory.yaml
 
 * Weights: 4 bytes each, and 12 more for each that is trained: its gradient, and the two moments of AdamW.
-* Activations, in bfloat16 where autocast has it so: what two and three layers of the encoder's width keep for the
-  backward pass is counted on a CPU, byte by byte, with few tokens, and multiplied up to all layers and all tokens that
-  are encoded at once. With checkpointing every layer keeps its input, and one layer at a time all that it needs.
+* Activations, in bfloat16 where autocast has it so. On a CPU, encoders of two and of three layers read few tokens, and
+  the bytes that they keep for the backward pass are counted. From these follows what all layers keep for all tokens
+  that are encoded at once. With checkpointing every layer keeps its input, and one layer at a time all that it needs.
 
 What a GPU's kernels and its allocator need comes on top. Writes results.md and results.json.
 """

@@ -50,7 +50,7 @@ def locked(path: str | Path, *, wait: bool = True) -> Iterator[None]:
         yield
     finally:
         if lock.lock_counter == 1:  # not held by a block around this one
-            Path(lock.lock_file).unlink(missing_ok=True)  # while it is held; who waits for it then takes a new file
+            Path(lock.lock_file).unlink(missing_ok=True)  # while it is held, so who waits for it takes a new file
         lock.release()
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyarrow.parquet import ParquetFile
 
-# What is read at once, so that no file takes all memory, whatever it says of itself.
+# Limits of what is read at once. They hold whatever a file says of itself, so that no file takes all memory.
 ROWS_AT_ONCE = 1024  # most rows of a Parquet file
 BYTES_AT_ONCE = 2**26  # of a Parquet file; fewer rows are read where they are large
 LONGEST_LINE = 2**28  # in bytes
@@ -111,13 +111,13 @@ def read_text(path: Path) -> str:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def json_rows(path: Path, name: str = "") -> Iterator[tuple[int, Any]]:
+def json_rows(path: Path) -> Iterator[tuple[int, Any]]:
     """The JSON value of each line that is not blank, and its number, from 1.
 
     Raises:
         ValueError: as in `lines`, or a line is no JSON.
     """
-    for number, line in lines(path, name):
+    for number, line in lines(path):
         if line.strip():
             yield number, json_value(path, number, line)
 
@@ -218,10 +218,10 @@ def _written_out(batch: RecordBatch) -> Iterator[RecordBatch]:
         yield pyarrow.RecordBatch.from_arrays(columns, batch.schema.names)
 
 
-def rows(path: Path, columns: Sequence[str] | None = None, name: str = "") -> Iterator[tuple[int, Any]]:
+def rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[tuple[int, Any]]:
     """The rows of a Parquet file, or the JSON values of a file of lines, and their numbers, from 1.
 
     Raises:
         ValueError: as in `parquet_rows` and `json_rows`.
     """
-    return parquet_rows(path, columns) if path.suffix.lower() == PARQUET else json_rows(path, name)
+    return parquet_rows(path, columns) if path.suffix.lower() == PARQUET else json_rows(path)

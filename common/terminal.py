@@ -52,7 +52,7 @@ def _show_uncaught(kind: type[BaseException], error: BaseException, trace: Trace
 
 
 def _is_interrupt(error: BaseException | None) -> bool:
-    """Whether an interrupt is at the bottom of it: what interrupts an import may come out of it as another error."""
+    """Whether an interrupt caused the error: an import that is interrupted may raise another error in its place."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None

@@ -24,7 +24,7 @@ FOLDS = 5
 def fit_logistic_regression(
     vectors: np.ndarray, labels: Sequence[str], Cs: Sequence[float] = C_GRID, name: str = ""
 ) -> LogisticRegression:
-    """The logistic regression of the C with the highest accuracy in cross-validation, the smallest of equals.
+    """The logistic regression of the C with the highest accuracy in cross-validation; of several such, the smallest.
 
     Args:
         vectors: (documents, hidden), in the training language.
@@ -88,8 +88,8 @@ def cross_validated(
     Cs: Sequence[float],
     name: str,
 ) -> float:
-    """The C whose classifiers have the highest mean score on the folds that they have not learnt from, the smallest of
-    equals. A single C is not tried."""
+    """The C whose classifiers have the highest mean score on the folds that they have not learnt from; of several such,
+    the smallest. A single C is taken untried."""
     from sklearn.model_selection import cross_val_score
 
     if len(Cs) == 1:

@@ -16,7 +16,7 @@ from evaluation.plots import SEED, colours, plot_averages, plot_rows
 from evaluation.significance import bootstrap_interval, paired_p_values
 from evaluation.tables import Table, environment
 
-# A difference is marked where chance explains it with a lower probability.
+# A difference is marked if its p-value is lower than this.
 SIGNIFICANCE_LEVEL = 0.05
 
 # What is known of a system on a task: `task_type`, `models` (that made it), `measure` (the one in the tables),

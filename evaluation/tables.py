@@ -63,8 +63,8 @@ class Table:
 
 
 def averages(scores: Scores, groups: dict[str, list[str]], measures: Sequence[str]) -> Scores:
-    """The mean of each measure over the rows of each group. A group without rows, or with one that has no scores, is
-    left out.
+    """The mean of each measure over the rows of each group. A group is left out if it has no rows, or one
+    without scores.
 
     >>> averages({"de": {"MAP": 0.25}, "fr": {"MAP": 0.75}}, {"average": ["de", "fr"], "held out": []}, ["MAP"])
     {'average': {'MAP': 0.5}}

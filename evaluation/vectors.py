@@ -1,4 +1,4 @@
-"""Document vectors on disk, known by what they were made from; texts pass in a stream."""
+"""Document vectors on disk, found again by what they were made from. Texts are read as a stream."""
 
 from __future__ import annotations
 

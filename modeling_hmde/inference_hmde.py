@@ -28,8 +28,8 @@ from .tokenization_hmde import HMDETokenizer
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# What a batch gives: the vectors of its texts (texts, hidden), if they are asked for, and of the sentences of each text
-# the vectors (sentences, hidden), with the text's embedding (hidden,) where these are parts of it.
+# What a batch gives: the vectors of its texts (texts, hidden), or None if nobody asked for them; and for each text the
+# vectors of its sentences (sentences, hidden), with the text's embedding (hidden,) if these vectors are parts of it.
 Reading = tuple[Tensor | None, Iterable[tuple[Tensor, Tensor | None]]]
 
 # Texts that a thread tokenizes together while the model encodes those before them.
@@ -85,8 +85,8 @@ class InferenceMixin(nn.Module):
             truncate_dim: give the first so many numbers of each vector, for a model that was trained to be cut.
             normalize: give L2-normalised embeddings, whose dot products are cosines.
             return_tensors: `np` (float32) or `pt` (the model's dtype, on its device).
-            max_tokens_per_batch: most tokens in one call of the model. It changes speed, not results; memory little,
-                as the model computes one bucket of sentences of similar length at a time.
+            max_tokens_per_batch: most tokens in one call of the model. It changes speed, but not results, and memory
+                only a little, because the model computes one bucket of sentences of similar length at a time.
             show_progress_bar: count the documents that are done.
 
         Returns:

@@ -17,7 +17,8 @@ def auto_class(sentence_config: Any) -> Any:
 
 
 def keep_layers(encoder: PreTrainedModel, layers: Sequence[int]) -> None:
-    """Remove all layers of an encoder but these, counted from 0, or all of them. Its configuration stays as it is.
+    """Keep these layers of an encoder, counted from 0, and remove the others; an empty sequence keeps none. The
+    encoder's configuration stays as it is.
 
     Raises:
         ValueError: the encoder has no such layer, or its layers are not in one list.

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-# What `from_sentence_encoder` reads, whatever it is given.
+# `from_sentence_encoder` reads these fields from the checkpoint, so they may not be given.
 READ_FROM_THE_CHECKPOINT = {"sentence_config", "start_token_id", "pad_token_id", "num_special_tokens"}
 
 
@@ -60,12 +60,9 @@ class HMDEPreTrainedModel(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        identity_start = self.config.document_norm == "pre"
-        if isinstance(module, ResidualProjection) and identity_start:
-            init.zeros_(module.weight)
-            init.zeros_(module.bias)
-        elif isinstance(module, DocumentPositions) and identity_start:
-            init.zeros_(module.weight)
+        if isinstance(module, (ResidualProjection, DocumentPositions)) and self.config.document_norm == "pre":
+            for parameter in module.parameters():
+                init.zeros_(parameter)
         elif isinstance(module, DocumentEncoder):
             init.normal_(module.dbos, std=self.config.initializer_range)
         elif isinstance(module, Rotation):
@@ -79,7 +76,7 @@ class HMDEPreTrainedModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
-        """As of other models.
+        """As for other models, but missing weights are an error.
 
         Raises:
             ValueError: weights are missing, other than those of a classifier, or lie outside of the folder. With
@@ -91,7 +88,7 @@ class HMDEPreTrainedModel(PreTrainedModel):
 
     @staticmethod
     def _finalize_model_loading(model: Any, load_config: Any, loading_info: Any) -> Any:
-        # transformers draws here what is missing at random, whatever its size, and says so in a table.
+        # Here, transformers draws missing weights at random, however large they are, and only says so in a table.
         if not load_config.ignore_mismatched_sizes:
             missing = loading_info.missing_and_mismatched() - model.all_tied_weights_keys.keys()
             check_weights(load_config.pretrained_model_name_or_path, missing, head="classifier.")
@@ -151,7 +148,7 @@ class HMDEPreTrainedModel(PreTrainedModel):
             "AutoModelForSequenceClassification": "modeling_hmde.HMDEForSequenceClassification",
         }
         Path(save_directory).mkdir(parents=True, exist_ok=True)
-        custom_object_save(self, save_directory)  # transformers would not for HMDEModel, which has no Auto class
+        custom_object_save(self, save_directory)  # transformers copies no code for HMDEModel, which has no Auto class
         write_sentence_transformers_files(Path(save_directory))
         super().save_pretrained(save_directory, **kwargs)
 
@@ -229,7 +226,7 @@ class HMDEModel(SentenceReadingMixin, HMDEPreTrainedModel):
                 `tokenizer.by_passage` makes these inputs, and nothing is checked.
             output_hidden_states, output_attentions: also return those of the document encoder (see `HMDEOutput`).
                 Attention weights are kept by `attn_implementation="eager"` only. None: as the configuration says.
-                Indices ask for these hidden states alone, from the end where negative.
+                One or several indices ask for these hidden states alone; a negative index counts from the end.
             output_sentence_encoder: return those of the sentence encoder too. It is run once more for them, on all
                 passages in one batch, and needs `attn_implementation` "eager" or "sdpa".
             output_sentence_vectors: return the vectors by which sentences are compared with queries. They need rows of

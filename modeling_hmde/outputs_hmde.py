@@ -21,8 +21,8 @@ class HMDEOutput(ModelOutput):
         sentence_embeddings: (documents, sentences, hidden), the sentence encoder's vectors, zero at padding.
         sentence_lengths: (documents, sentences), int64, the tokens read of each sentence, 0 where there is none.
         sentence_vectors: with `output_sentence_vectors`, (documents, sentences, hidden), the vectors by which sentences
-            are compared with queries, zero at padding: `last_hidden_state`, or, where sentences share
-            passages, what a second pass gives to each by itself.
+            are compared with queries, zero at padding: `last_hidden_state`, or, where sentences share passages, those
+            of a second pass, which reads each sentence by itself.
         hidden_states: with `output_hidden_states`, the input of the document encoder and the output of each of its
             layers: (documents, 1 + sentences, hidden), the DBOS vector first, zero at padding; None in place of those
             that were not asked for.

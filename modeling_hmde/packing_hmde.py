@@ -213,26 +213,6 @@ def pad_tokens(input_ids: Tensor, sentences: Sentences, lengths: Tensor, pad_tok
     return ids.masked_scatter(real, tokens_of(input_ids, sentences)), real.long()
 
 
-class PackedTokens(NamedTuple):
-    """Passages end to end in one row, in the form that transformers' models take."""
-
-    input_ids: Tensor  # (1, tokens), int64
-    position_ids: Tensor  # (1, tokens), int64, from 0 in every passage
-    lengths: Tensor  # (passages,), int64
-
-
-def pack_tokens(input_ids: Tensor, sentences: Sentences, lengths: Tensor) -> PackedTokens:
-    """Some passages end to end.
-
-    Args:
-        input_ids: (documents, tokens).
-        sentences: those of the passages, in their order.
-        lengths: (passages,), tokens of each passage.
-    """
-    positions = ranges(torch.zeros_like(lengths), lengths)
-    return PackedTokens(tokens_of(input_ids, sentences).unsqueeze(0), positions.unsqueeze(0), lengths)
-
-
 def scatter_sentences(vectors: Tensor, sentences: Sentences, num_documents: int) -> tuple[Tensor, Tensor]:
     """Sentence vectors, a row for each document.
 

@@ -24,7 +24,8 @@ MODULE_FIELDS = {
     "truncate": {"size"},
 }
 
-# What a transformer's configuration may say without changing how texts are read; its limits are HMDE's own.
+# Settings that a transformer's configuration may have. HMDE reads `do_lower_case`, and has a limit of its own in place
+# of `max_seq_length`. The others do not change how texts are read.
 SETTINGS_OF_TRANSFORMER = {"max_seq_length", "do_lower_case", "modality_config", "module_output_name", "unpad_inputs"}
 
 # Where sentence-transformers' configuration lies in the folder of its transformer, now and in older versions.
@@ -141,7 +142,6 @@ def _kind(module_type: str) -> str:
 
 
 def _dense(config: dict[str, Any]) -> dict[str, Any]:
-    _refuse_token_vectors("Dense", config)
     activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
     return {
         "type": "dense",
@@ -153,23 +153,12 @@ def _dense(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _normalize(config: dict[str, Any]) -> dict[str, Any]:
-    _refuse_token_vectors("Normalize", config)
-    return {"type": "normalize"}
-
-
 READERS = {
     "Dense": _dense,
     "LayerNorm": lambda config: {"type": "layer_norm", "dimension": config["dimension"]},
     "Dropout": lambda config: {"type": "dropout", "p": config["dropout"]},
-    "Normalize": _normalize,
+    "Normalize": lambda config: {"type": "normalize"},
 }
-
-
-def _refuse_token_vectors(kind: str, config: dict[str, Any]) -> None:
-    for key in ("module_input_name", "module_output_name"):
-        if config.get(key) not in (None, "sentence_embedding"):
-            raise ValueError(f"a {kind} module has {key} {config[key]!r}; HMDE reads those of sentence_embedding only")
 
 
 def _module(name_or_path: str, folder: str, kind: str) -> dict[str, Any]:
@@ -178,7 +167,11 @@ def _module(name_or_path: str, folder: str, kind: str) -> dict[str, Any]:
             f"the pipeline of {name_or_path} has the module {kind}, which HMDE does not know (it knows "
             f"{', '.join(READERS)}); give sentence_modules to say what follows the pooling instead"
         )
-    return READERS[kind](_read(name_or_path, folder, "config.json") or {})
+    config = _read(name_or_path, folder, "config.json") or {}
+    for key in ("module_input_name", "module_output_name"):
+        if config.get(key) not in (None, "sentence_embedding"):
+            raise ValueError(f"a {kind} module has {key} {config[key]!r}; HMDE reads those of sentence_embedding only")
+    return READERS[kind](config)
 
 
 def _pooling(name_or_path: str, config: dict[str, Any], chosen: str | None, prompts: dict[str, str]) -> str:

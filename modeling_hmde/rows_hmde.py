@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 
@@ -19,7 +20,7 @@ class Tokens(NamedTuple):
     num_prompt: int = 0  # tokens at the beginning of `ids` that the prompt made too
 
     def behind(self, first: int, num_characters: int) -> Tokens:
-        """The tokens from `first` on, as if the text began so many characters later, behind a prompt."""
+        """The tokens from `first` on, of a text that begins behind a prompt of so many characters."""
         offsets = self.read().offsets[first:]
         num_prompt = sum(end <= num_characters for _, end in offsets)
         return Tokens(self.ids[first:], self.read, first, num_characters, num_prompt)
@@ -190,9 +191,7 @@ class RowEncoding:
 
 def common_start(ids: list[int], others: list[int]) -> int:
     """How many ids at the beginning are the same."""
-    return next(
-        (place for place, (one, other) in enumerate(zip(ids, others)) if one != other), min(len(ids), len(others))
-    )
+    return len([*takewhile(lambda pair: pair[0] == pair[1], zip(ids, others))])
 
 
 def join_pieces(pieces: Sequence[Piece], limit: int | None) -> Row:

@@ -93,7 +93,7 @@ def join_short_spans(spans: Iterable[tuple[int, int]], text: str, min_bytes: int
     ...  for a, b in join_short_spans(sentence_spans(text, "en"), text, min_bytes=16)]
     ['Bread.\\nIt is made of flour.', 'Yeast makes it rise.']
     """
-    long_enough: tuple[int, int] | None = None  # waits for a short one behind it, which may be the last
+    long_enough: tuple[int, int] | None = None  # waits, because a short last sentence would join it
     first: int | None = None
     for begin, end in spans:
         first = begin if first is None else first

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -12,13 +12,11 @@ from torch.nn import functional as F
 from .attention_hmde import PACKED_ATTENTION, packed_attention_arguments
 from .encoders_hmde import encoder_family, first_position
 from .packing_hmde import (
-    PackedTokens,
     Passages,
     Sentences,
     bucket_by_length,
     find_sentences,
     join_sentences,
-    pack_tokens,
     pad_tokens,
     ranges,
     sentences_by_start_token,
@@ -71,18 +69,10 @@ class SentenceReadingMixin(nn.Module):
         passage_lengths = [passages.length[bucket] for bucket in buckets]
         sentence_config = self.sentence_encoder.config
         if encoder_family(sentence_config).packable and sentence_config._attn_implementation in PACKED_ATTENTION:
-            packs = [pack_tokens(input_ids, *bucket) for bucket in zip(bucket_sentences, passage_lengths)]
-            embeddings = self._embed_tokens(packs)
-            vectors = [
-                self._encode_packed(pack, embedded, bucket.length)
-                for pack, embedded, bucket in zip(packs, embeddings, bucket_sentences)
-            ]
+            embeddings = self._embed_tokens([tokens_of(input_ids, bucket) for bucket in bucket_sentences])
+            vectors = [self._encode_packed(*bucket) for bucket in zip(embeddings, bucket_sentences, passage_lengths)]
         else:
-            padded = (
-                pad_tokens(input_ids, bucket, lengths, self.config.pad_token_id)
-                for bucket, lengths in zip(bucket_sentences, passage_lengths)
-            )
-            vectors = [self._encode_padded(*rows, bucket.length) for rows, bucket in zip(padded, bucket_sentences)]
+            vectors = [self._encode_padded(input_ids, *bucket) for bucket in zip(bucket_sentences, passage_lengths)]
         in_order = torch.cat(order).argsort()
         return sentences, self.sentence_modules(torch.cat(vectors)[in_order])
 
@@ -112,16 +102,16 @@ class SentenceReadingMixin(nn.Module):
         sentences = find_sentences(sentence_ids, attention_mask)
         return join_sentences(sentences, passage_length, self.config.left_out_in_passages)
 
-    def _embed_tokens(self, packs: Sequence[PackedTokens]) -> Iterator[Tensor]:
-        """The word embeddings of each pack, (1, tokens, hidden).
+    def _embed_tokens(self, buckets: list[Tensor]) -> Iterator[Tensor]:
+        """The tokens (tokens,) of each bucket -> their word embeddings (1, tokens, hidden).
 
-        They are looked up once for the distinct tokens of all packs. A lookup for each pack would give a gradient of
-        the size of the whole embedding matrix each time.
+        They are looked up once for the distinct tokens of all buckets. A lookup for each bucket would give a gradient
+        of the size of the whole embedding matrix each time.
         """
-        ids, indices = torch.cat([pack.input_ids[0] for pack in packs]).unique(return_inverse=True)
+        ids, indices = torch.cat(buckets).unique(return_inverse=True)
         embeddings = self.get_input_embeddings()(ids)
-        for indices_of_pack in indices.split([pack.input_ids.shape[1] for pack in packs]):
-            yield embeddings[indices_of_pack].unsqueeze(0)
+        for indices_of_bucket in indices.split(list(map(len, buckets))):
+            yield embeddings[indices_of_bucket].unsqueeze(0)
 
     @property
     def _is_static(self) -> bool:
@@ -140,21 +130,24 @@ class SentenceReadingMixin(nn.Module):
         summable = states.to(torch.promote_types(states.dtype, torch.float32))
         return F.embedding_bag(indices, summable, lengths.cumsum(0) - lengths, mode="mean").to(states.dtype)
 
-    def _encode_packed(self, pack: PackedTokens, embeddings: Tensor, lengths: Tensor) -> Tensor:
-        """Passages end to end -> the vectors of their sentences (sentences, hidden)."""
+    def _encode_packed(self, embeddings: Tensor, sentences: Sentences, passage_lengths: Tensor) -> Tensor:
+        """The word embeddings (1, tokens, hidden) of passages end to end -> the vectors of their sentences (sentences,
+        hidden). passage_lengths: (passages,), tokens of each."""
+        first_positions = torch.full_like(passage_lengths, first_position(self.sentence_encoder.config))
         output = self.sentence_encoder(
             inputs_embeds=embeddings,
-            position_ids=pack.position_ids + first_position(self.sentence_encoder.config),
-            **packed_attention_arguments(pack.lengths),
+            position_ids=ranges(first_positions, passage_lengths).unsqueeze(0),
+            **packed_attention_arguments(passage_lengths),
         )
         pool = POOLINGS[self.config.sentence_pooling]
-        return pool(output.last_hidden_state.squeeze(0), lengths, self.sentence_encoder)
+        return pool(output.last_hidden_state.squeeze(0), sentences.length, self.sentence_encoder)
 
-    def _encode_padded(self, ids: Tensor, mask: Tensor, lengths: Tensor) -> Tensor:
-        """Passages (passages, tokens) -> the vectors of their sentences (sentences, hidden)."""
+    def _encode_padded(self, input_ids: Tensor, sentences: Sentences, passage_lengths: Tensor) -> Tensor:
+        """As `_encode_packed`, each passage in a row of its own, padded at its end. input_ids: (documents, tokens)."""
+        ids, mask = pad_tokens(input_ids, sentences, passage_lengths, self.config.pad_token_id)
         output = self.sentence_encoder(input_ids=ids, attention_mask=mask)
         pool = POOLINGS[self.config.sentence_pooling]
-        return pool(output.last_hidden_state[mask.bool()], lengths, self.sentence_encoder)
+        return pool(output.last_hidden_state[mask.bool()], sentences.length, self.sentence_encoder)
 
     def encode_passages(self, input_ids: Tensor, attention_mask: Tensor | None, sentence_lengths: Tensor) -> Tensor:
         """Passages (documents, passages, tokens) and the tokens of each sentence (documents, sentences) -> sentence

@@ -130,7 +130,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> HMDETokenizer:
-        # tokenizer.json holds them, and to list them transformers would parse its megabytes a second time, in Python.
+        # tokenizer.json holds the added tokens. To list them, transformers would parse its megabytes again, in Python.
         return super().from_pretrained(*args, **{"added_tokens_decoder": {}, **kwargs})
 
     @classmethod
@@ -431,13 +431,9 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             num_tokens = self.max_sentence_length * (1 if as_query else self.max_sentences)
             begin, end = len(text) - len(text.lstrip()), len(text.rstrip())
             return [(begin, end if to_the_end else min(begin + num_tokens * MAX_CHARACTERS_PER_TOKEN, end))]
-        spans = []
-        for span in join_short_spans(SENTENCE_SPANS[self.segmentation](text, language), text, self.min_sentence_bytes):
-            spans.append(span)
-            # One more than is kept, to know that something is left out.
-            if len(spans) > self.max_sentences and not to_the_end:
-                break
-        return spans
+        spans = join_short_spans(SENTENCE_SPANS[self.segmentation](text, language), text, self.min_sentence_bytes)
+        # One more than is kept, to know that something is left out.
+        return list(islice(spans, None if to_the_end else self.max_sentences + 1))
 
     def _frame_tokens(
         self, tokens: Tokens, begin: int, prompt_ids: list[int], num_shared: int, once: bool
@@ -484,8 +480,8 @@ def _check_texts(texts: list[Any]) -> list[str]:
 def _break_up_special_tokens(special_tokens: list[str]) -> list[normalizers.Normalizer]:
     """Normalizers after which no special token can be read in a text: "<s>" becomes "< s>".
 
-    A Unigram vocabulary holds its special tokens as ordinary pieces, so text could become one. They come after the
-    encoder's own normalizer, because that one can make "<s>" of other characters (full-width ones under NFKC).
+    A Unigram vocabulary holds its special tokens as ordinary pieces, so text could become one. These normalizers come
+    after the encoder's own, because that one can make "<s>" of other characters (full-width ones under NFKC).
     """
     return [normalizers.Replace(token, f"{token[0]} {token[1:]}") for token in special_tokens]
 

@@ -2,10 +2,11 @@
 
     python -m release_tools.cut_vocabulary --model runs/hmde-small --corpus runs/corpus --output runs/hmde-cut
 
-Most of a multilingual model are the vectors of its tokens. This keeps all single characters, so that no text loses
-anything: a word whose token is cut is read in smaller pieces. The rest of `num_tokens` are tokens that the corpus uses:
-those that are frequent in the corpus and, by the tokenizer's own scores, in its languages at large, because the student
-will read texts on other subjects too. A text without any of the tokens that are cut gets the same vector as before.
+The vectors of its tokens are most of a multilingual model. This command keeps all single characters, so that no text
+loses anything: a word whose token is cut is read in smaller pieces. The rest of `num_tokens` are tokens that the corpus
+uses: those that are frequent in the corpus and, by the tokenizer's own scores, in its languages at large, because the
+student will read texts on other subjects too. A text without any of the tokens that are cut gets the same vector as
+before.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def needed_tokens(tokenizer: dict[str, Any], num_tokens: int) -> set[int]:
     if (kind := tokenizer["model"]["type"]) != "Unigram":
         raise ValueError(f"the tokenizer is of the kind {kind}; only the vocabulary of a Unigram tokenizer can be cut")
     vocabulary = tokenizer["model"]["vocab"]
-    lowest = min(score for _, score in vocabulary)  # from which the library takes the score of an unknown character
+    lowest = min(score for _, score in vocabulary)  # the library computes the score of an unknown character from it
     needed = {token["id"] for token in tokenizer["added_tokens"]} | {
         token for token, (piece, score) in enumerate(vocabulary) if len(piece.removeprefix("▁")) <= 1 or score == lowest
     }

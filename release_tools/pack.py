@@ -7,7 +7,7 @@
 network. `pack` writes such a folder for any HMDE and the sentence encoder that it was trained from. Weights that
 training did not change are left out. A matrix of the sentence encoder is stored as its difference to the base, with
 three bits a weight and a scale for each row: a short training moves each weight by a few steps of equal size, so few
-bits hold most of the information (BitDelta, with one; Liu et al. 2024). Matrices of the document encoder have eight
+bits hold most of the information (BitDelta keeps one bit; Liu et al. 2024). Matrices of the document encoder have eight
 bits a weight. All other weights are stored as they are.
 """
 

@@ -53,7 +53,7 @@ def ask_server(options: QueryOptions) -> list[dict[str, Any]]:
     request = Request(f"{address}/search", json.dumps(asked).encode(), headers)
     try:
         with urlopen(request, timeout=SECONDS_TO_ANSWER) as response:
-            hits: list[dict[str, Any]] = json.load(response)["hits"]
+            return json.load(response)["hits"]
     except HTTPError as error:
         raise ValueError(f"{address} refuses the question: {_message(error)}") from None
     except (OSError, HTTPException) as error:
@@ -61,7 +61,6 @@ def ask_server(options: QueryOptions) -> list[dict[str, Any]]:
         raise ValueError(f"{address} does not answer ({reason}); start it by python -m search serve INDEX") from None
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{address} answers, but not as python -m search serve does; check the address") from None
-    return hits
 
 
 def _message(error: HTTPError) -> str:

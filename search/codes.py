@@ -96,9 +96,9 @@ def in_words(signs: np.ndarray) -> np.ndarray:
 def smallest_differences(query: np.ndarray, centre: np.ndarray, words: np.ndarray, firsts: np.ndarray) -> np.ndarray:
     """How much a query differs from that sentence of a document whose signs are most like it.
 
-    The numbers of the query's turned difference are rounded to three bits. Bit k of all numbers differs from the signs
-    of a sentence in so many places; these counts, each times 2 ** k, are added up. The sum falls as the dot product of
-    the rounded query and the signs, 1 and -1, rises.
+    The numbers of the query's turned difference are rounded to three bits. For each k from 0 to 2, the places are
+    counted in which bit k differs from the sign of the sentence, and the counts, each times 2 ** k, are added up. The
+    sum falls as the dot product of the rounded query and the signs, 1 and -1, rises.
 
     Args:
         query, centre: (size,), L2-normalised.

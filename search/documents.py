@@ -135,20 +135,20 @@ class Documents:
     def __iter__(self) -> Iterator[Document]:
         count = 0
         for file, name in files_of(self.source):
-            language = None if self.language == DETECT else self.language
             read = self._rows if file.suffix.lower() in TABLES else self._sections
-            for document in read(file, name, language):
-                if document.language is None and self.language == DETECT:
-                    document = replace(document, language=_detected_language(document.text))
+            for document in read(file, name):
+                if not document.language and self.language is not None:
+                    language = _detected_language(document.text) if self.language == DETECT else self.language
+                    document = replace(document, language=language)
                 yield document
                 count += 1
         if not count:
             raise ValueError(f"{self.source} holds no document; documents are files that end in {_endings()}")
 
-    def _sections(self, file: Path, name: str, language: str | None) -> Iterator[Document]:
+    def _sections(self, file: Path, name: str) -> Iterator[Document]:
         """The documents of a file that is no table."""
         try:
-            title, own_language, sections = read_file(file)
+            title, language, sections = read_file(file)
         except UnreadableFile as error:
             if self.strict:
                 raise
@@ -159,24 +159,23 @@ class Documents:
         title = title or _readable(file.stem)
         for place, text in sections:
             id, heading = (f"{name}#{place.replace(' ', '=')}", f"{title}, {place}") if place else (name, title)
-            yield Document(id, heading, own_language or language, text)
+            yield Document(id, heading, language, text)
 
-    def _rows(self, file: Path, name: str, language: str | None) -> Iterator[Document]:
+    def _rows(self, file: Path, name: str) -> Iterator[Document]:
         """The documents of a table."""
         wanted = [self.columns.text, "title", self.columns.language or "language"]
         wanted += [*self.columns.metadata, *([self.columns.id] if self.columns.id else ID_COLUMNS)]
         for number, row in rows(file, wanted):
-            document = parse_row(row, name, number, self.columns, language, where(file, number))
+            document = parse_row(row, name, number, self.columns, where(file, number))
             if document is not None:
                 yield document
 
 
-def parse_row(row: Any, file: str, number: int, columns: Columns, language: str | None, origin: str) -> Document | None:
+def parse_row(row: Any, file: str, number: int, columns: Columns, origin: str) -> Document | None:
     """The document of a line or row; None if its text is null.
 
     Args:
         file, number: its id, if the row has none.
-        language: its language, if the row has none.
         origin: where the row stands, for errors.
 
     Raises:
@@ -187,8 +186,8 @@ def parse_row(row: Any, file: str, number: int, columns: Columns, language: str 
     for column in (columns.text, columns.language, columns.id):
         if column is not None and column not in row:
             raise ValueError(f"{origin}: there is no {column!r}; every row must have one")
-    text, title, own_language = (row.get(column) for column in (columns.text, "title", columns.language or "language"))
-    for column, value in ((columns.text, text), ("title", title), (columns.language or "language", own_language)):
+    text, title, language = (row.get(column) for column in (columns.text, "title", columns.language or "language"))
+    for column, value in ((columns.text, text), ("title", title), (columns.language or "language", language)):
         if not isinstance(value, (str, type(None))):
             raise ValueError(f"{origin}: {column} is {value!r}; it must be a string")
     ids = (row[column] for column in ID_COLUMNS if row.get(column) is not None)
@@ -200,7 +199,7 @@ def parse_row(row: Any, file: str, number: int, columns: Columns, language: str 
         return None
     metadata = {name: value for name in columns.metadata if (value := _plain(row.get(name))) is not None}
     name = str(id) if columns.id else f"{file}#{id}"
-    return Document(name, title or str(id), own_language or language, text, metadata)
+    return Document(name, title or str(id), language or None, text, metadata)
 
 
 def distinct(documents: Iterable[Document]) -> Iterator[Document]:

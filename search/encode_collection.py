@@ -142,8 +142,7 @@ def read_documents(recipe: EncodeRecipe) -> Iterator[Document]:
         return
     data = load_dataset(recipe.documents, recipe.subset, split=recipe.split, streaming=True)
     for number, row in enumerate(data, start=1):
-        origin = f"{recipe.documents}, row {number}"
-        document = parse_row(row, recipe.documents, number, recipe.columns, None, origin)
+        document = parse_row(row, recipe.documents, number, recipe.columns, f"{recipe.documents}, row {number}")
         if document is not None:
             yield document
 

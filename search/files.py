@@ -144,8 +144,7 @@ def _html_text(page: Any) -> str:
         pieces.append("" if element.tag in _INLINE else "\n")
         text = element.text if event == "start" else element.tail if element is not body else None
         pieces.append(re.sub(r"\s+", " ", text or ""))
-    lines = (line.strip() for line in "".join(pieces).splitlines())
-    return "\n".join(line for line in lines if line)
+    return "\n".join(line.strip() for line in "".join(pieces).splitlines() if line.strip())
 
 
 def _docx(file: Path) -> Content:
@@ -195,9 +194,8 @@ def _epub(file: Path) -> Content:
         package = etree.fromstring(book.read(package_file), parser)
         files = {item.get("id"): unquote(item.get("href")) for item in package.iter("{*}item")}
         spine = [files[item.get("idref")] for item in package.iter("{*}itemref") if item.get("idref") in files]
-        encrypted = (
-            book.read("META-INF/encryption.xml").decode() if "META-INF/encryption.xml" in book.namelist() else ""
-        )
+        locks = "META-INF/encryption.xml"
+        encrypted = book.read(locks).decode() if locks in book.namelist() else ""
         if any(name in encrypted for name in spine):
             raise UnreadableFile("is encrypted; bring one without DRM")
         pages = (book.read(normpath(join(dirname(package_file), name))) for name in spine)

@@ -26,7 +26,8 @@ STYLE = """
 
 
 def marked(document: Document, score: float, explanation: Explanation) -> str:
-    """A document as HTML, its sentences marked by how well they answer, from nothing at their mean to the best one."""
+    """A document as HTML. The mark of a sentence says how well it answers: it is strongest for the best sentence, and
+    nothing for those whose score is not above the mean."""
     text, language = document.text, document.language or ""
     scores = [sentence.score for sentence in explanation.sentences]
     mean, best = sum(scores) / len(scores), scores[0]

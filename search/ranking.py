@@ -28,7 +28,8 @@ from search.snapshot import Snapshot, one_of
 # `hybrid` fuses at least so many documents by cosine with as many by BM25. `late` ranks at least so many of them again.
 CANDIDATES = 50
 
-# Beside them, `late` ranks so many times as many that have the best sentences by signs, which tell it only nearly.
+# Beside these, `late` ranks the documents with the best sentences by their signs: so many times as many, because signs
+# tell only nearly which are best.
 MORE_BY_SENTENCES = 4
 
 # The weight of BM25 in `hybrid` and `late`: words take at most this share of the range of the cosines of the nearest
@@ -78,7 +79,8 @@ def search_index(
     Args:
         index, query, encoder, languages, where, vector: as in `rank`.
         num_hits: documents at most.
-        ranking: as in `rank`; `default_ranking` if None.
+        ranking: as in `rank`. None: the best that encodes no document for a query, which is `late` if the index keeps
+            sentences, else `dense`.
 
     Raises:
         TypeError: `languages` is one string.
@@ -90,7 +92,7 @@ def search_index(
         raise ValueError(f"hits is {num_hits}; give 1 or more")
     if isinstance(languages, str):
         raise TypeError(f"languages is the string {languages!r}; give a list of codes, such as ['de']")
-    ranking = ranking or default_ranking(index)
+    ranking = ranking or ("late" if index.keeps_sentences else "dense")
     if vector is None:
         (vector,) = encoder.encode_queries([query])
     scores = rank(index, query, encoder, ranking, num_hits, languages, where, vector)
@@ -100,11 +102,6 @@ def search_index(
     sentences = _sentences(index, list(scores), encoder, scoring)
     explanations = [score_sentences(_as_long_as(vector, document), document) for document in sentences]
     return [Hit(*hit) for hit in zip(documents, scores.values(), explanations)]
-
-
-def default_ranking(index: Snapshot) -> Ranking:
-    """The best ranking that encodes no document for a query."""
-    return "late" if index.keeps_sentences else "dense"
 
 
 def rank(

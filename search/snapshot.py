@@ -132,8 +132,8 @@ class Snapshot:
             InvalidCondition: `where` is no condition on the columns of the index.
         """
         bracketed = f"({where}\n)"  # the line break ends a comment
-        # A bracket that nothing opens would end the first of these early, and LanceDB ignores what follows it. In the
-        # second, it is an error, because AS BOOLEAN must stand before it.
+        # A closing bracket too many in `where` ends the first trial early, and LanceDB ignores what follows. In the
+        # second trial it is an error, because AS BOOLEAN must come before the bracket that closes CAST.
         trials = (bracketed, f"CAST({where}\nAS BOOLEAN)")
         with store_errors(self.folder):
             try:

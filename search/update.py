@@ -117,7 +117,7 @@ def update_index(
         stored = _stored_states(index)
         with progress_bar("index" if show_progress_bar else "", count, unit="document") as progress:
             changes = _write_changes(index, stored, distinct(documents), encoder, embeddings, progress.update)
-        removed = [] if keep_others else list(stored)  # what is left of them
+        removed = [] if keep_others else list(stored)  # without the documents that were met
         _remove_all(index, removed)
         _tidy(index)
     return changes._replace(removed=len(removed))

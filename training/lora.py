@@ -1,5 +1,5 @@
-"""LoRA (Hu et al., 2022): a matrix of the sentence encoder stays as it is, and a product of two narrow ones, which is
-added to it, is trained in its place. That makes large encoders trainable on one GPU."""
+"""LoRA (Hu et al., 2022): the matrices of the sentence encoder stay as they are. To each, a product of two narrow
+matrices is added, and only these are trained. So large encoders can be trained on one GPU."""
 
 from __future__ import annotations
 

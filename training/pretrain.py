@@ -26,7 +26,7 @@ from training.data.batches import Batch, Batches, collate
 from training.data.dev_set import DevSet
 from training.data.sentence_vectors import sentence_vectors
 from training.data.triples import Triples
-from training.loop.cached_gradients import Embeddings, cut_into_chunks, embed_chunks
+from training.loop.cached_gradients import Embeddings, embed_in_chunks
 from training.loop.loop import Stage, train
 from training.loop.meter import Work
 from training.loop.momentum import MomentumQueue
@@ -100,9 +100,9 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
         if teacher is not None:
             vectors.teacher = teacher(batch.rows)
         if queue is not None and torch.is_grad_enabled():  # it has no part in the validation loss
-            chunks = cut_into_chunks({"documents": batch.rows["documents"]}, recipe.max_tokens_per_chunk)
+            documents, max_tokens = {"documents": batch.rows["documents"]}, recipe.max_tokens_per_chunk
             with accelerator.autocast():
-                vectors.key_documents = embed_chunks(queue.encoder, chunks)["documents"].float()
+                vectors.key_documents = embed_in_chunks(queue.encoder, documents, max_tokens)["documents"].float()
             vectors.queued = queue.vectors, queue.concepts
         batch_losses = weighted_losses(vectors, recipe.losses, model.config.truncate_dims)
         if queue is not None and vectors.key_documents is not None:

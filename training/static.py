@@ -33,7 +33,8 @@ def make_static(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer) -> No
     around their mean, far from 0, the norm changes their differences little.
 
     Raises:
-        ValueError: a sentence's vector is no mean of its tokens': it has another pooling, or modules follow it.
+        ValueError: the vector of a sentence is not the mean over its tokens, since it has another pooling, or since
+            modules follow it.
     """
     if model.config.sentence_pooling != "mean":
         raise ValueError(

@@ -17,7 +17,7 @@ from common.files import locked
 from common.fingerprints import fingerprint, fingerprint_of_code, fingerprint_of_model
 from common.saved_models import check_is_hmde, load_hmde
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from training.loop.cached_gradients import Chunk, Embeddings, Rows, cut_into_chunks, embed_chunks
+from training.loop.cached_gradients import Chunk, Embeddings, Rows, embed_in_chunks
 from training.models import TwoPathEncoder
 
 
@@ -60,7 +60,7 @@ class Teacher:
 
     def _make(self, lacking: Chunk) -> dict[bytes, np.ndarray]:
         """Encode rows, and write their vectors to the file."""
-        embeddings = embed_chunks(self.encoder, cut_into_chunks(lacking, self.max_tokens))
+        embeddings = embed_in_chunks(self.encoder, lacking, self.max_tokens)
         made: dict[bytes, np.ndarray] = {}
         for name, rows in lacking.items():
             vectors = embeddings[name].unsqueeze(1)

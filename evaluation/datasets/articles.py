@@ -12,9 +12,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from common.files import write_text
 from common.records import malformed, rows
-from evaluation.datasets.files import qrels_file, write_documents, write_queries
+from evaluation.datasets.files import write_documents, write_qrels, write_queries
 from evaluation.datasets.languages import POOL, query_and_document_languages
 from evaluation.recipes import RetrievalTask
 
@@ -25,7 +24,9 @@ def convert(task: RetrievalTask, output: Path) -> None:
     for language in dict.fromkeys([*query_languages, *document_languages]):
         if language == POOL:
             continue
-        articles = list(read_articles(table_of(Path(task.data), language), task.split))
+        parquet = Path(task.data) / f"{language}.parquet"
+        table = parquet if parquet.exists() else parquet.with_suffix(".jsonl")  # which may be missing
+        articles = list(read_articles(table, task.split))
         write_documents(output, language, ((concept, without_title(title, text)) for concept, title, text in articles))
         counts = Counter(title for _, title, _ in articles)
         # A title of several articles does not say which of them it seeks.
@@ -33,13 +34,7 @@ def convert(task: RetrievalTask, output: Path) -> None:
         if titles:
             write_queries(output, language, titles)
         concepts |= dict.fromkeys(concept for concept, _, _ in articles)
-    write_text(qrels_file(task, output), "".join(f"{concept}\t0\t{concept}\t1\n" for concept in concepts))
-
-
-def table_of(folder: Path, language: str) -> Path:
-    """The table of a language, which may be missing; see the module's description."""
-    parquet = folder / f"{language}.parquet"
-    return parquet if parquet.exists() else parquet.with_suffix(".jsonl")
+    write_qrels(output, task.split, (f"{concept}\t0\t{concept}\t1\n" for concept in concepts))
 
 
 def read_articles(path: Path, split: str | None) -> Iterator[tuple[str, str, str]]:

@@ -13,7 +13,7 @@ from huggingface_hub import hf_hub_download
 from common import records
 from common.files import file_written_whole, write_text
 from common.records import json_value, malformed
-from evaluation.recipes import ClassificationTask, RetrievalTask
+from evaluation.recipes import ClassificationTask
 from modeling_hmde.segmentation_hmde import replace_surrogates
 
 Documents = Iterable[tuple[str, str]]  # id and text
@@ -112,5 +112,9 @@ def on_one_line(named: tuple[str, ...]) -> str:
     return "\t".join([name, *(" ".join(replace_surrogates(text).split()) for text in texts)]) + "\n"
 
 
-def qrels_file(task: RetrievalTask, output: Path) -> Path:
-    return output / (f"qrels.{task.split}.tsv" if task.split else "qrels.tsv")
+def write_qrels(output: Path, split: str | None, qrels: Iterable[str]) -> None:
+    write_text(qrels_file(output, split), "".join(qrels))
+
+
+def qrels_file(folder: Path, split: str | None) -> Path:
+    return folder / (f"qrels.{split}.tsv" if split else "qrels.tsv")

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from common.files import write_text
-from evaluation.datasets.files import qrels_file, write_documents, write_queries
+from evaluation.datasets.files import write_documents, write_qrels, write_queries
 from evaluation.datasets.languages import languages_of
 from evaluation.recipes import RetrievalTask
 
@@ -25,4 +24,4 @@ def convert(task: RetrievalTask, output: Path) -> None:
     write_documents(output, document_language, ((doc.doc_id, doc.default_text()) for doc in dataset.docs_iter()))
     write_queries(output, query_language, ((query.query_id, query.default_text()) for query in dataset.queries_iter()))
     qrels = (f"{judged.query_id} 0 {judged.doc_id} {judged.relevance}\n" for judged in dataset.qrels_iter())
-    write_text(qrels_file(task, output), "".join(qrels))
+    write_qrels(output, task.split, qrels)

@@ -9,7 +9,7 @@ import langcodes
 # The document language that stands for all document languages of a set together.
 POOL = "all"
 
-# The language that stands for a group of languages in FLORES, of which SIB-200 is made, and in NTREX.
+# The language that stands for a group of languages, in NTREX and in FLORES, from which SIB-200 is made.
 INDIVIDUAL_LANGUAGES = {
     "ar": "arb", "az": "azj", "fa": "pes", "lv": "lvs", "mg": "plt", "mn": "khk", "ms": "zsm", "ne": "npi", "no": "nob",
     "om": "gaz", "or": "ory", "ps": "pbt", "sq": "als", "sw": "swh", "uz": "uzn", "yi": "ydd",

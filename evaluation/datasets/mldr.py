@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from common.files import write_text
-from evaluation.datasets.files import fetch, fields_of_lines, qrels_file, write_documents, write_queries
+from evaluation.datasets.files import fetch, fields_of_lines, write_documents, write_qrels, write_queries
 from evaluation.datasets.languages import query_and_document_languages
 from evaluation.recipes import RetrievalTask
 
@@ -22,4 +21,4 @@ def convert(task: RetrievalTask, output: Path) -> None:
         write_queries(output, language, questions)
         relevant = fields_of_lines(file, lambda row: [passage["docid"] for passage in row["positive_passages"]])
         qrels += [f"{query} 0 {docid} 1\n" for (query, _), docids in zip(questions, relevant) for docid in docids]
-    write_text(qrels_file(task, output), "".join(qrels))
+    write_qrels(output, task.split, qrels)

@@ -24,15 +24,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from common.records import json_value, malformed, sized_lines
-from evaluation.datasets.files import lines
+from evaluation.datasets.files import lines, qrels_file
 from evaluation.datasets.languages import POOL, check_language, languages_of, query_and_document_languages
 from evaluation.recipes import QuerySource
 from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
 
 Run = dict[str, dict[str, float]]  # score by query_id and doc_id
 
-# In characters: how long a document must be to give a late sentence, which begins in its last third, far behind what an
-# encoder of 512 tokens reads; and how long that sentence must be.
+# In characters: the shortest document from which a late sentence is taken, and the shortest late sentence. It begins in
+# the last third of the document, far behind what an encoder of 512 tokens reads.
 MIN_LONG_DOCUMENT = 3000
 MIN_LATE_SENTENCE = 20
 
@@ -172,11 +172,11 @@ def read_retrieval_set(
     documents: dict[str, Mapping[str, str]] = {
         language: DocumentFile(folder / "docs" / f"{language}.jsonl") for language in document_languages
     }
-    qrels_file = folder / (f"qrels.{split}.tsv" if split else "qrels.tsv")
+    qrels_path = qrels_file(folder, split)
     queries: dict[str, dict[str, str]] = {}
     unknown = {}
     if query_source in ("documents", "late_sentences"):
-        judged = read_qrels(qrels_file).values() if split else ()
+        judged = read_qrels(qrels_path).values() if split else ()
         relevant = {doc_id for grades in judged for doc_id, grade in grades.items() if grade > 0}
         for language in query_languages:
             source = documents.get(language) or DocumentFile(folder / "docs" / f"{language}.jsonl")
@@ -185,7 +185,7 @@ def read_retrieval_set(
             queries[language] = {doc_id: text for doc_id, text in texts.items() if not split or doc_id in relevant}
         qrels = {query_id: {query_id: 1} for texts in queries.values() for query_id in texts}
     else:
-        qrels = read_qrels(qrels_file)
+        qrels = read_qrels(qrels_path)
         for language in query_languages:
             texts = read_queries(folder / "queries" / f"{language}.tsv")
             queries[language] = {query_id: text for query_id, text in texts.items() if query_id in qrels}
@@ -199,7 +199,7 @@ def read_retrieval_set(
         if not retrieval_set.judgements(pair):
             raise ValueError(
                 f"{folder} has no query for {pair}: none of the {query_source} in the first language has a relevant "
-                f"document in the second{f' in {qrels_file.name}' if split else ''}; check the ids, or leave it out"
+                f"document in the second{f' in {qrels_path.name}' if split else ''}; check the ids, or leave it out"
             )
     return retrieval_set
 

@@ -73,7 +73,8 @@ class NearestPieceSystem:
                 language: self.vectors(documents, language, cache, cache_key, progress.update)
                 for language, documents in needed.items()
             }
-        queries = vectors_of_queries(self.encode_queries, retrieval_set, pairs)
+        encode_queries = partial(self.model.encode_queries, tokenizer=self.tokenizer)
+        queries = vectors_of_queries(encode_queries, retrieval_set, pairs)
         rankings = {}
         for pair, parts in zip(pairs, languages):
             embedded = queries[languages_of(pair)[0]]
@@ -103,10 +104,6 @@ class NearestPieceSystem:
         documents, found = self.model.encode_documents(texts, self.tokenizer, language=language, sentences=True)
         parts = [document.vectors.float().cpu().numpy() for document in found]
         return Vectors(documents, np.concatenate(parts), np.array(list(map(len, parts))))
-
-    def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
-        """(queries, hidden), float32, L2-normalised rows."""
-        return self.model.encode_queries(queries, self.tokenizer)
 
     def scores(self, vectors: Vectors, queries: np.ndarray) -> Iterator[np.ndarray]:
         """(documents,), of each query."""

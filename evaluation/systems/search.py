@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
@@ -58,10 +59,6 @@ class SearchSystem:
     tokenizer: HMDETokenizer
     ranking: Literal["hybrid", "late"]
 
-    def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
-        """(queries, hidden), float32, L2-normalised rows."""
-        return self.model.encode_queries(queries, self.tokenizer)
-
     def rank_pairs(
         self,
         retrieval_set: RetrievalSet,
@@ -75,7 +72,8 @@ class SearchSystem:
         as in `evaluation.tasks.retrieval.RankingSystem`."""
         if retrieval_set.query_source == "documents":
             return {}
-        vectors = vectors_of_queries(self.encode_queries, retrieval_set, pairs)
+        encode_queries = partial(self.model.encode_queries, tokenizer=self.tokenizer)
+        vectors = vectors_of_queries(encode_queries, retrieval_set, pairs)
         rankings = {}
         for pair in pairs:
             query_language, document_language = languages_of(pair)
@@ -100,7 +98,7 @@ class SearchSystem:
         """The documents of each query: the first as a user finds them, behind them the nearest of the others. In the
         pool, a query that was taken from a document does not find that document.
 
-        The score is the rank, negated: where two scores are equal, search and trec_eval would not agree on the order.
+        The score is the negated rank, so that no two are equal: search and trec_eval order equal scores differently.
 
         Args:
             vectors: (hidden,), of each query.

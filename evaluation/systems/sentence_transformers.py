@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # importing it takes seconds, and few recipes need it
 
 @dataclass
 class SentenceTransformersSystem:
-    """A model of sentence-transformers with all its modules, so LaBSE with its dense layer and normalisation.
+    """A model of sentence-transformers with all its modules, such as LaBSE with its dense layer and normalisation.
 
     Args:
         model: on its device, in its dtype.

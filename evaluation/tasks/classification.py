@@ -57,23 +57,16 @@ def read(task: ClassificationTask) -> LabelledSet:
     """The files of a task, whose format is hmde by now.
 
     Raises:
-        ValueError: one is missing or malformed, or has a label that a classifier does not know.
+        ValueError: one is missing or malformed, or has a label that a classifier does not know; or there is no such
+            classifier.
     """
     labelled = read_labelled_set(task)
     for classifier, models in task.finetuned.items():
         for model in models:
-            check_labels(labelled.tests, known_labels(classifier, model), f"the model {classifier}")
+            model_type_of(classifier, model)
+            known = set(AutoConfig.from_pretrained(model).label2id or ())
+            check_labels(labelled.tests, known, f"the model {classifier}")
     return labelled
-
-
-def known_labels(name: str, model: str) -> set[str]:
-    """The labels that a saved classifier predicts.
-
-    Raises:
-        ValueError: there is no such model.
-    """
-    model_type_of(name, model)
-    return set(AutoConfig.from_pretrained(model).label2id or ())
 
 
 def learn(

@@ -233,8 +233,8 @@ def score(
 def to_trec(run: Run, tag: str) -> str:
     """A run file: `query_id Q0 doc_id rank score tag` a line.
 
-    Documents of equal score stand in descending order of their ids. So trec_eval ranks them, which reads scores, not
-    ranks; hence nine digits, with which a float32 survives.
+    Documents of equal score stand in descending order of their ids, as trec_eval ranks them. It reads scores, not
+    ranks, so a score has nine digits, which tell any two float32 apart.
 
     >>> print(to_trec({"q1": {"d1": 0.5, "d2": 0.75, "d3": 0.5}}, tag="first"), end="")
     q1 Q0 d2 1 0.75 first
@@ -251,8 +251,8 @@ def to_trec(run: Run, tag: str) -> str:
 def groups_of(
     pairs: Sequence[str], training_languages: Sequence[str], both_languages: bool = False
 ) -> dict[str, list[str]]:
-    """The pairs that are averaged together: all, and apart by whether training has seen the documents' language, or
-    `both_languages` of the pair. Those with the pool are by themselves."""
+    """The pairs that are averaged together: all; those whose documents' language training has seen, or with
+    `both_languages` both of whose languages, and the others; and by themselves those with the pool."""
     pool = [pair for pair in pairs if languages_of(pair)[1] == POOL]
     single = [pair for pair in pairs if pair not in pool]
     groups = {"average": single}

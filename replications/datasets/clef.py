@@ -12,9 +12,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from common.files import write_text
 from common.records import unpacked
-from evaluation.datasets.files import lines, qrels_file, write_documents, write_queries
+from evaluation.datasets.files import lines, write_documents, write_qrels, write_queries
 from evaluation.datasets.languages import query_and_document_languages
 from evaluation.recipes import RetrievalTask
 
@@ -36,7 +35,7 @@ def convert(task: RetrievalTask, output: Path) -> None:
         qrels += [f"{line.lstrip('C')}\n" for _, line in lines(only_file(folder / "qrels", language))]
     for language in query_languages:
         write_queries(output, language, clef_topics(only_file(folder / "topics", language), language))
-    write_text(qrels_file(task, output), "".join(qrels))
+    write_qrels(output, task.split, qrels)
 
 
 def only_file(folder: Path, language: str) -> Path:

@@ -11,8 +11,8 @@ from evaluation.datasets.languages import languages_of
 from evaluation.recipes import RetrievalTask
 from replications.datasets.translations import read_translations, write_translations
 
-# As in MUSE: sentences that are sought, those that they are sought among, the first lines of the files, of which these
-# are drawn, and the seed of both draws.
+# As in MUSE: how many sentences are sought, and among how many; how many lines, the first of the files, these are drawn
+# from; and the seed of both draws.
 QUERIES, SENTENCES, LINES, SEED = 2_000, 200_000, 800_000, 1234
 
 
@@ -38,9 +38,9 @@ def convert(task: RetrievalTask, output: Path) -> None:
 
 
 def drawn_by_muse(first: list[str], second: list[str]) -> list[int]:
-    """The lines of two files in the order in which MUSE takes them, without those that repeat an earlier one in either
-    language but for capitals: sorted by words, then drawn. The first file is that of the language first in its name,
-    whichever language seeks, so that both directions have the same sentences."""
+    """The lines of two files in the order in which MUSE takes them: sorted by words, then drawn. A line that repeats an
+    earlier one in either language, capitals aside, is left out. The first file is that of the language that stands
+    first in the files' name, whichever language seeks, so that both directions have the same sentences."""
 
     def unique(rows: list[int], texts: list[str]) -> list[int]:
         words = {row: "\0".join(texts[row].lower().split()) for row in rows}

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from common.files import write_text
-from evaluation.datasets.files import lines, qrels_file, write_documents, write_queries
+from evaluation.datasets.files import lines, write_documents, write_qrels, write_queries
 from evaluation.datasets.languages import languages_of
 from evaluation.recipes import RetrievalTask
 
@@ -33,4 +32,4 @@ def write_translations(
     query_language, document_language = languages_of(pair)
     write_queries(output / pair, query_language, ((str(row), text) for row, text in queries.items()))
     write_documents(output / pair, document_language, ((str(row), text) for row, text in enumerate(documents)))
-    write_text(qrels_file(task, output / pair), "".join(f"{row} 0 {row} 1\n" for row in queries))
+    write_qrels(output / pair, task.split, (f"{row} 0 {row} 1\n" for row in queries))

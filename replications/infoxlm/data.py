@@ -81,7 +81,7 @@ class Texts:
     Args:
         folder: of `python -m training.corpus`.
         language_exponent: a language with n articles is drawn with a chance in proportion to n to this power.
-        max_length: tokens that a passage need not exceed.
+        max_length: tokens of a row. A passage is cut to CHARACTERS_PER_TOKEN times as many characters.
 
     Raises:
         ValueError: the corpus has no training article.
@@ -166,7 +166,7 @@ def joined(pair: Pair, prompt: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     the pair mixed in comes first or last (section 3.3).
 
     Languages stay on their side, as in the authors' code; the paper's example crosses them too. Inputs are not masked,
-    as the paper has it; the code masks them.
+    as in the paper; the code masks them.
     """
     draw = random.Random(pair.seed)
     sides = [[pair.first], [pair.second]]

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from common.numbers import PositiveFloat, PositiveInt, Share
-from training.loop.cached_gradients import cut_into_chunks, embed_chunks
+from training.loop.cached_gradients import embed_in_chunks
 from training.loop.momentum import MomentumQueue
 from training.losses.candidates import same_concept
 from training.losses.processes import mean_of_all_processes, rows_of_other_processes
@@ -144,9 +144,9 @@ def infoxlm_losses(
     def xlco_loss(vectors: PairVectors, options: XlCo) -> Tensor:
         """The mean over pairs."""
         assert queue is not None
-        chunks, concepts = cut_into_chunks(vectors.batch.other_rows, max_tokens), vectors.batch.concepts
+        concepts = vectors.batch.concepts
         with autocast():
-            keys = embed_chunks(queue.encoder, chunks)["keys"].float()
+            keys = embed_in_chunks(queue.encoder, vectors.batch.other_rows, max_tokens)["keys"].float()
         loss = cross_lingual_contrast(
             vectors.embeddings["queries"].float(),
             keys,

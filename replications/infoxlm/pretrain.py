@@ -21,7 +21,7 @@ from transformers import PreTrainedModel
 
 from common.command_line import options_from, run
 from replications.infoxlm.data import InfoXLMCollator, InfoXLMPairs, Texts
-from replications.infoxlm.losses import InfoXLMLosses, XlCo, infoxlm_losses, masked_tokens
+from replications.infoxlm.losses import InfoXLMLosses, infoxlm_losses, masked_tokens
 from replications.masked_lm import MaskedLMOptions, check_mask_token, encoder_with_head, predict_tokens
 from replications.new_encoder import start_tokenizer
 from training.loop.cached_gradients import Chunk, Embeddings, Rows
@@ -129,7 +129,10 @@ def infoxlm_stage(recipe: InfoXLMRecipe, accelerator: Accelerator) -> Stage[Sent
     if predicts:
         check_mask_token(tokenizer, recipe.sentence_encoder or recipe.tokenizer)
     encoder = InfoXLMEncoder(encoder_with_head(recipe, tokenizer, with_head=predicts), recipe).train()
-    queue = make_queue(losses.xlco, encoder, accelerator)
+    queue = None
+    if losses.xlco is not None:
+        size, momentum = losses.xlco.queue_size, losses.xlco.queue_momentum
+        queue = MomentumQueue(encoder, size, encoder.model.config.hidden_size, momentum, accelerator.device)
     functions = infoxlm_losses(queue, recipe.max_tokens_per_chunk, accelerator.autocast)
 
     def weigh(vectors: PairVectors) -> dict[str, Tensor]:
@@ -146,14 +149,6 @@ def infoxlm_stage(recipe: InfoXLMRecipe, accelerator: Accelerator) -> Stage[Sent
         losses=weigh,
         queue=queue,
     )
-
-
-def make_queue(options: XlCo | None, encoder: SentenceEncoder, accelerator: Accelerator) -> MomentumQueue | None:
-    """The queue of cross-lingual contrast, if there is that loss."""
-    if options is None:
-        return None
-    size, momentum = options.queue_size, options.queue_momentum
-    return MomentumQueue(encoder, size, encoder.model.config.hidden_size, momentum, accelerator.device)
 
 
 if __name__ == "__main__":

@@ -45,21 +45,15 @@ class GenerativeCollator(SentenceCollator):
             ids[(mask == 1) & (special == 0)].tolist()
             for ids, mask, special in zip(rows["input_ids"], rows["attention_mask"], special_tokens)
         ]
-        target_ids: list[Tensor] = [torch.empty(0)] * (2 * len(pairs))
-        target_shares = list(target_ids)
+        targets = [(torch.empty(0), torch.empty(0))] * (2 * len(pairs))
         for index, pair in enumerate(pairs):
             draw = random.Random(pair.seed)
             masked, other = draw.sample([index, index + len(pairs)], 2)
             row = rows["input_ids"][masked], special_tokens[masked]
             masked_word = None if self.task == "xtr" else self._mask_word(*row, draw)
-            masked_targets, other_targets = word_targets(self.task, words[masked], words[other], masked_word)
-            target_ids[masked], target_shares[masked] = masked_targets
-            target_ids[other], target_shares[other] = other_targets
-        targets = {
-            "target_ids": pad_sequence(target_ids, batch_first=True),
-            "target_shares": pad_sequence(target_shares, batch_first=True),
-        }
-        return {"sentences": rows | targets}
+            targets[masked], targets[other] = word_targets(self.task, words[masked], words[other], masked_word)
+        target_ids, target_shares = (pad_sequence(list(parts), batch_first=True) for parts in zip(*targets))
+        return {"sentences": rows | {"target_ids": target_ids, "target_shares": target_shares}}
 
     def _mask_word(self, row: Tensor, special_tokens: Tensor, draw: random.Random) -> int | None:
         """Mask a word of a row (tokens,), drawn by lot. Returns its id; None where the row has no word."""
@@ -78,8 +72,9 @@ def word_targets(
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """The distribution of words that each sentence of a pair is to predict (equations 1, 3 and 4).
 
-    xtr: that of its translation. smlm: the masked word. ugt: the masked word and the translation, half and half, from
-    the sentence in which it is masked, and that sentence, from the translation.
+    xtr: each predicts the words of the other. smlm: both predict the masked word. ugt: the sentence in which a word is
+    masked predicts that word and the words of its translation, half and half; the translation predicts the words of
+    that sentence.
 
     A word counts as often as it occurs, as equation 3 has it, so that shares add up to 1. The authors' code counts each
     word once and then divides by the length all the same; it also predicts the mask token where this predicts the word

@@ -38,6 +38,7 @@ from common.files import folder_written_whole, write_json
 from common.numbers import NonNegativeFloat, PositiveInt, Share
 from common.saved_models import model_type_of, opening
 from evaluation.tables import environment
+from replications.longformer.system import first_token
 from training.data.articles import load_articles, rows_of_split
 from training.loop.trainer_runs import TrainerArguments, recipe_of_run, trainer_run
 
@@ -162,7 +163,8 @@ def train(recipe: LongformerRecipe, checkpoint: str | None) -> None:
         ValueError: the encoder or the corpus is not what the recipe says.
     """
     set_seed(recipe.trainer.seed)
-    articles = training_articles(Path(recipe.corpus))
+    tables = load_articles(Path(recipe.corpus)).values()
+    articles = datasets.concatenate_datasets([rows_of_split(table, "train").select_columns("text") for table in tables])
     model, tokenizer = convert(recipe.encoder, recipe.max_length, recipe.attention_window)
     trainer = Trainer(
         model=model,
@@ -187,23 +189,6 @@ def train(recipe: LongformerRecipe, checkpoint: str | None) -> None:
             model.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
             write_json(folder / "results.json", results)
-
-
-def training_articles(corpus: Path) -> datasets.Dataset:
-    """The texts of the training concepts in all languages.
-
-    Raises:
-        ValueError: the folder is no corpus.
-    """
-    tables = load_articles(corpus).values()
-    return datasets.concatenate_datasets([rows_of_split(table, "train").select_columns("text") for table in tables])
-
-
-def first_token(input_ids: Tensor) -> Tensor:
-    """A mask of global attention, (documents, tokens), that is 1 at the first token of each document only."""
-    mask = torch.zeros_like(input_ids)
-    mask[:, 0] = 1
-    return mask
 
 
 def convert(

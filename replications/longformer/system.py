@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from common.device import device
@@ -62,8 +63,7 @@ class LongformerSystem:
             )
             inputs = dict(padded.to(self.model.device))
             if self.global_attention:
-                inputs["global_attention_mask"] = torch.zeros_like(inputs["input_ids"])
-                inputs["global_attention_mask"][:, 0] = 1
+                inputs["global_attention_mask"] = first_token(inputs["input_ids"])
             states = self.model(**inputs).last_hidden_state
             if self.pooling == "cls":
                 pooled = states[:, 0].float()
@@ -87,6 +87,13 @@ class LongformerSystem:
         encoder: Any = self.model.encoder
         for layer, window in zip(encoder.layer, windows):
             layer.attention.self.one_sided_attn_window_size = window // 2
+
+
+def first_token(input_ids: Tensor) -> Tensor:
+    """A mask of global attention, (documents, tokens), that is 1 at the first token of each document only."""
+    mask = torch.zeros_like(input_ids)
+    mask[:, 0] = 1
+    return mask
 
 
 def check(name: str, options: LongformerOptions) -> None:

@@ -102,8 +102,8 @@ def tokenizer_of_translators(translators: tuple[str, str]) -> PreTrainedTokenize
     return tokenizers[0]
 
 
-def translator_configs(translators: tuple[str, str]) -> tuple[Any, Any]:
-    """The configurations of two translation models that belong together.
+def config_of_translators(translators: tuple[str, str]) -> Any:
+    """The configuration of the first of two translation models that belong together.
 
     Raises:
         ValueError: one of them is no translation model, or has no decoder; their sizes differ; or the second does not
@@ -119,7 +119,7 @@ def translator_configs(translators: tuple[str, str]) -> tuple[Any, Any]:
             f"{' and '.join(translators)} differ in {', '.join(differing)}, but an NTDV shares what is above them; "
             "train both with the same architecture and tokenizer"
         )
-    return first, second
+    return first
 
 
 def translator_config(folder: str) -> Any:

@@ -121,7 +121,7 @@ class NTDVConfig(PreTrainedConfig):
 class NTDVOutput(BaseModelOutputWithPooling):
     """
     Args:
-        contexts: (rows, heads, state size), the context vectors p_i, of which the decoder sees nothing but these.
+        contexts: (rows, heads, state size), the context vectors p_i. The decoder sees nothing but these.
     """
 
     contexts: Tensor | None = None

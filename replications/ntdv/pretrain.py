@@ -23,10 +23,10 @@ from common.numbers import PositiveInt
 from replications.drawn_pairs import DrawnPairs
 from replications.ntdv.encoder import (
     NTDVEncoder,
+    config_of_translators,
     language_evidence,
     load_translators,
     tokenizer_of_translators,
-    translator_configs,
 )
 from replications.ntdv.losses import LOSSES, NTDVLosses
 from replications.ntdv.modeling_ntdv import NTDVConfig, NTDVModel
@@ -77,7 +77,7 @@ def ntdv_stage(recipe: NTDVRecipe, accelerator: Accelerator) -> Stage[SentenceBa
     """
     set_seed(recipe.seed)
     tokenizer = tokenizer_of_translators(recipe.translators)
-    config, _ = translator_configs(recipe.translators)
+    config = config_of_translators(recipe.translators)
     languages = [config.source_language, config.target_language]
     two_languages(recipe.corpus, {*languages})
     pairs = DrawnPairs(recipe.corpus, "train", seed=recipe.seed)

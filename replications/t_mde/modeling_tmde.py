@@ -33,11 +33,12 @@ class TMDEModel(RobertaPreLayerNormModel):
 
     With seven layers: six turn tokens into H^1 to H^6 (equations 4.4 and 4.5). Queries look at H^4 by the weights of
     the fifth layer, half of them at all of these by those of the sixth, and half of these likewise by those of the
-    seventh (equations 4.8 to 4.13). That has no tokens of its own: the start token of H^6 looks through it at the start
-    tokens of all layers and at the queries that are left, and becomes P (4.14 to 4.17). So the layer that reads H^k is
-    the one whose index, from 0, is k, as in equation 4.5, and there are as many weights as in table 4.1. Two things are
-    read otherwise than they are printed: each layer hands on what its feed-forward network makes of the queries (Z_y;
-    equations 4.10 and 4.12 take its input, Z_x), and that network is its own (4.11 and 4.13 repeat FFN^4).
+    seventh (equations 4.8 to 4.13). The seventh has no tokens of its own: through it the start token of H^6 looks at
+    the start tokens of all layers and at the queries that are left, and becomes P (4.14 to 4.17). So the layer that
+    reads H^k is the one whose index, from 0, is k, as in equation 4.5, and there are as many weights as in table 4.1.
+    Two things are read otherwise than they are printed: each layer hands on what its feed-forward network makes of the
+    queries (Z_y; equations 4.10 and 4.12 take its input, Z_x), and that network is its own (4.11 and 4.13 repeat
+    FFN^4).
     """
 
     config_class = TMDEConfig

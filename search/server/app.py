@@ -84,7 +84,7 @@ def make_app(index: Index, token: str | None = None, limits: Limits = Limits()) 
         return Batcher(counted, model_thread, limits.texts, limits.waiting)
 
     def with_tokens(encode: Callable[[Sequence[str]], np.ndarray]) -> Batcher:
-        # In the same call: if they were counted afterwards, they would wait for the next batch to be encoded.
+        # Tokens are counted in the same call: afterwards, the count would wait until the next batch is encoded.
         return batcher(lambda texts: list(zip(encode(texts), num_tokens(texts, encoder))))
 
     embed_queries = with_tokens(encoder.encode_queries)
@@ -96,7 +96,7 @@ def make_app(index: Index, token: str | None = None, limits: Limits = Limits()) 
         limits.check([asked.query])
         (vector,) = await encode_queries([asked.query])
         keeps_sentences = await asyncio.to_thread(lambda: index.snapshot.keeps_sentences)
-        # Where no sentences are kept, the found documents are encoded, and the model is used by one thread alone.
+        # Where no sentences are kept, the search encodes the found documents, and only one thread may use the model.
         return await asyncio.get_running_loop().run_in_executor(
             None if keeps_sentences else model_thread,
             lambda: index.search(

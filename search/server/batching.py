@@ -33,7 +33,6 @@ class Batcher:
         self._compute, self._executor = compute, executor
         self._max_together, self._max_waiting = max_together, max_waiting
         self._waiting: deque[tuple[Sequence[str], asyncio.Future[Sequence[Any]]]] = deque()
-        self._num_waiting = 0
         self._worker: asyncio.Task[None] | None = None
 
     async def __call__(self, texts: Sequence[str]) -> Sequence[Any]:
@@ -42,11 +41,11 @@ class Batcher:
             Overloaded: too many texts wait already.
             Exception: what `compute` raises.
         """
-        if self._waiting and self._num_waiting + len(texts) > self._max_waiting:
-            raise Overloaded(f"{self._num_waiting} texts wait already; come again in a few seconds")
+        num_waiting = sum(len(others) for others, _ in self._waiting)
+        if self._waiting and num_waiting + len(texts) > self._max_waiting:
+            raise Overloaded(f"{num_waiting} texts wait already; come again in a few seconds")
         future: asyncio.Future[Sequence[Any]] = asyncio.get_running_loop().create_future()
         self._waiting.append((texts, future))
-        self._num_waiting += len(texts)
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._work())
         return await future
@@ -74,5 +73,4 @@ class Batcher:
         while self._waiting and size + len(self._waiting[0][0]) <= self._max_together:
             batch.append(self._waiting.popleft())
             size += len(batch[-1][0])
-        self._num_waiting -= size
         return batch

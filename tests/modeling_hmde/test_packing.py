@@ -16,11 +16,11 @@ from modeling_hmde.packing_hmde import (
     bucket_by_length,
     find_sentences,
     join_sentences,
-    pack_tokens,
     pad_tokens,
     ranges,
     scatter_sentences,
     sentences_by_start_token,
+    tokens_of,
 )
 
 START, END, PAD = 7, 8, 0
@@ -138,14 +138,14 @@ def test_padded_tokens_are_the_passages_padded_at_their_end(
 
 
 @given(WHOLE_DOCUMENTS, st.integers(0, 3), PASSAGE_LENGTHS, st.randoms(use_true_random=False))
-def test_packed_tokens_are_the_passages_end_to_end_with_positions_that_begin_anew(
+def test_the_tokens_of_passages_lie_end_to_end_and_their_positions_begin_anew(
     documents: list[list[list[int]]], left: int, passage_length: int, random: Random
 ) -> None:
     ids, passages, sentences, lengths = a_few(documents, left, passage_length, random)
-    packed = pack_tokens(ids, sentences, lengths)
-    assert packed.input_ids.tolist() == [[*chain(*passages)]]
-    assert packed.position_ids.tolist() == [[*chain(*(range(len(passage)) for passage in passages))]]
-    assert packed.lengths.tolist() == [*map(len, passages)]
+    assert tokens_of(ids, sentences).tolist() == [*chain(*passages)]
+    positions = ranges(torch.zeros_like(lengths), lengths)
+    assert positions.tolist() == [*chain(*(range(len(passage)) for passage in passages))]
+    assert lengths.tolist() == [*map(len, passages)]
 
 
 @given(st.lists(st.integers(1, 30), min_size=1), st.integers(1, 60))

@@ -76,11 +76,10 @@ def _patterns(recipe: CorpusRecipe, language: str) -> list[str]:
 def _download(repository: str, patterns: list[str]) -> Path:
     """The files of a data set on the Hub; what is here already is not downloaded again."""
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
         return Path(snapshot_download(repository, repo_type="dataset", allow_patterns=patterns))
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+    except OSError as error:  # as all errors of the Hub are
         wanted = "\n".join(f"  https://huggingface.co/datasets/{repository}/tree/main/{path}" for path in patterns)
         reason = f"{repository} is no folder here and cannot be downloaded from the Hub ({type(error).__name__})"
         raise ValueError(
@@ -187,10 +186,10 @@ def write_sentences(
 ) -> None:
     """Writes lines of the documents of train in a language, as articles that train the scale of sentences.
 
-    The concept of a line is its place in its document and how many lines that has. So two lines are of one concept
-    where documents of one concept have as many lines, as translations line by line do. Its category is its document,
-    from which its hard negative comes. The places are drawn alike in all languages; a line that is a heading, a long
-    paragraph or there twice is left out.
+    The concept of a line is named by the concept of its document, the number of lines there, and its place among
+    them. So two lines are of one concept where documents of one concept have as many lines, as translations line by
+    line do. Its category is its document, from which its hard negative comes. The places are drawn alike in all
+    languages; a line that is a heading, a long paragraph or there twice is left out.
     """
     query = f"""
         WITH line AS (

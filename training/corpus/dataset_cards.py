@@ -9,7 +9,7 @@ from typing import Any
 from huggingface_hub import DatasetCard, DatasetCardData
 
 TEMPLATES = Path(__file__).parent / "templates"
-HUB_LICENSES = ("cc-by-sa-3.0", "cc-by-sa-4.0", "cc0-1.0")  # those of the texts' that have a name on the Hub
+HUB_LICENSES = ("cc-by-sa-3.0", "cc-by-sa-4.0", "cc0-1.0")  # licences of texts that have a name on the Hub
 SOURCES_SHOWN = 10
 
 

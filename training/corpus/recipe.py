@@ -11,7 +11,6 @@ from common.numbers import NonNegativeInt, PositiveInt, Share
 
 SPLITS = ("train", "dev", "test")
 
-Source = Literal["tables", "wiki40b", "wikipedia"]
 Engine = Literal["duckdb", "spark"]
 
 
@@ -30,7 +29,7 @@ class CorpusRecipe:
     languages: list[str]
     """ISO 639-1 codes. Pairs are made between all of them. In YAML, `no` needs quotes."""
 
-    source: Source = "tables"
+    source: Literal["tables", "wiki40b", "wikipedia"] = "tables"
     """Tables of your own, wiki40b (google/wiki40b) or wikipedia (wikimedia/wikipedia)."""
 
     snapshot: str = "20231101"

@@ -37,17 +37,17 @@ _ESCAPED = np.arange(256, dtype=np.uint8)  # the meaning of a byte after an esca
 _ESCAPED[list(b"0nrZ")] = list(b"\0\n\r\x1a")
 
 
-def column_types(path: str | Path) -> dict[str, pa.DataType]:
+def column_types(path: Path) -> dict[str, pa.DataType]:
     """The columns of a dump's table in their order, from its CREATE TABLE statement.
 
     Raises:
         ValueError: the file is no SQL dump of a table, or is truncated.
     """
     with igzip.open(path) as stream:
-        return _header(stream, Path(path))[0]
+        return _header(stream, path)[0]
 
 
-def read_dump(path: str | Path, columns: list[str]) -> Iterator[pa.Table]:
+def read_dump(path: Path, columns: list[str]) -> Iterator[pa.Table]:
     """The rows of a dump in batches, each of about a megabyte of SQL.
 
     Strings are UTF-8; invalid bytes become U+FFFD. Memory is bounded by the longest line, which mysqldump limits to
@@ -60,7 +60,6 @@ def read_dump(path: str | Path, columns: list[str]) -> Iterator[pa.Table]:
     Raises:
         ValueError: the file is no such dump, is truncated or damaged.
     """
-    path = Path(path)
     workers = os.cpu_count() or 1
     parsed: deque[Future[pa.Table]] = deque()
     with igzip.open(path) as stream, ThreadPoolExecutor(workers) as pool:
@@ -73,7 +72,7 @@ def read_dump(path: str | Path, columns: list[str]) -> Iterator[pa.Table]:
             yield table.result()
 
 
-def dump_to_parquet(path: str | Path, target: str | Path, columns: list[str], keep: pc.Expression | None = None) -> int:
+def dump_to_parquet(path: Path, target: Path, columns: list[str], keep: pc.Expression | None = None) -> int:
     """Writes the rows for which `keep` is true, of the columns those that the dump has. The file is there whole or not
     at all.
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-QuerySource = Literal["title", "sentence", "both"]
-QueryLanguage = Literal["anchor", "positive", "both"]
 QueryPath = Literal["sentence_encoder", "document_encoder", "both"]
 
 
@@ -14,10 +12,10 @@ QueryPath = Literal["sentence_encoder", "document_encoder", "both"]
 class QueryDraw:
     """How a query is drawn for each triple, anew in every epoch."""
 
-    source: QuerySource = "both"
+    source: Literal["title", "sentence", "both"] = "both"
     """What serves as a query: a title, a sentence, or one of the two by chance."""
 
-    language: QueryLanguage = "anchor"
+    language: Literal["anchor", "positive", "both"] = "anchor"
     """Whose title or sentence: the anchor's, to train search across languages; the positive's own, for search within a
     language; or one of the two by chance."""
 

@@ -33,7 +33,7 @@ def batches_of_epoch(
             "batch_size or the number of processes"
         )
     batches = order[: num_batches * batch_size].reshape(num_batches, batch_size)
-    return random.permutation(batches)  # in random order already; this keeps each seed's batches
+    return random.permutation(batches)  # a second time, so that a seed gives the batches it always gave
 
 
 def _draw_languages(language_pairs: np.ndarray, exponent: float, random: np.random.Generator) -> np.ndarray:

@@ -1,11 +1,11 @@
-"""The sentence vectors of the documents of triples, computed once: what a frozen sentence encoder makes of them never
-changes."""
+"""The sentence vectors of the documents of triples, computed once, because a frozen sentence encoder always gives the
+same."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import accumulate
 from pathlib import Path
@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from accelerate import Accelerator
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 from torch import Tensor
 
 from common.files import locked, new_array, partial_of
@@ -125,19 +125,14 @@ def fill(
     missing = np.flatnonzero(lengths[:, 0] == 0)
     accelerator.wait_for_everyone()  # until every process knows what is missing
     share = missing[accelerator.process_index :: accelerator.num_processes]
-    first_rows = list(accumulate(map(len, articles.values()), initial=0))
-    languages = list(articles)
+    documents = concatenate_datasets([table.select_columns(["language", "text"]) for table in articles.values()])
     model.to(accelerator.device)
     bar = progress_bar("sentence vectors" if accelerator.is_main_process else "", len(share), unit="document")
     with bar, torch.no_grad(), accelerator.autocast():
         for first in range(0, len(share), DOCUMENTS_AT_ONCE):
             chosen = share[first : first + DOCUMENTS_AT_ONCE]
-            tables = np.searchsorted(first_rows, rows[chosen], side="right") - 1
-            texts = [
-                articles[languages[table]][int(row - first_rows[table])]["text"]
-                for table, row in zip(tables, rows[chosen])
-            ]
-            encoded = encode_sentences(model, tokenizer, texts, [languages[table] for table in tables])
+            read = documents[rows[chosen]]
+            encoded = encode_sentences(model, tokenizer, read["text"], read["language"])
             new_lengths = np.zeros_like(lengths[chosen])
             for index, sentence_embeddings, sentence_lengths in encoded:
                 vectors[chosen[index], : len(sentence_embeddings)] = sentence_embeddings.float()
@@ -149,11 +144,11 @@ def fill(
 
 
 def encode_sentences(
-    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, texts: Sequence[str], languages: Sequence[str]
+    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, texts: list[str], languages: list[str]
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
     """Yields, for each text in any order, its index, its sentence vectors (sentences, hidden) and the tokens of each
     sentence (sentences,), both on the CPU."""
-    rows = tokenizer(list(texts), language=list(languages)) if texts else {"input_ids": [], "sentence_ids": []}
+    rows = tokenizer(texts, language=languages)
     for batch, inputs in padded_batches(tokenizer, rows, MAX_TOKENS_PER_BATCH):
         sentences, vectors = model.hmde.encode_sentences(**inputs.to(model.device))
         counts = sentences.document.bincount().tolist()

@@ -59,7 +59,8 @@ def backward_through_chunks(
     random_states, parts = [], []
     with torch.no_grad():
         for chunk in chunks:
-            random_states.append((torch.get_rng_state(), *get_device_states(*_tensors(chunk))))
+            tensors = [tensor for rows in chunk.values() for tensor in rows.values()]
+            random_states.append((torch.get_rng_state(), *get_device_states(*tensors)))
             parts.append(encoder(chunk))
     batch = {name: vectors.requires_grad_() for name, vectors in _concatenated(parts).items()}
     losses = objective(batch)
@@ -72,7 +73,7 @@ def backward_through_chunks(
             products = []
             for name, vectors in _replay(encoder, chunk, random_state).items():
                 gradient, remaining[name] = remaining[name].tensor_split([len(vectors)])
-                products.append((vectors * gradient[:, : vectors.shape[1]]).sum())  # what is behind is padding
+                products.append((vectors * gradient[:, : vectors.shape[1]]).sum())  # the rest of it is for padding
             surrogate = torch.stack(products).sum()
             if surrogate.requires_grad:  # not so for queries of a frozen sentence encoder
                 accelerator.backward(weight * surrogate)
@@ -80,9 +81,9 @@ def backward_through_chunks(
 
 
 @torch.no_grad()
-def embed_chunks(encoder: nn.Module, chunks: list[Chunk]) -> Embeddings:
-    """The embeddings of a batch, without gradient."""
-    return _concatenated([encoder(chunk) for chunk in chunks])
+def embed_in_chunks(encoder: nn.Module, batch: Chunk, max_tokens: int) -> Embeddings:
+    """The embeddings of a batch, without gradient, in chunks as `cut_into_chunks` makes them."""
+    return _concatenated([encoder(chunk) for chunk in cut_into_chunks(batch, max_tokens)])
 
 
 def cut_into_chunks(batch: Chunk, max_tokens: int, num_processes: int = 1) -> list[Chunk]:
@@ -141,10 +142,6 @@ def _slice(batch: Chunk, first: int, end: int) -> Chunk:
             }
         first, end = first - num_rows, end - num_rows
     return chunk
-
-
-def _tensors(chunk: Chunk) -> list[Tensor]:
-    return [tensor for rows in chunk.values() for tensor in rows.values()]
 
 
 def _concatenated(parts: list[Embeddings]) -> Embeddings:

@@ -1,4 +1,4 @@
-"""Losses and gradients that are no number stop a run, with the name of what made them."""
+"""A loss or a gradient that is not finite stops a run. The error names the examples that it comes from."""
 
 from __future__ import annotations
 

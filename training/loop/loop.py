@@ -37,7 +37,7 @@ from training.loop.cached_gradients import (
     Embeddings,
     backward_through_chunks,
     cut_into_chunks,
-    embed_chunks,
+    embed_in_chunks,
 )
 from training.loop.checkpoints import (
     check_output,
@@ -297,7 +297,7 @@ class Loop(Generic[BatchType]):
         total, count = 0.0, 0
         with evaluating(encoder), only_this_process():
             for batch in self.stage.validation_batches():
-                embeddings = embed_chunks(encoder, cut_into_chunks(batch.rows, self.options.max_tokens_per_chunk))
+                embeddings = embed_in_chunks(encoder, batch.rows, self.options.max_tokens_per_chunk)
                 losses = self.stage.losses(embeddings, batch)
                 total += sum(float(loss) for loss in losses.values()) * len(batch.names)
                 count += len(batch.names)

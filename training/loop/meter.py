@@ -39,15 +39,11 @@ class Meter:
 
     def waiting(self, batches: Iterable[T]) -> Iterator[T]:
         """The same batches; the time until each is there counts as waiting."""
-        iterator = iter(batches)
-        while True:
-            began = time.perf_counter()
-            try:
-                batch = next(iterator)
-            except StopIteration:
-                return
+        began = time.perf_counter()
+        for batch in batches:
             self.waited += time.perf_counter() - began
             yield batch
+            began = time.perf_counter()
 
     @contextmanager
     def paused(self) -> Iterator[None]:

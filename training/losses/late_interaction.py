@@ -48,15 +48,10 @@ def late_scores(queries: Tensor, documents: Tensor, sentences: Tensor) -> Tensor
         (queries, documents)
     """
     queries, documents = F.normalize(queries, dim=-1), F.normalize(documents, dim=-1)
-    nearest = _sentence_cosines(queries, sentences).amax(dim=-1)
+    cosines = queries @ F.normalize(sentences, dim=-1).flatten(0, 1).T
+    cosines = cosines.unflatten(1, sentences.shape[:2])  # (queries, documents, sentences)
+    nearest = cosines.masked_fill(~sentences.any(dim=-1), -torch.inf).amax(dim=-1)
     return late_score(queries @ documents.T, nearest)
-
-
-def _sentence_cosines(queries: Tensor, sentences: Tensor) -> Tensor:
-    """(queries, hidden), L2-normalised, and (documents, sentences, hidden) -> (queries, documents, sentences), -inf
-    where there is no sentence."""
-    cosines = (queries @ F.normalize(sentences, dim=-1).flatten(0, 1).T).unflatten(1, sentences.shape[:2])
-    return cosines.masked_fill(~sentences.any(dim=-1), -torch.inf)
 
 
 def document_loss(queries: Tensor, vectors: BatchVectors, hard_negatives: HardNegatives) -> Tensor:

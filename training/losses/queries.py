@@ -1,4 +1,4 @@
-"""A query is drawn to the document that it seeks: documents stay where queries are."""
+"""A query is drawn to the document that it seeks, among those of the batch."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from common.numbers import PositiveFloat
 from common.saved_models import model_type_of, opening
-from training.loop.cached_gradients import cut_into_chunks, embed_chunks
+from training.loop.cached_gradients import embed_in_chunks
 from training.losses.processes import rows_of_other_processes
 from training.sentences.batches import SentenceBatch
 from training.sentences.encoder import SentenceEncoder, SentencePooling
@@ -135,7 +135,7 @@ class Teacher:
     def vectors(self, batch: SentenceBatch) -> Tensor:
         """(pairs, hidden), float32, those of the first sentences, without gradient."""
         with self.accelerator.autocast():
-            return embed_chunks(self.encoder, cut_into_chunks(batch.other_rows, self.max_tokens))["teacher"].float()
+            return embed_in_chunks(self.encoder, batch.other_rows, self.max_tokens)["teacher"].float()
 
 
 LossFunction = Callable[[PairVectors, Any], Tensor]

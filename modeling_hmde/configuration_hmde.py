@@ -19,6 +19,7 @@ except ImportError as error:
 from huggingface_hub.dataclasses import StrictDataclassFieldValidationError, strict
 
 from .encoders_hmde import check_layers, check_sentence_layer, longest_text
+from .loading_hmde import be_found_by_dill
 from .pipeline_hmde import width_after
 
 SentencePooling = Literal["cls", "mean", "pooler", "lasttoken", "weightedmean", "max", "mean_sqrt_len_tokens"]
@@ -263,5 +264,6 @@ class HMDEConfig(PreTrainedConfig):
 
 
 HMDEConfig.register_for_auto_class()
+be_found_by_dill(__name__)
 
 __all__ = ["HMDEConfig"]

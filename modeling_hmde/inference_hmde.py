@@ -95,11 +95,12 @@ class InferenceMixin(nn.Module):
 
         Raises:
             TypeError: `documents` is one string, or something in it is not a string, or a language is no string.
-            ValueError: there are not as many languages as documents, or `truncate_dim` is not a size of vectors.
+            ValueError: there are not as many languages as documents, `truncate_dim` is not a size of vectors, or a
+                vector is not finite.
         """
 
         def read(inputs: Any) -> Reading:
-            output = self(**inputs, output_sentence_vectors=sentences)
+            output = self(**inputs, output_sentence_vectors=sentences, return_dict=True)
             return output.pooler_output, sentence_vectors(output) if sentences else ()
 
         embeddings, described = self._encode(
@@ -200,11 +201,11 @@ class InferenceMixin(nn.Module):
 
         def read(inputs: Any) -> Reading:
             if scoring == "contribution":
-                return None, self._contributions(self(**inputs))
+                return None, self._contributions(self(**inputs, return_dict=True))
             if self.config.passage_length:  # the pass for the document is not needed
                 found, vectors = self.hmde.encode_sentences(**inputs, alone=True)
                 return None, _by_document(self.hmde.rotation(vectors), found.document.bincount())
-            return None, sentence_vectors(self(**inputs, output_sentence_vectors=True))
+            return None, sentence_vectors(self(**inputs, output_sentence_vectors=True, return_dict=True))
 
         return self._encode(
             documents,
@@ -256,6 +257,9 @@ class InferenceMixin(nn.Module):
         """
         if isinstance(texts, str):
             raise TypeError("got one string; give a list of strings, [text] for a single one")
+        if not isinstance(texts, Iterable):
+            raise TypeError(f"got {type(texts).__name__}; give a list of strings")
+        texts = list(texts)
         for index, text in enumerate(texts):
             if not isinstance(text, str):
                 raise TypeError(f"text {index} is {type(text).__name__}, not str; give a list of strings")
@@ -296,12 +300,15 @@ class InferenceMixin(nn.Module):
                             states = nn.functional.normalize(states[:, :size], dim=-1)
                         described[first + index] = DocumentSentences(spans, states, embedding)
                     progress.update(len(batch))
-        vectors = vectors[indices]
-        if not (finite := vectors.isfinite().all(dim=1)).all():
+        finite = vectors.isfinite().all(dim=1).tolist()
+        for place, document in described.items():
+            finite[place] &= bool(document.vectors.isfinite().all())
+        if not all(finite):
             raise ValueError(
-                f"the vector of text {int(finite.int().argmin())} is not finite: the model's weights are damaged, so "
-                f"load it anew; or the range of {self.dtype} is too small for them, so use float32"
+                f"the vector of text {indices.index(finite.index(False))} is not finite: the model's weights are "
+                f"damaged, so load it anew; or the range of {self.dtype} is too small for them, so use float32"
             )
+        vectors = vectors[indices]
         if normalize:
             vectors = nn.functional.normalize(vectors.float(), dim=-1)
         found = [described[index] for index in indices] if sentences else []

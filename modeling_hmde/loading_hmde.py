@@ -1,10 +1,22 @@
-"""What is refused while a saved model is loaded, before it takes memory: missing weights, and files elsewhere."""
+"""How a saved model is loaded: what is refused before it takes memory, and where its code is found."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable
 from pathlib import Path
+
+
+def be_found_by_dill(module: str) -> None:
+    """Make a module that transformers loaded from a model's folder an attribute of its package, as an import does.
+
+    `datasets.map` tells functions apart by dill, which looks for classes there. Where it does not find one, it copies
+    the class with all that the class uses, which takes minutes.
+    """
+    package, _, name = module.rpartition(".")
+    if package in sys.modules:
+        setattr(sys.modules[package], name, sys.modules[module])
 
 
 def check_weight_map(folder: Path) -> None:

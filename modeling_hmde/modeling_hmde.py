@@ -29,7 +29,7 @@ from .document_encoder_hmde import DocumentEncoder, DocumentPositions, ResidualP
 from .encoders_hmde import encoder_family
 from .inference_hmde import InferenceMixin
 from .layers_hmde import auto_class, cut_above_layer
-from .loading_hmde import check_weight_map, check_weights
+from .loading_hmde import be_found_by_dill, check_weight_map, check_weights
 from .outputs_hmde import HMDEOutput, selected
 from .packing_hmde import pad_tokens, scatter_sentences
 from .pipeline_hmde import read_pipeline
@@ -326,7 +326,7 @@ class HMDEForDocumentEmbedding(InferenceMixin, HMDEPreTrainedModel):
             ValueError: a row for the sentence encoder has more than one sentence, or the errors of `HMDEModel.forward`.
         """
         if self.config.query_path == "document_encoder":
-            return self(input_ids, attention_mask, sentence_ids).pooler_output
+            return self(input_ids, attention_mask, sentence_ids, return_dict=True).pooler_output
         sentences, vectors = self.hmde.encode_sentences(input_ids, attention_mask, sentence_ids)
         if len(vectors) != len(input_ids):
             row = int(sentences.document[sentences.position == 1][0])
@@ -377,5 +377,6 @@ class HMDEForSequenceClassification(HMDEPreTrainedModel):
 
 HMDEForDocumentEmbedding.register_for_auto_class("AutoModel")
 HMDEForSequenceClassification.register_for_auto_class("AutoModelForSequenceClassification")
+be_found_by_dill(__name__)
 
 __all__ = ["HMDEForDocumentEmbedding", "HMDEForSequenceClassification", "HMDEModel", "HMDEOutput"]

@@ -17,6 +17,9 @@ except ImportError as error:  # inside `try`, so that loading from the Hub reach
 _LINE = re.compile(r"[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 # sentencex takes a full stop before a digit for a decimal point. An ideographic full stop never is one.
 _GLUED = re.compile(r"(?<=[。！？])(?=\d)")
+# sentencex fails at a single capital letter before such a space and a full stop ("C\u00a0."), where it takes the length
+# of the space for one byte.
+_WIDE_SPACE_BEFORE_STOP = re.compile(r"[^\S\x00-\x7f](?=\.)")
 # Characters of a line that are split at once. No sentence is that long, but a line may be, and the time that sentencex
 # takes grows with the square of the count of unpaired quotation marks.
 _WINDOW = 10_000
@@ -40,8 +43,11 @@ def language_of_each(texts: Sequence[str], language: str | Sequence[str | None] 
         TypeError: something is neither a string nor None.
         ValueError: there are not as many codes as texts.
     """
-    one_for_all = isinstance(language, str) or not isinstance(language, Iterable)
-    codes: list[Any] = [language] * len(texts) if one_for_all else list(language or ())
+    codes: list[Any]
+    if isinstance(language, str) or not isinstance(language, Iterable):
+        codes = [language] * len(texts)
+    else:
+        codes = list(language)
     for index, code in enumerate(codes):
         if code is not None and not isinstance(code, str):
             raise TypeError(f"language {index} is {code!r}; give a code such as 'de', or None where it is not known")
@@ -69,7 +75,8 @@ def sentence_spans(text: str, language: str | None = None) -> Iterator[tuple[int
         begin = line.start()
         while begin < line.end():
             end = min(begin + _WINDOW, line.end())
-            sentences = [part for glued in _GLUED.split(text[begin:end]) for part in sentencex.segment(rules, glued)]
+            window = _WIDE_SPACE_BEFORE_STOP.sub(" ", text[begin:end])
+            sentences = [part for glued in _GLUED.split(window) for part in sentencex.segment(rules, glued)]
             if end < line.end() and len(sentences) > 1:
                 sentences.pop()  # it may go on behind the window, so the next window begins with it
             for sentence in sentences:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .attention_hmde import PACKED_ATTENTION, packed_attention_arguments
-from .encoders_hmde import encoder_family, first_position
+from .encoders_hmde import encoder_family, first_position, longest_text
 from .packing_hmde import (
     Passages,
     Sentences,
@@ -62,6 +62,7 @@ class SentenceReadingMixin(nn.Module):
         if self._is_static:
             means = self._encode_static(tokens_of(input_ids, sentences), sentences.length)
             return sentences, self.sentence_modules(means)
+        self._check_positions(passages.length)
         budget = MAX_TOKENS_PER_BUCKET_ON_GPU if input_ids.is_cuda else MAX_TOKENS_PER_BUCKET
         buckets = bucket_by_length(passages.length, budget)
         order = [ranges(passages.first_sentence[bucket], passages.num_sentences[bucket]) for bucket in buckets]
@@ -101,6 +102,19 @@ class SentenceReadingMixin(nn.Module):
             sentence_ids = sentences_by_start_token(input_ids, attention_mask, self.config.start_token_id)
         sentences = find_sentences(sentence_ids, attention_mask)
         return join_sentences(sentences, passage_length, self.config.left_out_in_passages)
+
+    def _check_positions(self, passage_lengths: Tensor) -> None:
+        """
+        Raises:
+            ValueError: a passage has more tokens than the sentence encoder has positions for.
+        """
+        table = getattr(getattr(self.sentence_encoder, "embeddings", None), "position_embeddings", None)
+        positions = longest_text(self.sentence_encoder.config)
+        if isinstance(table, nn.Embedding) and positions is not None and (longest := passage_lengths.max()) > positions:
+            raise ValueError(
+                f"a sentence or passage has {int(longest)} tokens, but the sentence encoder has {positions} positions; "
+                f"set the tokenizer's max_sentence_length to {positions} or less"
+            )
 
     def _embed_tokens(self, buckets: list[Tensor]) -> Iterator[Tensor]:
         """The tokens (tokens,) of each bucket -> their word embeddings (1, tokens, hidden).

@@ -6,6 +6,7 @@ sentence_ids    0    0 ...   0     1    1 ...   1     2    2 ...   2    -1    -1
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
@@ -15,12 +16,13 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from huggingface_hub import CommitInfo
-from tokenizers import normalizers
+from tokenizers import Regex, normalizers
 from transformers import AutoTokenizer, BatchEncoding, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import TruncationStrategy
 from transformers.utils import logging
 
 from .configuration_hmde import HMDEConfig
+from .loading_hmde import be_found_by_dill
 from .pipeline_hmde import read_pipeline
 from .publishing_hmde import upload
 from .rows_hmde import Piece, Row, RowEncoding, Tokens, common_start, join_pieces
@@ -483,9 +485,12 @@ def _break_up_special_tokens(special_tokens: list[str]) -> list[normalizers.Norm
     A Unigram vocabulary holds its special tokens as ordinary pieces, so text could become one. These normalizers come
     after the encoder's own, because that one can make "<s>" of other characters (full-width ones under NFKC).
     """
-    return [normalizers.Replace(token, f"{token[0]} {token[1:]}") for token in special_tokens]
+    # Only the first character is replaced, or all that is put in would point at the last character of the text's own.
+    firsts = (Regex(f"{re.escape(token[0])}(?={re.escape(token[1:])})") for token in special_tokens)
+    return [normalizers.Replace(first, f"{token[0]} ") for first, token in zip(firsts, special_tokens)]
 
 
 HMDETokenizer.register_for_auto_class()
+be_found_by_dill(__name__)
 
 __all__ = ["HMDETokenizer"]

@@ -93,8 +93,13 @@ def test_a_vector_that_is_not_finite_is_an_error_that_names_the_text(model_folde
     with torch.no_grad():
         model.get_input_embeddings().weight[token] = torch.nan
     assert model.encode_documents(["Der Hund."], tokenizer).shape[0] == 1
-    with pytest.raises(ValueError, match="the vector of text 1 is not finite"):
-        model.encode_documents(["Der Hund.", "The cat sat."], tokenizer)
+    texts = ["Der Hund.", "Der Hund.", "The cat sat.", "The cat sat. The cat."]
+    for options in ({}, {"sentences": True}):
+        with pytest.raises(ValueError, match="the vector of text 2 is not finite"):
+            model.encode_documents(texts, tokenizer, **options)
+    for scoring in ("contribution", "maximum"):
+        with pytest.raises(ValueError, match="the vector of text 2 is not finite"):
+            model.explain("Der Hund.", texts, tokenizer, scoring=scoring)
 
 
 @pytest.mark.parametrize(

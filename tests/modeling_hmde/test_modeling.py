@@ -594,12 +594,49 @@ def test_no_text_at_all_has_no_embedding(model: HMDEForDocumentEmbedding, tokeni
     assert model.encode_documents([], tokenizer).shape == model.encode_queries([], tokenizer).shape == (0, 32)
 
 
+def test_texts_and_languages_come_as_any_iterable(
+    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, documents: list[str]
+) -> None:
+    expected = model.encode_documents(documents, tokenizer, language=["de"] * len(documents))
+    languages = np.array(["de"] * len(documents))
+    assert np.array_equal(model.encode_documents(iter(documents), tokenizer, language=languages), expected)
+    assert np.array_equal(model.encode_queries(iter(documents), tokenizer), model.encode_queries(documents, tokenizer))
+
+
+def test_a_model_that_returns_tuples_encodes_too(
+    labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding], tokenizer: HMDETokenizer, documents: list[str]
+) -> None:
+    model, tuples = make_model(labse), make_model(labse, return_dict=False)
+    assert isinstance(tuples(torch.tensor([[2, 3]])), tuple)
+    for path in ("sentence_encoder", "document_encoder"):
+        model.config.query_path = tuples.config.query_path = path
+        for read in ("encode_documents", "encode_queries"):
+            found = getattr(tuples, read)(documents, tokenizer)
+            assert np.array_equal(found, getattr(model, read)(documents, tokenizer))
+    for scoring in ("contribution", "maximum"):
+        found = tuples.explain("The cat.", documents, tokenizer, scoring=scoring)
+        assert found == model.explain("The cat.", documents, tokenizer, scoring=scoring)
+
+
+def test_a_sentence_longer_than_the_sentence_encoder_has_positions_for_is_refused(
+    labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding]
+) -> None:
+    model = make_model(labse)
+    tokenizer = HMDETokenizer.from_sentence_encoder(str(labse), max_sentence_length=700)
+    assert model.encode_documents(["cat " * 510], tokenizer).shape == (1, 32)
+    for read in (model.encode_documents, model.encode_queries):
+        with pytest.raises(ValueError, match="has 513 tokens, but the sentence encoder has 512 positions; set the tok"):
+            read(["cat " * 511], tokenizer)
+
+
 @pytest.mark.parametrize("encode", ["encode_documents", "encode_queries"])
 def test_what_is_no_list_of_texts_is_refused(
     model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, encode: str
 ) -> None:
     with pytest.raises(TypeError, match=r"got one string; give a list of strings"):
         getattr(model, encode)("the cat", tokenizer)
+    with pytest.raises(TypeError, match="got NoneType; give a list of strings"):
+        getattr(model, encode)(None, tokenizer)
     with pytest.raises(TypeError, match="text 1 is int, not str"):
         getattr(model, encode)(["the cat", 7], tokenizer)
     with pytest.raises(ValueError, match="return_tensors is 'tf'; it must be 'np' or 'pt'"):

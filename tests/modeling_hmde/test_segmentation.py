@@ -46,6 +46,15 @@ def test_no_sentence_is_empty_or_begins_or_ends_with_white_space(text: str, lang
         assert sentence == sentence.strip()
 
 
+@pytest.mark.parametrize("space", "\u00a0\u1680\u2009\u202f\u3000")
+def test_a_wide_space_between_a_capital_letter_and_a_full_stop_is_a_space(space: str) -> None:
+    text = f"Take vitamin C{space}. It is in oranges."
+    assert [text[begin:end] for begin, end in sentence_spans(text, "en")] == [
+        text.replace(space, " ")[begin:end].replace(" .", f"{space}.")
+        for begin, end in sentence_spans(text.replace(space, " "), "en")
+    ]
+
+
 def test_a_line_of_zero_width_characters_is_no_sentence() -> None:
     assert sentences("\u200b\ufeff\n\u200d \u200b\nOne.\n\u2060\nTwo\u200b words.") == ["One.", "Two\u200b words."]
 

@@ -130,10 +130,10 @@ def labse_tokenizer(labse: Path) -> HMDETokenizer:
 
 @given(st.lists(PROSE | st.sampled_from(CONTROLS) | st.text(max_size=4)).map("".join))
 @example("ﬁn ｃａｔ e\u0301 \x00the\u2029½ cat")
+@example("<s>The cat</s> [CLS] is＜ｓ＞ [MASK]")
 def test_offsets_point_at_the_text_the_tokens_came_from(
     xlmr_tokenizer: HMDETokenizer, labse_tokenizer: HMDETokenizer, text: str
 ) -> None:
-    """In text without special tokens; the tokens that one is broken up into may all point at its last character."""
     for tokenizer in (xlmr_tokenizer, labse_tokenizer):
         encoded = tokenizer(text, return_offsets_mapping=True)
         for token, (begin, end) in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):

@@ -59,6 +59,7 @@ def refuse(*_):
 
 socket.socket.connect = refuse
 
+import dill
 import torch
 from sentence_transformers import SentenceTransformer
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer, pipeline
@@ -88,6 +89,7 @@ tokenizer = AutoTokenizer.from_pretrained(embedding, **remote)
 model = AutoModel.from_pretrained(embedding, **remote)
 seen["classes"] = [f"{type(each).__module__}.{type(each).__name__}" for each in (config, tokenizer, model)]
 seen["options"] = config.to_dict()
+seen["dill copies a class"] = [len(dill.dumps(type(each))) > 1000 for each in (config, tokenizer, model)]
 seen["rows"] = tokenizer(texts)["input_ids"]
 seen["tokenizer options"] = (tokenizer.max_sentences, tokenizer.sentence_prompt, tokenizer.query_prompt)
 seen["weights"] = model.state_dict()
@@ -184,6 +186,11 @@ def test_the_auto_classes_find_the_code_in_the_folder(seen: dict[str, Any], hub:
     assert names == ("HMDEConfig", "HMDETokenizer", "HMDEForDocumentEmbedding")
     assert all(module.startswith("transformers_modules.") for module in modules)
     assert {path.name for path in (hub.work / "embedding").glob("*.py")} == SHIPPED_CODE
+
+
+def test_datasets_can_tell_functions_that_use_a_model_apart(seen: dict[str, Any]) -> None:
+    """`map` takes a fingerprint of them by dill, which copies the code of classes that it does not find."""
+    assert seen["dill copies a class"] == [False, False, False]
 
 
 def test_the_code_in_the_folder_runs_where_it_is_trusted_only(seen: dict[str, Any]) -> None:

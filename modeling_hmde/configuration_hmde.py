@@ -225,9 +225,12 @@ class HMDEConfig(PreTrainedConfig):
         sentence = self.sentence_config
         for config in (self, sentence):
             check_layers(config)
-        width = getattr(sentence, "hidden_size", None)
-        if width is None:
-            raise ValueError(f"sentence_config of type {sentence.model_type!r} has no hidden_size; use an encoder's")
+        for field in ("hidden_size", "vocab_size"):
+            if not getattr(sentence, field, None):
+                raise ValueError(f"sentence_config of type {sentence.model_type!r} has no {field}; use an encoder's")
+        width = sentence.hidden_size
+        if width < 0:
+            raise ValueError(f"sentence_config has hidden_size {width}; use an encoder's")
         width = width_after(self.sentence_modules, width)
         if self.hidden_size not in (0, width):
             raise ValueError(f"hidden_size is {self.hidden_size}, but sentence vectors have {width}; leave it out")

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from numbers import Integral
 from threading import Lock
 from typing import Any, TypeVar, get_args
 
@@ -94,7 +95,8 @@ class InferenceMixin(nn.Module):
             same, and for each document its `DocumentSentences`, whose vectors, L2-normalised, are in the same space.
 
         Raises:
-            TypeError: `documents` is one string, or something in it is not a string, or a language is no string.
+            TypeError: `documents` is one string, or something in it is not a string, or a language is no string, or
+                `truncate_dim` no whole number.
             ValueError: there are not as many languages as documents, `truncate_dim` is not a size of vectors, or a
                 vector is not finite.
         """
@@ -266,7 +268,10 @@ class InferenceMixin(nn.Module):
         languages = language_of_each(texts, language)
         if return_tensors not in ("np", "pt"):
             raise ValueError(f"return_tensors is {return_tensors!r}; it must be 'np' or 'pt'")
-        size = self.config.hidden_size if truncate_dim is None else truncate_dim
+        size: Any = self.config.hidden_size if truncate_dim is None else truncate_dim
+        if isinstance(size, bool) or not isinstance(size, Integral):
+            raise TypeError(f"truncate_dim is {size!r}; give a whole number")
+        size = int(size)
         if not 0 < size <= self.config.hidden_size:
             raise ValueError(f"truncate_dim is {size}; vectors have from 1 to {self.config.hidden_size} numbers")
 

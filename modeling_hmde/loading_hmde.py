@@ -24,7 +24,7 @@ def check_weight_map(folder: Path) -> None:
     Raises:
         ValueError: the weights of a folder are said to be in a file outside of it.
     """
-    for index in folder.glob("*.index.json"):
+    for index in (*folder.glob("*.safetensors.index.json"), *folder.glob("*.bin.index.json")):
         for file in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values():
             if Path(file).name != file:
                 raise ValueError(f"{index} says that weights are in {file!r}, which is no file of its folder")

@@ -265,3 +265,6 @@ def test_vectors_are_cut_before_they_are_normalised(model: HMDEForDocumentEmbedd
     for size in (0, model.config.hidden_size + 1):
         with pytest.raises(ValueError, match="truncate_dim"):
             model.encode_documents([TEXT], tokenizer, truncate_dim=size)
+    for value in (5.0, "5", True):
+        with pytest.raises(TypeError, match=r"truncate_dim is .*; give a whole number"):
+            model.encode_documents([TEXT], tokenizer, truncate_dim=value)

@@ -7,7 +7,16 @@ import re
 from pathlib import Path
 
 import pytest
-from transformers import AutoConfig, BertConfig, CLIPConfig, ModernBertConfig, MPNetConfig, T5Config, XLMRobertaConfig
+from transformers import (
+    AutoConfig,
+    BertConfig,
+    CLIPConfig,
+    ModernBertConfig,
+    MPNetConfig,
+    T5Config,
+    ViTConfig,
+    XLMRobertaConfig,
+)
 
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDEForSequenceClassification, HMDEModel
 
@@ -226,6 +235,14 @@ def test_a_file_from_before_there_was_a_sentence_layer_reads_the_last(saved: Pat
 def test_a_model_that_is_no_text_encoder_is_refused() -> None:
     with pytest.raises(ValueError, match="no hidden_size"):
         HMDEConfig(sentence_config=CLIPConfig())
+    with pytest.raises(ValueError, match="no vocab_size"):
+        HMDEConfig(sentence_config=ViTConfig())
+
+
+@pytest.mark.parametrize(("field", "value"), [("hidden_size", -8), ("num_hidden_layers", -1)])
+def test_a_sentence_encoder_of_no_size_is_refused(field: str, value: int) -> None:
+    with pytest.raises(ValueError, match=f"{field} (is )?{value}"):
+        HMDEConfig(sentence_config=SENTENCE_CONFIG.to_dict() | {field: value})
 
 
 # --- fields that are none --------------------------------------------------------------------------------------------

@@ -86,6 +86,11 @@ def test_weights_outside_of_the_folder_are_not_opened(damaged: Path) -> None:
         HMDEForDocumentEmbedding.from_pretrained(damaged)
 
 
+def test_the_index_of_another_format_says_nothing_of_the_weights(damaged: Path) -> None:
+    (damaged / "model.onnx.index.json").write_text("[]")
+    assert HMDEForDocumentEmbedding.from_pretrained(damaged).config.hidden_size == 32
+
+
 def test_a_vector_that_is_not_finite_is_an_error_that_names_the_text(model_folder: Path) -> None:
     model = HMDEForDocumentEmbedding.from_pretrained(model_folder)
     tokenizer = HMDETokenizer.from_pretrained(model_folder)

@@ -343,7 +343,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             raise ValueError("HMDE reads one document at a time; join the texts instead of giving a text_pair")
         options = {*signature(self._encode_plus).parameters, *signature(super()._encode_plus).parameters}
         for name in {*others} - options:  # transformers may add options, so only misspelt names are refused
-            if similar := get_close_matches(name, options | {"truncation", "padding"}, cutoff=0.8):
+            if similar := get_close_matches(name, options | {"truncation", "padding"}, cutoff=0.75):
                 raise ValueError(f"the tokenizer has no option {name}; did you mean {similar[0]}?")
         for name in ("is_split_into_words", "return_overflowing_tokens"):
             if others.get(name):

@@ -176,7 +176,8 @@ def parquet_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[t
         columns: to read, as far as the file has them; all if None.
 
     Raises:
-        ValueError: the file is missing, no Parquet file, damaged, or has a column of these twice.
+        ValueError: the file is missing, no Parquet file, damaged, or has a column of these twice, a text that
+            is not UTF-8, or a date that Python does not know.
     """
     import pyarrow
 
@@ -190,13 +191,25 @@ def parquet_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[t
             rows_at_once = BYTES_AT_ONCE * table.metadata.num_rows // max(size, 1)
             for batch in table.iter_batches(min(max(rows_at_once, 1), ROWS_AT_ONCE), columns=names):
                 for part in _written_out(batch):
-                    for row in part.to_pylist():
+                    for row in _as_python(part):
                         number += 1
                         yield number, row
         except UnicodeDecodeError as error:
             raise malformed(path, number + 1, f"is not UTF-8 ({error}); write the file anew") from None
+        except OverflowError as error:
+            rule = f"a date lies outside of the years 1 to 9999 ({error}); correct it, or leave its column out"
+            raise malformed(path, number + 1, rule) from None
         except (pyarrow.ArrowException, OSError) as error:
             raise ValueError(f"{path} is damaged behind row {number} ({error}); download or copy it again") from None
+
+
+def _as_python(batch: RecordBatch) -> Iterator[dict[str, Any]]:
+    """The rows of a batch; an error comes when its row does."""
+    try:
+        rows = batch.to_pylist()
+    except (OverflowError, UnicodeDecodeError):
+        rows = (row for place in range(len(batch)) for row in batch.slice(place, 1).to_pylist())
+    yield from rows
 
 
 def _written_out(batch: RecordBatch) -> Iterator[RecordBatch]:
@@ -213,6 +226,8 @@ def _written_out(batch: RecordBatch) -> Iterator[RecordBatch]:
     if sum(sizes) > BYTES_AT_ONCE and len(batch) > 1:
         for part in (batch[: len(batch) // 2], batch[len(batch) // 2 :]):
             yield from _written_out(part)
+    elif not batch.columns:  # `from_arrays` would forget how many rows it has
+        yield batch
     else:
         columns = [column.dictionary_decode() if is_text(column) else column for column in batch.columns]
         yield pyarrow.RecordBatch.from_arrays(columns, batch.schema.names)

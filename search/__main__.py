@@ -28,7 +28,7 @@ from rich.table import Table
 from rich.text import Text
 
 from common.command_line import options_from, run
-from search.client import ask_server, is_address, token
+from search.client import ask_server, is_address, languages_asked, token
 from search.documents import Documents, check_apart
 from search.options import IndexOptions, PostgresOptions, QueryOptions, ServeOptions
 
@@ -53,8 +53,8 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def index_documents(options: IndexOptions) -> None:
-    documents = Documents(Path(options.documents), options.language, options.columns, options.strict)
-    check_apart(Path(options.index), documents.source)
+    documents = Documents(options.documents, options.language, options.columns, options.strict)
+    check_apart(Path(options.index), Path(options.documents))
     with quick_imports():
         from search.index import Index
         from search.precomputed import PrecomputedEmbeddings
@@ -78,9 +78,12 @@ def index_documents(options: IndexOptions) -> None:
 def ask_index(options: QueryOptions) -> list[dict[str, Any]]:
     """The hits of a question, see `Hit.to_dict`."""
     index = opened(options)
-    languages = options.languages.split(",") if options.languages else None
     hits = index.search(
-        options.question, options.hits, ranking=options.ranking, languages=languages, where=options.where
+        options.question,
+        options.hits,
+        ranking=options.ranking,
+        languages=languages_asked(options),
+        where=options.where,
     )
     return [hit.to_dict(options.sentences) for hit in hits]
 

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from functools import cache
+from operator import add
 
+import regex
 import Stemmer
 
 # Runs of characters of scripts that put no space between words.
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
 
+# Combining marks, such as the vowel signs of Hindi, belong to the character before them. Python's own `\w` lacks them.
+_WORD = regex.compile(r"[\p{L}\p{N}_][\p{L}\p{N}\p{M}_]*")
+_CHARACTER = regex.compile(r".\p{M}*")
+
 
 def terms(text: str, language: str | None) -> list[str]:
     """The words of a text in lower case, stemmed if Snowball knows the language. Scripts without spaces between words
-    give pairs of characters.
+    give pairs of characters, each with its combining marks. Letters count as the same whether their marks are composed
+    with them or not.
 
     Args:
         text: a document or a query.
@@ -24,13 +32,13 @@ def terms(text: str, language: str | None) -> list[str]:
     ['the', 'hous', 'two', 'hous']
     >>> terms("2x 猫在睡觉, 猫", "zh")
     ['2x', '猫在', '在睡', '睡觉', '猫']
+    >>> terms("कुत्ता", "hi"), terms("ที่นี่มี", "th")
+    (['कुत्त'], ['ที่นี่', 'นี่มี'])
     """
     found: list[str] = []
-    for word in re.findall(r"\w+", _UNSPACED.sub(r" \g<0> ", text.lower())):
-        if _UNSPACED.match(word) and len(word) > 1:
-            found += [word[start : start + 2] for start in range(len(word) - 1)]
-        else:
-            found.append(word)
+    for word in _WORD.findall(_UNSPACED.sub(r" \g<0> ", unicodedata.normalize("NFC", text.lower()))):
+        characters = _CHARACTER.findall(word) if _UNSPACED.match(word) else [word]
+        found += map(add, characters, characters[1:]) if len(characters) > 1 else characters
     return _stemmer(language)(found)
 
 

@@ -30,6 +30,14 @@ def token() -> str | None:
     return secret
 
 
+def languages_asked(options: QueryOptions) -> list[str] | None:
+    """
+    >>> languages_asked(QueryOptions("index", "question", languages="de, fr"))
+    ['de', 'fr']
+    """
+    return [code.strip() for code in options.languages.split(",")] if options.languages else None
+
+
 def ask_server(options: QueryOptions) -> list[dict[str, Any]]:
     """The hits of a question. The environment's HMDE_TOKEN, if there is one, is sent.
 
@@ -42,7 +50,7 @@ def ask_server(options: QueryOptions) -> list[dict[str, Any]]:
     asked = {
         "query": options.question,
         "ranking": options.ranking,
-        "languages": options.languages.split(",") if options.languages else None,
+        "languages": languages_asked(options),
         "where": options.where,
         "hits": options.hits,
         "sentences": options.sentences,

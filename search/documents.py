@@ -122,19 +122,19 @@ class Documents:
             malformed, or with `strict` a file cannot be read; the error names the file and the line or row.
     """
 
-    source: Path
+    source: str | Path
     language: str | None = None
     columns: Columns = Columns()
     strict: bool = False
     unreadable: dict[str, str] = field(default_factory=dict, init=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not self.source.exists():
+        if not Path(self.source).exists():
             raise ValueError(f"{self.source} is missing; give a folder of {_endings()}, or one such file")
 
     def __iter__(self) -> Iterator[Document]:
         count = 0
-        for file, name in files_of(self.source):
+        for file, name in files_of(Path(self.source)):
             read = self._rows if file.suffix.lower() in TABLES else self._sections
             for document in read(file, name):
                 if not document.language and self.language is not None:

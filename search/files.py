@@ -60,10 +60,11 @@ def read_file(file: Path) -> Content:
     except Exception as error:  # on damaged files, the libraries raise errors of all kinds
         raise UnreadableFile(f"{file} is damaged ({error}); download or copy it again") from error
     title, language, sections = content
-    if file.suffix.lower() not in PLAIN:
-        sections = [(place, text) for place, text in sections if text.strip()]
-        if not sections:
-            raise UnreadableFile(f"{file} holds no text; if it is scanned, recognise its text first (ocrmypdf)")
+    sections = [(place, text) for place, text in sections if text.strip()]
+    if not sections:
+        plain = file.suffix.lower() in PLAIN
+        way_out = "write some, or remove the file" if plain else "if it is scanned, recognise its text first (ocrmypdf)"
+        raise UnreadableFile(f"{file} holds no text; {way_out}")
     title = (title or "").strip()
     code = re.match(r"[a-z]{2}(?![a-z])", (language or "").lower())
     return Content(None if title in ("", *_UNTITLED) else title, code[0] if code else None, sections)

@@ -56,11 +56,20 @@ class Index:
         self.folder = place_of(folder)
         self._snapshot = open_snapshot(self.folder) if model is None or is_index(self.folder) else None
         self._looked = time.monotonic()
-        if not isinstance(model, Encoder):
-            model = Encoder.load(model or self.snapshot.model, dtype)
-        self.encoder = model
+        self.encoder = model if isinstance(model, Encoder) else self._load(model, dtype)
         if self._snapshot is not None:
             self._snapshot.check(self.encoder)
+
+    def _load(self, model: str | None, dtype: Dtype) -> Encoder:
+        if model is not None:
+            return Encoder.load(model, dtype)
+        try:
+            return Encoder.load(self.snapshot.model, dtype)
+        except ValueError as error:
+            raise ValueError(
+                f"the model that made the index {self.folder} does not load: {error}; if it was moved, say where it "
+                "is: --model FOLDER, or Index(folder, model)"
+            ) from error
 
     @property
     def snapshot(self) -> Snapshot:

@@ -32,6 +32,8 @@ CANDIDATES = 50
 # tell only nearly which are best.
 MORE_BY_SENTENCES = 4
 
+MOST_HITS = 2**31 - 1  # LanceDB counts no further
+
 # The weight of BM25 in `hybrid` and `late`: words take at most this share of the range of the cosines of the nearest
 # documents, because that range differs from model to model. Tuned on the development sets (docs/search.md).
 BM25_WEIGHT = 0.3
@@ -84,12 +86,14 @@ def search_index(
 
     Raises:
         TypeError: `languages` is one string.
-        ValueError: there is no such ranking, or `num_hits` is not positive; and as `rank`.
+        ValueError: there is no such ranking, or `num_hits` is not positive or above MOST_HITS; and as `rank`.
     """
     if ranking not in (None, *get_args(Ranking)):
         raise ValueError(f"ranking is {ranking!r}; choose one of {', '.join(get_args(Ranking))}")
     if num_hits < 1:
         raise ValueError(f"hits is {num_hits}; give 1 or more")
+    if num_hits > MOST_HITS:
+        raise ValueError(f"hits is {num_hits}; give at most {MOST_HITS}")
     if isinstance(languages, str):
         raise TypeError(f"languages is the string {languages!r}; give a list of codes, such as ['de']")
     ranking = ranking or ("late" if index.keeps_sentences else "dense")

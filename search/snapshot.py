@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,7 +67,7 @@ class Signs(NamedTuple):
 
 
 class InvalidCondition(ValueError):
-    """A condition on documents is no SQL, or names a column that the index does not have."""
+    """A condition on documents is no SQL, names a column that the index does not have, or cannot be computed."""
 
 
 @dataclass
@@ -139,8 +140,11 @@ class Snapshot:
             try:
                 for trial in trials:
                     self.table.search().where(trial).select(["id"]).limit(1).to_arrow()
-            except ValueError as error:
-                reason = " ".join(str(error).removeprefix("Invalid input, ").split(", /")[0].split())
+            except Exception as error:  # a panic of LanceDB has a type of its own
+                if isinstance(error, (RuntimeError, OSError)) and "Not supported" not in str(error):
+                    raise
+                said = re.split(r", /|\(\w+ \{", str(error))[0]  # without its place in LanceDB, or the parsed condition
+                reason = " ".join(re.sub("^Invalid input, |^lance error: ", "", said).split())
                 raise InvalidCondition(
                     f"{where!r} is no condition on documents ({reason}); write one in SQL, such as \"language = 'de'\""
                     f", on these columns: {', '.join([*DOCUMENT_COLUMNS, *self.metadata_columns])}"

@@ -50,6 +50,8 @@ CHARACTERS_OF_WORDS = 2**21
 # How long an old version stays on disk, for those who still read it, after a newer one has taken its place.
 READING_TIME = timedelta(minutes=10)
 
+EXACT_AS_FLOAT = 2**53  # up to here, all integers are
+
 METADATA_TYPES = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
 
 
@@ -90,8 +92,8 @@ def update_index(
     Raises:
         TypeError: `documents` can be read only once.
         ValueError: the index was made by another model, keeps sentences against `sentences` or `embeddings`, keeps none
-            against `sentences`, or is damaged; an id is used twice; metadata of one name have several types; or the
-            folder holds something else.
+            against `sentences`, or is damaged; an id is used twice; metadata of one name have several types, or
+            fractions and integers beyond 2**53; or the folder holds something else.
         OSError: the disk is full.
     """
     folder = _local(folder)
@@ -99,7 +101,7 @@ def update_index(
         raise TypeError("documents are read twice; give a list or a Documents, not an iterator")
     if sentences and embeddings is not None:
         raise ValueError("sentences is True, but precomputed embeddings hold no sentences; leave one of the two out")
-    count, metadata = _survey(documents)
+    count, metadata, large = _survey(documents)
     with locked(folder):
         if not is_index(folder):
             _create(folder, encoder, embeddings is None if sentences is None else sentences)
@@ -113,7 +115,7 @@ def update_index(
                 f"{folder} keeps sentences, whose vectors are not among precomputed embeddings; make an index without "
                 "sentences in another folder, or leave the embeddings out"
             )
-        _keep_metadata(index, metadata)
+        _keep_metadata(index, metadata, large)
         stored = _stored_states(index)
         with progress_bar("index" if show_progress_bar else "", count, unit="document") as progress:
             changes = _write_changes(index, stored, distinct(documents), encoder, embeddings, progress.update)
@@ -153,13 +155,14 @@ def _local(folder: str | Path) -> Path:
     return place
 
 
-def _survey(documents: Iterable[Document]) -> tuple[int, dict[str, type]]:
-    """How many documents there are, and of which type their metadata are, by name.
+def _survey(documents: Iterable[Document]) -> tuple[int, dict[str, type], dict[str, str]]:
+    """How many documents there are, of which type their metadata are, by name, and by name the id of a document with an
+    integer that no fraction may stand beside.
 
     Raises:
         ValueError: an id is used twice, or metadata of one name are of several types.
     """
-    count, types = 0, dict[str, type]()
+    count, types, large = 0, dict[str, type](), dict[str, str]()
     for document in distinct(documents):
         count += 1
         for name, value in document.metadata.items():
@@ -171,11 +174,21 @@ def _survey(documents: Iterable[Document]) -> tuple[int, dict[str, type]]:
                     f"{document.id}: {name} is {value!r}, and of another document it is of type {before.__name__}; "
                     "make them alike"
                 )
-    return count, types
+            if type(value) is int and abs(value) > EXACT_AS_FLOAT:
+                large[name] = document.id
+    for name, id in large.items():
+        if types[name] is float:
+            raise _too_large(name, id)
+    return count, types, large
 
 
-def _keep_metadata(index: Snapshot, types: dict[str, type]) -> None:
-    """Makes the columns for metadata that the index lacks.
+def _too_large(name: str, id: str) -> ValueError:
+    rule = "beside fractions it cannot be kept exactly; write all as strings, or all as integers"
+    return ValueError(f"{id}: {name} is an integer beyond 2**53, and {rule}")
+
+
+def _keep_metadata(index: Snapshot, types: dict[str, type], large: dict[str, str]) -> None:
+    """Makes the columns for metadata that the index lacks. Arguments as `_survey` gives them.
 
     Raises:
         ValueError: the index keeps metadata of this name, but of another type.
@@ -185,6 +198,8 @@ def _keep_metadata(index: Snapshot, types: dict[str, type]) -> None:
         stored = index.table.schema.field(name).type if name in index.metadata_columns else column
         if stored != column and not (pa.types.is_floating(stored) and pa.types.is_integer(column)):
             raise ValueError(f"{name} is of type {column}, but the index keeps it as {stored}; make them alike")
+        if stored != column and name in large:
+            raise _too_large(name, large[name])
     new = [pa.field(name, column) for name, column in columns.items() if name not in index.metadata_columns]
     if new:
         with store_errors(index.folder):
@@ -203,8 +218,15 @@ def _create(folder: Path, encoder: Encoder, sentences: bool) -> None:
             columns[name] = pa.list_(pa.list_(pa.uint8(), codes.shape[1]))
     probe = json.dumps(encoder.probe().tolist())
     metadata = {"model": encoder.name, "probe": probe, "coded_size": str(size), "made": uuid4().hex}
-    # search/bm25.py has already lowered and stemmed the words.
-    bm25 = FTS(base_tokenizer="whitespace", lower_case=False, stem=False, remove_stop_words=False, ascii_folding=False)
+    # search/bm25.py has already lowered and stemmed the words. LanceDB would leave out those of 40 bytes or more.
+    bm25 = FTS(
+        base_tokenizer="whitespace",
+        lower_case=False,
+        stem=False,
+        remove_stop_words=False,
+        ascii_folding=False,
+        max_token_length=None,
+    )
     with folder_written_whole(folder) as partial, store_errors(folder):
         table = lancedb.connect(partial).create_table(TABLE, schema=pa.schema(columns, metadata))
         table.create_index("words", config=bm25)

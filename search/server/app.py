@@ -157,7 +157,8 @@ def make_app(index: Index, token: str | None = None, limits: Limits = Limits()) 
         best = sorted(range(len(texts)), key=lambda place: -scores[place])[: asked.top_n]
         results: list[dict[str, Any]] = [{"index": place, "relevance_score": scores[place]} for place in best]
         if asked.return_documents:
-            results = [result | {"document": {"text": texts[place]}} for place, result in zip(best, results)]
+            shown = unnamed([texts[place] for place in best])  # without lone surrogates
+            results = [result | {"document": {"text": document.text}} for document, result in zip(shown, results)]
         return {"model": name, "results": results}
 
     @app.get("/health")

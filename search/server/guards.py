@@ -100,6 +100,7 @@ class BodyLimit:
 
 def error_response(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
     kind = "invalid_request_error" if status < 500 else "server_error"
+    message = message.encode(errors="backslashreplace").decode()  # it may name a lone surrogate, which UTF-8 lacks
     return JSONResponse({"error": {"message": message, "type": kind}}, status, headers)
 
 

@@ -36,6 +36,21 @@ def test_rows_of_parquet_have_the_columns_asked_for_as_far_as_there_are_any(tmp_
     assert next(parquet_rows(path)) == (1, {"a": 0, "b": "x"})
 
 
+def test_a_row_of_parquet_without_any_column_asked_for_is_a_row(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"a": ["x"] * 1025}), tmp_path / "table.parquet")
+    assert [*rows(tmp_path / "table.parquet", ["text"])] == [(number, {}) for number in range(1, 1026)]
+
+
+def test_a_date_that_python_does_not_know_is_named_with_its_row(tmp_path: Path) -> None:
+    days = pa.array([0, 1, 2**30, 3], pa.date32())
+    parquet.write_table(pa.table({"day": days, "text": ["x"] * 4}), tmp_path / "table.parquet")
+    assert len([*rows(tmp_path / "table.parquet", ["text"])]) == 4
+    with pytest.raises(
+        ValueError, match=r"table\.parquet, row 3: a date lies outside of the years 1 to 9999 .*; correct"
+    ):
+        [*rows(tmp_path / "table.parquet")]
+
+
 def test_a_text_that_stands_for_many_rows_is_not_written_out_for_all_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

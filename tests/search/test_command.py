@@ -58,7 +58,7 @@ def test_a_question_may_be_of_some_languages_and_hits_show_their_metadata(
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     main(["index", str(tmp_path / "a.jsonl"), index, "--model", str(model_folder), "--columns.metadata", "[year]"])
     assert "4/4" in capsys.readouterr().err, "progress is shown on a terminal"
-    main(["query", index, "The cat", "--languages", "de,fr", "--json", "true"])
+    main(["query", index, "The cat", "--languages", "de, fr", "--json", "true"])
     assert {hit["language"] for hit in json.loads(capsys.readouterr().out)} == {"de", "fr"}
     main(["query", index, "The cat", "--languages", "ru"])
     assert "year 1900" in capsys.readouterr().out

@@ -42,6 +42,13 @@ def test_a_folder_of_all_kinds_of_files_is_read(tmp_path: Path) -> None:
     assert read(tmp_path / "read.md") == [Document("read.md", "read", None, "# Title")]
 
 
+def test_a_source_may_be_named_by_a_string(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one")
+    assert list(Documents(str(tmp_path))) == read(tmp_path)
+    with pytest.raises(ValueError, match=f"{tmp_path}/nothing is missing; give a folder of"):
+        Documents(f"{tmp_path}/nothing")
+
+
 def test_named_columns_are_read_and_must_be_in_every_row(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rows = [{"body": "one", "code": "fr", "number": 7}, {"body": None, "code": None, "number": 8}]
     file = tmp_path / "a.jsonl"
@@ -52,6 +59,12 @@ def test_named_columns_are_read_and_must_be_in_every_row(tmp_path: Path, caplog:
     pyarrow.parquet.write_table(pyarrow.table({"body": ["two"], "number": [9]}), tmp_path / "b.parquet")
     with pytest.raises(ValueError, match=r"b\.parquet, row 1: there is no 'code'; every row must have one"):
         list(Documents(tmp_path, columns=columns))
+
+
+def test_a_table_without_any_column_that_is_wanted_is_no_table_without_rows(tmp_path: Path) -> None:
+    pyarrow.parquet.write_table(pyarrow.table({"body": ["one", "two"]}), tmp_path / "p.parquet")
+    with pytest.raises(ValueError, match=r"p\.parquet, row 1: there is no 'text'; every row must have one"):
+        read(tmp_path)
 
 
 def test_a_named_column_holds_the_language_and_any_other_is_left_alone(tmp_path: Path) -> None:
@@ -116,6 +129,7 @@ def test_a_lone_surrogate_anywhere_does_not_stop_an_index(tmp_path: Path, encode
     ("name", "content", "message"),
     [
         ("a.txt", b"caf\xe9", r"a\.txt is not UTF-8 \(byte 3 is 0xe9\)"),
+        ("a.txt", b" \n", r"a\.txt holds no text; write some, or remove the file"),
         ("a.jsonl", b'{"text": "one"}\n{"text": "\xff"}', r"a\.jsonl, line 2: is not UTF-8 \(byte 10 of it is 0xff\)"),
         ("a.jsonl", b'{"text": "one"}\n{', r"a\.jsonl, line 2: is no JSON"),
         ("a.jsonl", b"[" * 100_000, r"a\.jsonl, line 1: is no JSON"),

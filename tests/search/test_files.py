@@ -132,6 +132,8 @@ def write_unreadable(folder: Path) -> dict[str, str]:
     (folder / "empty.html").write_bytes(b"")
     write_epub(folder / "locked.epub", {"a.xhtml": "?"}, title="", language="", encrypted="a.xhtml")
     (folder / "latin.txt").write_bytes(b"caf\xe9")
+    (folder / "empty.txt").touch()
+    (folder / "white.MD").write_text("\ufeff \n\n", encoding="utf-8")
     return {
         "locked.pdf": "is encrypted; save it without its password",
         "scanned.pdf": "holds no text; if it is scanned, recognise its text first",
@@ -142,6 +144,8 @@ def write_unreadable(folder: Path) -> dict[str, str]:
         "empty.html": "is damaged",
         "locked.epub": "is encrypted; bring one without DRM",
         "latin.txt": "is not UTF-8 (byte 3 is 0xe9)",
+        "empty.txt": "holds no text; write some, or remove the file",
+        "white.MD": "holds no text; write some, or remove the file",
     }
 
 

@@ -76,6 +76,22 @@ def test_an_index_is_not_opened_with_another_model(index: Index, encoder: Encode
         Index(index.folder, encoder._replace(name="other", tokenizer=other))
 
 
+def test_an_index_whose_model_was_moved_is_named_with_the_way_to_say_where_the_model_is(
+    tmp_path: Path, model_folder: Path
+) -> None:
+    shutil.copytree(model_folder, tmp_path / "model")
+    Index(tmp_path / "index", str(tmp_path / "model"), dtype="float32").add(documents_of(TEXTS))
+    (tmp_path / "model").rename(tmp_path / "moved")
+    with pytest.raises(
+        ValueError, match=f"index {tmp_path}/index does not load: {tmp_path}/model does not open"
+    ) as error:
+        Index(tmp_path / "index")
+    assert str(error.value).endswith("say where it is: --model FOLDER, or Index(folder, model)")
+    assert len(Index(tmp_path / "index", str(tmp_path / "moved"), dtype="float32")) == len(TEXTS)
+    with pytest.raises(ValueError, match=f"^{tmp_path}/model does not open"):
+        Index(tmp_path / "index", str(tmp_path / "model"))
+
+
 def test_what_another_process_changes_is_seen(index: Index, encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("search.index.SECONDS_BETWEEN_LOOKS", 0.0)
     Index(index.folder, encoder).remove(["cat"])
@@ -138,6 +154,9 @@ def test_a_condition_on_metadata_leaves_the_others_out(index: Index, ranking: st
         ("true) OR (true", "found: AS"),
         ("true) OR true", "Invalid function"),
         ("true AS BOOLEAN) OR (true", "found: AS"),
+        ("year = max(year)", r"does not support logical expression AggregateFunction\)"),
+        ("row_number() OVER () = 1", r"does not support logical expression WindowFunction\)"),
+        ("id = ?", "panicked"),
     ],
 )
 def test_a_condition_that_is_none_is_refused_with_the_columns_that_there_are(
@@ -155,6 +174,11 @@ def test_a_condition_that_fails_on_a_document_is_no_damage_of_the_index(index: I
         index.search("The cat", where=where)
 
 
+@pytest.mark.parametrize("ranking", ["dense", "bm25", "hybrid", "late"])
+def test_all_documents_may_be_asked_for(index: Index, ranking: str) -> None:
+    assert len(index.search("The cat", 2**31 - 1, ranking=ranking)) == (1 if ranking == "bm25" else 4)
+
+
 def test_a_condition_may_name_the_text(index: Index) -> None:
     assert ids(index, "text LIKE '%Hund%' OR title = '('") == {"dog"}
 
@@ -165,6 +189,7 @@ def test_a_condition_may_name_the_text(index: Index) -> None:
         ({"ranking": "lat"}, ValueError, "ranking is 'lat'; choose one of dense, bm25, hybrid, late"),
         ({"hits": 0}, ValueError, "hits is 0; give 1 or more"),
         ({"hits": -1}, ValueError, "hits is -1; give 1 or more"),
+        ({"hits": 2**31}, ValueError, "hits is 2147483648; give at most 2147483647"),
         ({"languages": "en"}, TypeError, "languages is the string 'en'; give a list"),
     ],
 )
@@ -242,6 +267,32 @@ def test_metadata_of_another_type_are_refused_before_anything_is_encoded(
         again.add(mixed)
     assert counting.encoded == []
     assert len(again) == 4
+
+
+def test_an_integer_that_no_fraction_may_stand_beside_is_named_before_an_index_is_made(
+    tmp_path: Path, counting: CountingEncoder
+) -> None:
+    index = Index(tmp_path / "index", counting)
+    message = (
+        "large: size is an integer beyond 2\\*\\*53, and beside fractions .*; write all as strings, or all as integers"
+    )
+
+    def document(id: str, size: float) -> Document:
+        return Document(id, "", None, "The cat.", {"size": size})
+
+    for value in (2**53 + 1, -(2**53) - 1):
+        with pytest.raises(ValueError, match=message):
+            index.add([document("a", 0.5), document("large", value), document("b", 1)])
+    assert counting.encoded == []
+    assert not (tmp_path / "index").exists()
+    index.add([document("a", 0.5), document("b", 2**53), document("c", -(2**53))])
+    counting.encoded.clear()
+    with pytest.raises(ValueError, match=message):
+        index.add([document("large", 2**53 + 1)])
+    assert counting.encoded == []
+    integers = Index(tmp_path / "integers", counting)
+    integers.add([document("a", 2**53 + 1), document("b", 1)])
+    assert ids(integers, "size = 9007199254740993") == {"a"}
 
 
 def test_columns_of_tables_are_metadata(tmp_path: Path, encoder: Encoder) -> None:

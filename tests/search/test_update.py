@@ -22,7 +22,7 @@ from search import encode_collection
 from search.documents import Document, Documents
 from search.encoder import Encoder
 from search.precomputed import PrecomputedEmbeddings
-from search.ranking import search_index
+from search.ranking import rank, search_index
 from search.snapshot import open_snapshot
 from search.update import Changes, update_index
 from tests.paths import REPOSITORY
@@ -346,6 +346,14 @@ def test_metadata_that_python_hashes_alike_are_told_apart(tmp_path: Path, encode
         assert update_index(tmp_path, [Document("a", "", None, "The cat.", {"height": value})], encoder) == changes
     (row,) = rows_of(tmp_path)
     assert row["height"] == -2
+
+
+@pytest.mark.parametrize(
+    "word", ["d7a8fbb307d7809469ca9abcb0082e4f8d5651e46d3cdb762d02d0bf37c9e592", "გამოკვლევებისათვის"]
+)
+def test_a_long_word_is_found(tmp_path: Path, encoder: Encoder, word: str) -> None:
+    update_index(tmp_path, documents_of({"a": f"The cat {word} sat.", "b": "The dog."}), encoder, sentences=False)
+    assert rank(open_snapshot(tmp_path), word, encoder, "bm25").keys() == {"a"}
 
 
 def test_the_words_of_a_text_without_end_are_counted_as_far_as_those_of_a_book(

@@ -63,7 +63,7 @@ def test_a_server_shows_what_the_index_shows(
     ("token", "options", "message"),
     [
         ("secret", ["--where", "year >"], "refuses the question: .*year >"),
-        ("secret", ["--languages", "de,fr"], "refuses the question: the index has no documents in de, fr"),
+        ("secret", ["--languages", "de, fr"], "refuses the question: the index has no documents in de, fr"),
         ("secret", ["--hits", "101"], "refuses the question: hits: .*100"),
         ("secret", ["--model", "elsewhere"], "--model is elsewhere, but http.* answers with its own model"),
         ("other", [], "refuses the question: this server asks for a token"),

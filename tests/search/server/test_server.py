@@ -188,6 +188,8 @@ def test_requests_that_arrive_together_are_encoded_together_and_each_gets_its_ow
         ("/search", {"query": "x" * 1001}, 400, "text 0 has 1001 characters; send at most 1000"),
         ("/search", {"query": "cat", "languages": ["xx"]}, 400, "the index has no documents in xx"),
         ("/search", {"query": "cat", "where": "year >"}, 400, "'year >' is no condition on documents"),
+        ("/search", {"query": "cat", "where": "count(*) > 1"}, 400, "'count(*) > 1' is no condition on documents"),
+        ("/search", {"query": "cat", "where": "id = ?"}, 400, "'id = ?' is no condition on documents"),
         ("/search", {"query": ["cat"]}, 422, "query: Input should be a valid string"),
         ("/search", {"query": "cat", "ranking": "best"}, 422, "ranking: Input should be"),
         ("/search", {"query": "cat", "hits": 0}, 422, "hits: Input should be greater than or equal to 1"),
@@ -212,6 +214,24 @@ def test_a_bad_request_is_answered_by_what_is_wrong_with_it(
     answer = server.client.post(path, json=asked)
     assert answer.status_code == status
     assert message in (answer.json()["error"]["message"] if status >= 400 else "")
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "status", "message"),
+    [
+        ("/search", {"where": "id = '\ud800'"}, 400, "is no condition on documents"),
+        ("/search", {"languages": ["\ud800"]}, 400, r"the index has no documents in \ud800;"),
+        ("/search", {"query": "cat \ud800"}, 422, "query: "),
+        ("/rerank", {"documents": ["The cat \ud800 sat."], "return_documents": True}, 200, "The cat \ufffd sat."),
+    ],
+)
+def test_a_lone_surrogate_is_refused_or_replaced(
+    server: SimpleNamespace, path: str, asked: dict, status: int, message: str
+) -> None:
+    body = json.dumps({"query": "cat"} | asked)  # httpx itself would write no surrogate as an escape
+    answer = server.client.post(path, content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == status
+    assert message in (answer.text if status == 200 else answer.json()["error"]["message"])
 
 
 def test_a_body_that_is_no_json_or_comes_too_slowly_is_refused(server: SimpleNamespace) -> None:

@@ -93,7 +93,7 @@ class SystemFromKeptSentences(HMDESystem):
     kept: KeptSentences = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.maker = fingerprint_of_vectors(self.model, self.tokenizer, "")
+        self.maker = fingerprint_of_vectors(self.model, self.tokenizer, "", "no")
 
     @torch.inference_mode()
     def encode_documents(self, documents: Sequence[str], language: str) -> np.ndarray:

@@ -20,6 +20,9 @@ from common.terminal import printable
 import yaml
 from jsonargparse import auto_cli, set_parsing_settings
 
+# Errors that an option, an input or the machine causes. Training raises the last where it comes to what is no number.
+MISTAKES = (ValueError, TypeError, OSError, MemoryError, FloatingPointError)
+
 set_parsing_settings(docstring_parse_attribute_docstrings=True)  # --help shows the sentence under each field
 
 
@@ -107,10 +110,9 @@ def _check_empty_sections(argv: list[str], options: Any) -> None:
 
 
 def run(main: Callable[[], None]) -> None:
-    """Run a program, in the main thread. A ValueError, TypeError, OSError or MemoryError becomes one line on stderr and
-    exit code 2. SIGINT and SIGTERM become one line and the codes that a shell gives them, 130 and 143; whatever is half
-    written is removed on the way. With HMDE_TRACEBACK set, an error ends in a traceback, as errors of other kinds
-    do."""
+    """Run a program, in the main thread. One of `MISTAKES` becomes one line on stderr and exit code 2. SIGINT and
+    SIGTERM become one line and the codes that a shell gives them, 130 and 143; whatever is half written is removed on
+    the way. With HMDE_TRACEBACK set, an error ends in a traceback, as errors of other kinds do."""
     program, received = os.getpid(), list[signal.Signals]()
 
     def stop(number: int, _frame: object) -> None:
@@ -139,7 +141,7 @@ def run(main: Callable[[], None]) -> None:
         if received:  # some libraries, such as DuckDB, turn the interrupt into an error of their own
             sys.unraisablehook = lambda _: None  # what libraries did not finish is no news
             _end(f"stopped by {received[-1].name}", 128 + received[-1])
-        if os.environ.get("HMDE_TRACEBACK") or not isinstance(error, (ValueError, TypeError, OSError, MemoryError)):
+        if os.environ.get("HMDE_TRACEBACK") or not isinstance(error, MISTAKES):
             raise
         _end(f"error: {error or 'there is not enough memory'}", 2)
     finally:

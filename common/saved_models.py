@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from inspect import Parameter, signature
 from pathlib import Path
 
 import torch
@@ -62,6 +63,12 @@ def load_hmde(model: str, dtype: torch.dtype) -> tuple[HMDEForDocumentEmbedding,
         for encode in (loaded.encode_queries, loaded.encode_documents):
             encode([TRIAL], tokenizer)  # what does not fit together, or is not finite, is found here
         return loaded, tokenizer
+
+
+def tokenizer_options() -> list[str]:
+    """The names of the options of an HMDETokenizer, such as its prompts."""
+    options = signature(HMDETokenizer).parameters.items()
+    return [name for name, option in options if option.kind is Parameter.KEYWORD_ONLY]
 
 
 def save_changed(

@@ -21,7 +21,7 @@ def keep_layers(encoder: PreTrainedModel, layers: Sequence[int]) -> None:
     encoder's configuration stays as it is.
 
     Raises:
-        ValueError: the encoder has no such layer, or its layers are not in one list.
+        ValueError: the encoder has no such layer, one is named twice, or its layers are not in one list.
     """
     count = encoder.config.num_hidden_layers
     stacks = [part for part in encoder.modules() if isinstance(part, nn.ModuleList) and len(part) == count]
@@ -30,6 +30,8 @@ def keep_layers(encoder: PreTrainedModel, layers: Sequence[int]) -> None:
     (stack,) = stacks
     if not all(0 <= layer < count for layer in layers):
         raise ValueError(f"layers is {layers}, but the encoder has {count} layers; name some from 0 to {count - 1}")
+    if len({*layers}) < len(layers):
+        raise ValueError(f"layers is {layers}, which names a layer twice; name each once")
     kept = [stack[layer] for layer in layers]
     del stack[:]
     stack.extend(kept)

@@ -21,7 +21,7 @@ from common.device import device, dtype_of
 from common.files import check_is_new, folder_written_whole
 from common.numbers import PositiveInt
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
-from release_tools.pack import tokenizer_options
+from release_tools.pack import saved_tokenizer_options
 from training.data.articles import load_articles
 from training.data.dev_set import DevSet
 from training.model_card import write_average_card
@@ -66,7 +66,7 @@ def main(argv: list[str] | None = None) -> None:
     config = HMDEConfig.from_pretrained(models[0])
     for other in models[1:]:
         same_architecture = HMDEConfig.from_pretrained(other).to_diff_dict() == config.to_diff_dict()
-        if not same_architecture or tokenizer_options(Path(other)) != tokenizer_options(Path(models[0])):
+        if not same_architecture or saved_tokenizer_options(Path(other)) != saved_tokenizer_options(Path(models[0])):
             raise ValueError(f"{other} and {models[0]} differ in more than their weights; name models of one kind")
     max_sentences = options.max_sentences or config.max_sentences
     if config.document_positions and max_sentences > config.max_sentences:

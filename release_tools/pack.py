@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import dataclass
-from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from torch import Tensor
 from common.command_line import options_from, run
 from common.files import check_is_new, folder_written_whole
 from common.fingerprints import fingerprint_of_weights
+from common.saved_models import tokenizer_options
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 
 RELEASE = Path(__file__).parents[1] / "release"
@@ -134,7 +134,7 @@ def unpack(output: str, base: str, release: str) -> None:
                 difference = dequantise(difference, kept.get_tensor(f"{weight_name}.scales"), int(bits), columns)
             weights[weight_name] = weights[weight_name] + difference if weight_name in weights else difference
     model.load_state_dict(weights)
-    options: dict[str, Any] = tokenizer_options(Path(release))
+    options: dict[str, Any] = saved_tokenizer_options(Path(release))
     tokenizer = HMDETokenizer.from_sentence_encoder(base, **options)
     with folder_written_whole(output) as folder:
         model.save_pretrained(folder)
@@ -195,13 +195,10 @@ def dequantise(packed: Tensor, scales: Tensor, bits: int, columns: int) -> Tenso
     return (torch.from_numpy(levels).float() - (2**bits - 1) / 2) * scales[:, None]
 
 
-def tokenizer_options(release: Path) -> dict[str, object]:
+def saved_tokenizer_options(release: Path) -> dict[str, object]:
     """The options of a saved HMDETokenizer, such as its prompts."""
     written = json.loads((release / "tokenizer_config.json").read_text(encoding="utf-8"))
-    names = [
-        name for name, option in signature(HMDETokenizer).parameters.items() if option.kind is Parameter.KEYWORD_ONLY
-    ]
-    return {name: written[name] for name in names if name in written}
+    return {name: written[name] for name in tokenizer_options() if name in written}
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from common.saved_models import model_type_of, opening
+from common.saved_models import model_type_of, opening, tokenizer_options
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 from training.layers import take_layers
 from training.loop.cached_gradients import Chunk, Embeddings
@@ -51,7 +51,8 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
     """The HMDE to train, and its tokenizer, which cuts documents as the configuration says.
 
     Raises:
-        ValueError: there is no such sentence encoder, or the architecture, `layers` or `layers_of` do not fit it.
+        ValueError: there is no such sentence encoder, the architecture, `layers` or `layers_of` do not fit it, or the
+            tokenizer has no such option.
     """
     start = recipe.sentence_encoder
     is_hmde = model_type_of("sentence_encoder", start) == HMDEConfig.model_type
@@ -60,6 +61,9 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
     HMDEConfig.refuse_unknown_fields(recipe.architecture)
     if given := {"max_sentences", "max_sentence_length"} & recipe.tokenizer.keys():
         raise ValueError(f"tokenizer: {', '.join(sorted(given))} belongs to architecture, so that both know it")
+    known = tokenizer_options()
+    if unknown := recipe.tokenizer.keys() - set(known):
+        raise ValueError(f"tokenizer: {', '.join(sorted(unknown))} is no option; those known are {', '.join(known)}")
     with opening(start, "sentence_encoder"):
         model = make_model(start, **recipe.architecture, dtype=torch.float32)
         limits = {name: getattr(model.config, name) for name in ("max_sentences", "max_sentence_length")}
@@ -79,9 +83,7 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
     model.hmde.rotation.requires_grad_(False)
     sentence_dropout = 0.0 if recipe.freeze == "sentence_encoder" else recipe.sentence_dropout
     if sentence_dropout is not None:
-        for module in model.hmde.sentence_encoder.modules():
-            if isinstance(module, nn.Dropout):
-                module.p = sentence_dropout
+        set_dropout(model.hmde.sentence_encoder, sentence_dropout)
     if recipe.freeze == "word_embeddings":
         model.get_input_embeddings().requires_grad_(False)
     elif recipe.freeze == "sentence_encoder":
@@ -95,6 +97,16 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
     if recipe.compile:
         model.hmde.sentence_encoder.compile(dynamic=True)
     return model, tokenizer
+
+
+def set_dropout(encoder: nn.Module, dropout: float) -> None:
+    """Set all dropout within an encoder. Attention that draws it by a function has it as a number."""
+    for module in encoder.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = dropout
+        for name in ("dropout", "attention_dropout"):
+            if isinstance(getattr(module, name, None), int | float):
+                setattr(module, name, dropout)
 
 
 def trained_hmde(start: str, dtype: torch.dtype, **architecture: Any) -> HMDEForDocumentEmbedding:

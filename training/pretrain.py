@@ -22,6 +22,7 @@ from accelerate.utils import set_seed
 from torch import Tensor
 
 from common.command_line import options_from, run
+from common.fingerprints import fingerprint_of_model
 from training.data.batches import Batch, Batches, collate
 from training.data.dev_set import DevSet
 from training.data.sentence_vectors import sentence_vectors
@@ -66,10 +67,11 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
     if recipe.losses.queue is not None:
         size, momentum = recipe.losses.queue.size, recipe.losses.queue.momentum
         queue = MomentumQueue(TwoPathEncoder(model), size, model.config.hidden_size, momentum, accelerator.device)
-    teacher = None
+    teacher, fingerprints = None, dict[str, str]()
     if recipe.losses.distillation is not None:
         name, folder = recipe.losses.distillation.teacher, Path(f"{recipe.corpus}-teacher-vectors")
         teacher = load_teacher(name, model, tokenizer, folder, recipe.max_tokens_per_chunk, accelerator.device)
+        fingerprints["files of the teacher"] = fingerprint_of_model(name)
     set_seed(recipe.seed, device_specific=True)  # dropout of its own for each process, from here on
 
     kept_vectors = None
@@ -133,6 +135,7 @@ def document_stage(recipe: PretrainRecipe, accelerator: Accelerator) -> Stage[Ba
         save=save,
         validation_batches=lambda: batches.in_order(draw_triples("dev"), make_batch),
         queue=queue,
+        fingerprints=fingerprints,
     )
 
 

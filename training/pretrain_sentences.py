@@ -70,6 +70,7 @@ def student_stage(recipe: PretrainSentencesRecipe, accelerator: Accelerator) -> 
         encoder=encoder,
         collate=SentenceCollator(tokenizer, recipe.max_length, recipe.prompt, teacher.tokenizer if teacher else None),
         losses=functools.partial(weighted_losses, chosen, student_losses(teacher)),
+        teacher=teacher,
     )
 
 

@@ -86,6 +86,7 @@ def lightweight_stage(recipe: LightweightRecipe, accelerator: Accelerator) -> St
         encoder=encoder,
         collate=GenerativeCollator(*rows, task=generative.task) if generative else SentenceCollator(*rows),
         losses=functools.partial(weighted_losses, chosen, student_losses(teacher) | LOSSES),
+        teacher=teacher,
     )
     if recipe.tenth_after is not None:
         stage.schedule = functools.partial(full_then_a_tenth, recipe.warmup_steps, recipe.tenth_after)

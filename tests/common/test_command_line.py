@@ -85,6 +85,18 @@ def test_a_mistake_becomes_one_line_without_control_characters_and_exit_code_2(
     assert capsys.readouterr().err == "error: no \\x1b[31mfile named so\n"
 
 
+@pytest.mark.parametrize("error", [ValueError, TypeError, OSError, MemoryError, FloatingPointError])
+def test_what_an_option_an_input_or_the_machine_causes_is_one_line(
+    capsys: pytest.CaptureFixture[str], error: type[Exception]
+) -> None:
+    def main() -> None:
+        raise error("this is so; do that")
+
+    with pytest.raises(SystemExit) as ended:
+        run(main)
+    assert (ended.value.code, capsys.readouterr().err) == (2, "error: this is so; do that\n")
+
+
 def test_a_mistake_of_ours_keeps_its_traceback() -> None:
     def main() -> None:
         raise KeyError("x")

@@ -42,3 +42,11 @@ def test_layers_that_the_encoder_does_not_have_are_refused(layers: list[int]) ->
     with pytest.raises(ValueError, match=r"the encoder has 3 layers; name some from 0 to 2"):
         keep_layers(encoder, layers)
     assert len(encoder.layers) == 3
+
+
+@pytest.mark.parametrize("layers", [[0, 0], [2, 1, 2]])
+def test_a_layer_that_is_named_twice_is_refused(layers: list[int]) -> None:
+    encoder = encoder_of_three_layers()
+    with pytest.raises(ValueError, match=r"layers is \[.*\], which names a layer twice; name each once"):
+        keep_layers(encoder, layers)
+    assert len(encoder.layers) == 3

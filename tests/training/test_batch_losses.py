@@ -14,7 +14,7 @@ from training.losses import LOSSES, Losses, weighted_losses
 from training.losses.batch import BatchVectors
 from training.losses.candidates import Candidates
 from training.losses.distance_constraint import DistanceConstraint, distance_constraint, distance_constraint_losses
-from training.losses.distillation import Distillation, distillation
+from training.losses.distillation import Distillation, distillation, distillation_losses
 from training.losses.info_nce import InfoNCE, info_nce_losses
 from training.losses.late_interaction import LateInteraction
 from training.losses.queries import Queries, query_losses
@@ -209,6 +209,22 @@ def test_vectors_that_do_not_differ_give_losses_that_are_numbers() -> None:
     # No distance, and every negative is nearer than the margin of .5 by all of it.
     torch.testing.assert_close(distance_constraint(same, found), torch.full((4,), 0.5))
     assert float(distillation(same, same)) == 0
+
+
+def test_a_kind_of_which_the_teacher_has_one_vector_counts_in_no_distillation_loss_and_is_still_reached() -> None:
+    """As the query of a batch of one triple, and queries that are all the same, whose mean is not exact."""
+    student, documents = torch.randn(2, 7, 8, generator=torch.Generator().manual_seed(0))
+    for same in (documents[:1], documents[:1].expand(7, 8)):
+        embeddings = {"documents": student.clone(), "queries": student[: len(same)].clone().requires_grad_()}
+        vectors = make_vectors()
+        vectors.embeddings, vectors.teacher = embeddings, {"documents": documents, "queries": same}
+        loss = distillation_losses(vectors, Distillation(teacher=""))["distillation"]
+        torch.testing.assert_close(loss, distillation(student, documents))
+        loss.backward()
+        assert embeddings["queries"].grad is not None
+        assert not embeddings["queries"].grad.any()
+    vectors.teacher = {"documents": same, "queries": same}
+    assert float(distillation_losses(vectors, Distillation(teacher=""))["distillation"]) == 0
 
 
 @pytest.mark.parametrize("name", list(LOSSES))

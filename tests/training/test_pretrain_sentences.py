@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -118,6 +119,16 @@ def test_a_bad_recipe_is_refused_before_anything_is_written(pairs, xlmr, tmp_pat
     with pytest.raises(ValueError, match=message):
         pretrain_sentences.main(options(pairs, xlmr, tmp_path / "model", **({"losses": {"align": {}}} | changes)))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_run_does_not_go_on_with_another_teacher_in_the_same_folder(pairs, xlmr, tmp_path):
+    teacher = shutil.copytree(xlmr, tmp_path / "teacher")
+    losses = {"distillation": {"teacher": str(teacher)}}
+    arguments = options(pairs, xlmr, tmp_path / "model", losses=losses, max_steps=1)
+    pretrain_sentences.main(arguments)
+    (teacher / "another.txt").touch()
+    with pytest.raises(ValueError, match=r"files of the teacher was '[0-9a-f]+' and is '[0-9a-f]+'; start anew"):
+        pretrain_sentences.main([*arguments, "--resume", "true"])
 
 
 def test_a_student_narrower_than_its_teacher_is_refused(pairs, xlmr, labse, tmp_path):

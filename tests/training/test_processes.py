@@ -15,6 +15,7 @@ from tests.pretraining import in_processes
 from training.data.batches import Batch
 from training.loop.distributed import gradients_synchronised, most_of_any_process
 from training.losses.batch import Documents
+from training.losses.distillation import distillation
 from training.losses.processes import (
     mean_of_all_processes,
     only_this_process,
@@ -76,6 +77,15 @@ def test_a_mean_is_over_the_values_of_all_processes_or_over_what_they_count(tmp_
 
     for found in of_two(compute, tmp_path):
         torch.testing.assert_close(found, torch.tensor([16 / 4, 16 / 5, 16.0]))
+
+
+def test_one_document_in_each_process_is_distilled_as_two_in_one(tmp_path: Path) -> None:
+    teacher = torch.stack([rows[0] for rows in ROWS])
+    student = teacher + torch.tensor([[1.0, 0.0], [0.0, 3.0]])
+    own = of_two(lambda rank: distillation(student[rank : rank + 1], teacher[rank : rank + 1]), tmp_path)
+    expected = distillation(student, teacher)
+    assert float(expected) > 0
+    torch.testing.assert_close(own, [expected, expected])
 
 
 def test_alone_a_process_is_all_there_is() -> None:

@@ -59,14 +59,28 @@ def test_they_are_computed_once_and_again_for_another_encoder_tokenizer_corpus_o
     again = sentence_vectors(tmp_path, Accelerator(cpu=True), model, tokenizer, triples.articles, rows, "corpus")
     assert isinstance(again, SentenceVectors)
     assert (again.vectors == first.vectors).all()
-    names = {fingerprint_of_vectors(model, tokenizer, "corpus"), fingerprint_of_vectors(model, tokenizer, "another")}
-    names.add(fingerprint_of_vectors(make_model(xlmr), tokenizer, "corpus"))
+    names = {fingerprint_of_vectors(model, tokenizer, corpus, "no") for corpus in ("corpus", "another")}
+    names.add(fingerprint_of_vectors(make_model(xlmr), tokenizer, "corpus", "no"))
     for option in ("max_sentences", "min_sentence_bytes"):
         monkeypatch.setattr(tokenizer, option, 5)
-        names.add(fingerprint_of_vectors(model, tokenizer, "corpus"))
+        names.add(fingerprint_of_vectors(model, tokenizer, "corpus", "no"))
     monkeypatch.setattr("training.data.sentence_vectors.fingerprint_of_code", lambda: "another version")
-    names.add(fingerprint_of_vectors(model, tokenizer, "corpus"))
+    names.add(fingerprint_of_vectors(model, tokenizer, "corpus", "no"))
     assert len(names) == 6
+
+
+@pytest.mark.parametrize(("precision", "computed"), [("no", False), ("bf16", True)])
+def test_they_are_computed_again_in_another_precision(
+    triples, model, tokenizer, tmp_path, monkeypatch, precision, computed
+):
+    rows = triples.rows_of_articles()
+    sentence_vectors(tmp_path, Accelerator(cpu=True), model, tokenizer, triples.articles, rows, "corpus")
+    calls, encode_sentences = [], module.encode_sentences
+    monkeypatch.setattr(module, "encode_sentences", lambda *given: calls.append(1) or encode_sentences(*given))
+    AcceleratorState._reset_state(reset_partial_state=True)
+    accelerator = Accelerator(cpu=True, mixed_precision=precision)
+    sentence_vectors(tmp_path, accelerator, model, tokenizer, triples.articles, rows, "corpus")
+    assert bool(calls) == computed
 
 
 def test_two_processes_share_the_work(corpus_folder, labse, tmp_path, monkeypatch):

@@ -128,6 +128,16 @@ def test_a_student_comes_near_its_teacher_which_stays_as_it_was(corpus_folder, t
     assert np.isfinite(model.encode_documents(["The cat sat. It was warm."], tokenizer)).all()
 
 
+def test_a_run_does_not_go_on_with_another_teacher_in_the_same_folder(corpus_folder, teacher, tmp_path):
+    arguments = options(corpus_folder, teacher, tmp_path / "student", **student(teacher), max_steps=1)
+    pretrain.main(arguments)
+    model = HMDEForDocumentEmbedding.from_pretrained(teacher)
+    model.hmde.document_encoder.requires_grad_(False).layers[0].attention.value.weight.mul_(2)
+    model.save_pretrained(teacher)
+    with pytest.raises(ValueError, match=r"files of the teacher was '[0-9a-f]+' and is '[0-9a-f]+'; start anew"):
+        pretrain.main([*arguments, "--resume", "true"])
+
+
 def logged(output, name: str) -> list[float]:
     """The values of a run's log."""
     (log,) = (output.with_name(f"{output.name}-training") / "logs" / "pretrain").glob("events*")

@@ -34,6 +34,7 @@ WIKI40B_TEXT = (
 )
 
 SENTENCE_BYTES = (40, 600)  # at least and at most, in UTF-8; what is shorter is a heading, and longer several sentences
+VISIBLE = r"'[^\s\p{Z}\p{Cc}\p{Cf}]'"  # a line without such a character has no sentence (segmentation_hmde.py)
 
 
 # --- The files of each language ---
@@ -189,7 +190,7 @@ def write_sentences(
     The concept of a line is named by the concept of its document, the number of lines there, and its place among
     them. So two lines are of one concept where documents of one concept have as many lines, as translations line by
     line do. Its category is its document, from which its hard negative comes. The places are drawn alike in all
-    languages; a line that is a heading, a long paragraph or there twice is left out.
+    languages; a line that is a heading, a long paragraph, blank or there twice is left out.
     """
     query = f"""
         WITH line AS (
@@ -210,6 +211,7 @@ def write_sentences(
         FROM drawn
         WHERE draw_rank <= {sentences_per_document} AND copies = 1
               AND strlen(line) BETWEEN {SENTENCE_BYTES[0]} AND {SENTENCE_BYTES[1]}
+              AND regexp_matches(line, {VISIBLE})
     """
     write_parquet(connection, query, target, compression="zstd")
 

@@ -77,7 +77,7 @@ def sentence_vectors(
     corpus: str,
 ) -> SentenceVectors:
     """The sentence vectors of some documents, read from `folder` where they have been kept for the same sentence
-    encoder, tokenizer, corpus and documents, and otherwise computed, each process taking its share.
+    encoder, tokenizer, corpus, documents and precision, and otherwise computed, each process taking its share.
 
     If two runs need the same vectors, one computes them and the other waits. A run that is killed while it computes
     loses the last few documents; the next one goes on from there.
@@ -92,7 +92,7 @@ def sentence_vectors(
         OSError: the disk has no room for them.
     """
     documents = f"{corpus} {hashlib.sha256(rows.tobytes()).hexdigest()}"
-    whole = folder / fingerprint_of_vectors(model, tokenizer, documents)
+    whole = folder / fingerprint_of_vectors(model, tokenizer, documents, accelerator.mixed_precision)
     with locked(whole) if accelerator.is_main_process else nullcontext():
         accelerator.wait_for_everyone()  # until the main process has the lock
         if not whole.exists():
@@ -155,8 +155,15 @@ def encode_sentences(
         yield from zip(batch.tolist(), vectors.cpu().split(counts), sentences.length.cpu().split(counts))
 
 
-def fingerprint_of_vectors(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, documents: str) -> str:
-    """Hashes all that the sentence vectors of some documents depend on."""
+def fingerprint_of_vectors(
+    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, documents: str, precision: str
+) -> str:
+    """Hashes all that the sentence vectors of some documents depend on.
+
+    Args:
+        documents: a name for them.
+        precision: the mixed precision in which they are computed.
+    """
     options = (
         "max_sentences",
         "max_sentence_length",
@@ -167,6 +174,7 @@ def fingerprint_of_vectors(model: HMDEForDocumentEmbedding, tokenizer: HMDEToken
     )
     return fingerprint(
         documents,
+        precision,
         fingerprint_of_code(),
         model.config.sentence_pooling,
         model.config.sentence_modules,

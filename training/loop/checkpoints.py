@@ -33,7 +33,7 @@ def describe_run(recipe: dict[str, Any], data: str, encoder: nn.Module, num_proc
     """What must be the same when a run is resumed. As JSON reads it back.
 
     Args:
-        recipe: all fields.
+        recipe: all fields, and what else must be the same.
         data: fingerprint of the training data.
         encoder: what is trained. Its frozen weights are in no checkpoint.
     """

@@ -10,8 +10,8 @@ from torch import Tensor
 from training.loop.cached_gradients import Embeddings
 
 WAY_OUT = (
-    "The last checkpoint was saved before this; look at these documents, lower the learning rate or raise the "
-    "precision, and resume with --resume true"
+    "Look at these examples, lower the learning rate or raise the precision, and start anew under another output, "
+    "since a resumed run would come to the same"
 )
 
 

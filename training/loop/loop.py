@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
+import torch.distributed as dist
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState, GradientState
 from accelerate.utils import (
     DistributedDataParallelKwargs,
     DistributedType,
@@ -103,6 +105,7 @@ class Stage(Generic[BatchType]):
         validation_batches: the dev split in batches, on the device of this process, for `keep: validation_loss`.
         queue: vectors of earlier batches, if there is a loss for them.
         schedule: the factor of the learning rates by total steps and step, in place of that of the options.
+        fingerprints: by name, of what else the losses depend on, which must be the same when a run is resumed.
     """
 
     encoder: nn.Module
@@ -116,6 +119,7 @@ class Stage(Generic[BatchType]):
     validation_batches: Callable[[], Iterator[BatchType]]
     queue: MomentumQueue | None = None
     schedule: Callable[[int, int], float] | None = None
+    fingerprints: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -150,7 +154,14 @@ class Progress:
 
 
 def accelerator_of(options: LoopOptions) -> Accelerator:
-    """The processes and devices of this run, as `accelerate launch` configured them."""
+    """The processes and devices of this run, as `accelerate launch` configured them.
+
+    Raises:
+        ValueError: the tracker is unknown, or its package is not installed.
+    """
+    if not dist.is_initialized():  # accelerate keeps the settings of an earlier run of this process
+        AcceleratorState._reset_state(reset_partial_state=True)
+        GradientState._reset_state()
     accelerator = Accelerator(
         mixed_precision=options.mixed_precision,
         log_with=options.log_with,
@@ -160,6 +171,12 @@ def accelerator_of(options: LoopOptions) -> Accelerator:
             InitProcessGroupKwargs(timeout=timedelta(days=1)),  # they wait while one evaluates, or for another run
         ],
     )
+    if options.log_with is not None and not accelerator.log_with:
+        missing = "tensorboard" if options.log_with == "all" else options.log_with
+        raise ValueError(
+            f"log_with is {options.log_with!r}, but {missing} is not installed; run pip install {missing}, name "
+            "another tracker, or leave log_with out"
+        )
     if accelerator.device.type == "cpu":
         num_processes = int(os.environ.get("LOCAL_WORLD_SIZE", accelerator.num_processes))
         threads = use_all_cores(num_processes)
@@ -189,7 +206,7 @@ class Loop(Generic[BatchType]):
         all_steps = options.epochs * stage.batches.steps_per_epoch
         self.total_steps = min(all_steps, options.max_steps or all_steps)
         data, num_processes = stage.batches.fingerprint, accelerator.num_processes
-        self.run_description = describe_run(asdict(options), data, stage.encoder, num_processes)
+        self.run_description = describe_run(asdict(options) | stage.fingerprints, data, stage.encoder, num_processes)
         leave_out_frozen_weights(accelerator)
         optimizer = torch.optim.AdamW(stage.parameter_groups, lr=options.learning_rate)
         self.encoder, self.optimizer = accelerator.prepare(stage.encoder, optimizer)
@@ -331,7 +348,12 @@ def train(
         check_output(options.output, checkpoints(folder / "checkpoints"), options.resume)
         loop = Loop(make_stage(options, accelerator), options, accelerator)
         with sigterm_lets_the_step_finish(accelerator):
-            progress = loop.run()
+            try:
+                progress = loop.run()
+            except BaseException:  # what was logged is not lost; processes that go on must not be waited for
+                for tracker in accelerator.trackers:
+                    tracker.finish()
+                raise
         if accelerator.is_main_process:
             with folder_written_whole(options.output) as output:
                 shutil.copytree(folder / "kept", output, dirs_exist_ok=True)

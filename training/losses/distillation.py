@@ -26,21 +26,31 @@ class Distillation:
 
 def distillation(vectors: Tensor, teacher: Tensor) -> Tensor:
     """The mean squared distance to the teacher's vectors, divided by the teacher vectors' variance, so that vectors of
-    all kinds and lengths count alike; 1.0 equals predicting their mean.
+    all kinds and lengths count alike; 1.0 equals predicting their mean. It is 0 where that variance is 0.
 
     Args:
         vectors, teacher: (documents, hidden), or of their sentences (documents, sentences, hidden), 0 where there is
             none. The teacher's are float32, and so are all sums.
     """
     is_vector = teacher.any(dim=-1)
-    vectors, teacher = vectors[is_vector], teacher[is_vector]
-    total, count = teacher.sum(dim=0, keepdim=True), teacher.new_tensor([[len(teacher)]])
+    distance = mean_of_all_processes((vectors[is_vector] - teacher[is_vector]).square().sum(dim=1))
+    variance = variance_of_all_processes(teacher)
+    return distance * (variance > 0) / (variance + EPSILON)
+
+
+def variance_of_all_processes(teacher: Tensor) -> Tensor:
+    """The mean squared distance of a teacher's vectors, of all processes, to their mean; 0 where they differ by no more
+    than rounding does. Arguments as in `distillation`."""
+    vectors = teacher[teacher.any(dim=-1)]
+    total, count = vectors.sum(dim=0, keepdim=True), vectors.new_tensor([[len(vectors)]])
     mean = rows_of_all_processes(total).sum(dim=0) / rows_of_all_processes(count).sum()
-    variance = mean_of_all_processes((teacher - mean).square().sum(dim=1))
-    return mean_of_all_processes((vectors - teacher).square().sum(dim=1)) / (variance + EPSILON)
+    variance = mean_of_all_processes((vectors - mean).square().sum(dim=1))
+    return variance * (variance > EPSILON**2 * mean.square().sum())
 
 
 def distillation_losses(vectors: BatchVectors, options: Distillation) -> dict[str, Tensor]:
-    """The mean over all kinds of vectors (`distillation`)."""
-    kinds = [distillation(student, vectors.teacher[name]) for name, student in vectors.embeddings.items()]
-    return {"distillation": torch.stack(kinds).mean()}
+    """The mean over all kinds of vectors (`distillation`), except those of which all the teacher's are the same."""
+    losses = [distillation(student, vectors.teacher[name]) for name, student in vectors.embeddings.items()]
+    variances = [variance_of_all_processes(vectors.teacher[name]) for name in vectors.embeddings]
+    num_counted = (torch.stack(variances) > 0).sum()
+    return {"distillation": torch.stack(losses).sum() / num_counted.clamp(min=1)}

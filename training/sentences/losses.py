@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import AutoModel, AutoTokenizer
 
+from common.fingerprints import fingerprint_of_model
 from common.numbers import PositiveFloat
 from common.saved_models import model_type_of, opening
 from training.loop.cached_gradients import embed_in_chunks
@@ -128,6 +129,7 @@ class Teacher:
                 f"vectors of the teacher {options.teacher} have {model.config.hidden_size} values and those of the "
                 f"student {hidden_size}; give the student a hidden_size of {model.config.hidden_size}"
             )
+        self.fingerprint = fingerprint_of_model(options.teacher)
         self.accelerator = accelerator
         self.max_tokens = max_tokens
         self.encoder = SentenceEncoder(model.requires_grad_(False).to(accelerator.device).eval(), options.pooling)

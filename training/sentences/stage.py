@@ -22,7 +22,7 @@ from training.loop.options import LoopOptions
 from training.models import groups_by_decay
 from training.sentences.batches import SentenceBatch, SentenceCollator
 from training.sentences.encoder import SentenceEncoder, SentencePooling
-from training.sentences.losses import PairVectors
+from training.sentences.losses import PairVectors, Teacher
 from training.sentences.pairs import DevPairs, Pairs
 
 
@@ -82,6 +82,7 @@ def sentence_stage(
     encoder: SentenceEncoder,
     collate: SentenceCollator,
     losses: Callable[[PairVectors], dict[str, Tensor]],
+    teacher: Teacher | None = None,
     queue: MomentumQueue | None = None,
     evaluate: Callable[[Any, SentenceCollator, DevPairs], dict[str, float]] | None = None,
     criterion: str = "p_at_1",
@@ -92,6 +93,7 @@ def sentence_stage(
         encoder: what is trained, in the state in which it starts.
         collate: from some pairs to their batch.
         losses: from what the encoder makes of a batch to its weighted losses, by name.
+        teacher: if there is a loss for its vectors.
         queue: keys of earlier batches, if there is a loss for them.
         evaluate: scores of an encoder on the dev pairs, by name; P@1 if not given.
         criterion: the score by which the best step is chosen.
@@ -145,4 +147,5 @@ def sentence_stage(
         save=save,
         validation_batches=lambda: batches.in_order(dev_pairs.examples(), collate),
         queue=queue,
+        fingerprints={} if teacher is None else {"files of the teacher": teacher.fingerprint},
     )

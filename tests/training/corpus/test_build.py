@@ -105,6 +105,16 @@ def test_lines_of_documents_make_triples_of_their_own(tmp_path):
     assert "Up to 12 lines" in (tmp_path / "corpus" / "README.md").read_text(encoding="utf-8")
 
 
+def test_a_blank_line_makes_no_document(tmp_path):
+    blanks = [character * 50 for character in (" ", "\u00a0", "\u2003", "\u200b", "\u00ad")]
+    text = "\n".join(["This line has something to see, and it is long enough.", *blanks, "\u00a0" * 40 + "Seen.", TEXT])
+    rows = [row | {"text": text} for row in world()]
+    run(write_articles(tmp_path / "articles", rows), tmp_path / "corpus", "--sentences_per_document", "8")
+    tables = f"SELECT text FROM '{tmp_path}/corpus/articles/*.parquet' WHERE concept_id LIKE '%#%'"
+    lines = {line for (line,) in duckdb.sql(tables).fetchall()}
+    assert lines == {line for line in text.split("\n") if line not in blanks}
+
+
 def test_on_request_a_concept_is_dropped_in_all_languages_where_it_is_short_in_one(tmp_path):
     rows = world()
     for row in rows:

@@ -1,0 +1,56 @@
+"""What the loop shares with accelerate: settings of the process, and trackers."""
+
+from __future__ import annotations
+
+import pytest
+from accelerate import tracking
+from accelerate.tracking import TensorBoardTracker
+from accelerate.utils import LoggerType
+
+from tests.pretraining import options
+from training import pretrain
+from training.loop.loop import Loop, accelerator_of
+from training.loop.options import LoopOptions
+
+
+def test_a_run_has_its_own_precision_after_another_of_the_same_process(tmp_path) -> None:
+    found = []
+    for precision in ("bf16", "no"):
+        accelerator = accelerator_of(LoopOptions(output=str(tmp_path / "model"), mixed_precision=precision))
+        found.append((accelerator.mixed_precision, accelerator.state.mixed_precision))
+    assert found == [("bf16", "bf16"), ("no", "no")]
+
+
+@pytest.mark.parametrize(("name", "package"), [("wandb", "wandb"), ("all", "tensorboard")])
+def test_a_tracker_that_is_not_installed_is_named_before_training(
+    corpus_folder, labse, tmp_path, monkeypatch, name, package
+) -> None:
+    monkeypatch.setattr(tracking, "_available_trackers", [LoggerType.TENSORBOARD] if name == "wandb" else [])
+    with pytest.raises(ValueError, match=f"log_with is '{name}', but {package} is not installed; run pip install"):
+        pretrain.main(options(corpus_folder, labse, tmp_path / "model", log_with=name))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("name", "count"), [(None, 0), ("all", 1), ("tensorboard", 1)])
+def test_trackers_that_there_are_and_none_are_let_through(tmp_path, monkeypatch, name, count) -> None:
+    monkeypatch.setattr(tracking, "_available_trackers", [LoggerType.TENSORBOARD])
+    assert len(accelerator_of(LoopOptions(output=str(tmp_path / "model"), log_with=name)).log_with) == count
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_trackers_end_once_also_after_an_error(corpus_folder, labse, tmp_path, monkeypatch, fails) -> None:
+    ended, finish = [], TensorBoardTracker.finish
+    monkeypatch.setattr(TensorBoardTracker, "finish", lambda tracker: ended.append(tracker) or finish(tracker))
+
+    def fail(*_: object) -> None:
+        raise KeyError("a mistake of ours")
+
+    if fails:
+        monkeypatch.setattr(Loop, "train_step", fail)
+    arguments = options(corpus_folder, labse, tmp_path / "model", max_steps=1, log_with="tensorboard")
+    if fails:
+        with pytest.raises(KeyError):
+            pretrain.main(arguments)
+    else:
+        pretrain.main(arguments)
+    assert len(ended) == 1

@@ -68,8 +68,10 @@ def partial_of(path: str | Path) -> Path:
 def check_is_new(output: str | Path) -> None:
     """
     Raises:
-        ValueError: something lies there already.
+        ValueError: something lies there already, or the output has no name.
     """
+    if not str(output):
+        raise ValueError("output is empty; name a folder to write")
     if Path(output).exists():
         raise ValueError(f"output {output} exists; remove it, or name another folder")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,10 +30,22 @@ def digest(path: Path) -> str:
 
 
 def fingerprint_of_folder(folder: Path, pattern: str = "*", without: str = "") -> str:
-    """Hashes the names and contents of all files of a folder, except hidden ones and the one named `without`."""
-    files = sorted(path for path in folder.rglob(pattern) if path.is_file() and path.name != without)
-    files = [path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+    """Hashes the names and contents of all files of a folder, except hidden ones and the one named `without`. Links to
+    files and folders are followed."""
+    files = sorted(path for path in _files_of(folder) if path.match(pattern) and path.name != without)
     return fingerprint(*((str(path.relative_to(folder)), digest(path)) for path in files))
+
+
+def _files_of(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """All files of a folder except hidden ones. A link to a folder that it lies in gives nothing new, and no end."""
+    above |= {folder.resolve()}
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.name.startswith("."):
+            continue
+        if path.is_file():
+            yield path
+        elif path.is_dir() and path.resolve() not in above:
+            yield from _files_of(path, above)
 
 
 def fingerprint_of_model(model: str) -> str:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:  # to a type checker they are plain numbers
     PositiveFloat = float
     NonNegativeFloat = float
     Share = float
+    Seed = int
 else:
     from jsonargparse.typing import (
         NonNegativeFloat,
@@ -20,5 +21,6 @@ else:
     )
 
     Share = restricted_number_type("Share", float, [(">=", 0), ("<", 1)])  # a part that is never the whole
+    Seed = restricted_number_type("Seed", int, [(">=", 0), ("<", 2**32)])  # what NumPy takes
 
-__all__ = ["NonNegativeFloat", "NonNegativeInt", "PositiveFloat", "PositiveInt", "Share"]
+__all__ = ["NonNegativeFloat", "NonNegativeInt", "PositiveFloat", "PositiveInt", "Seed", "Share"]

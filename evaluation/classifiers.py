@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,7 +52,7 @@ def fit_multilabel(
 
     Returns:
         what measures the regressions on vectors and labels (mean R-precision, micro-F1 and the number of documents, and
-        the R-precision of each document), and the C.
+        the R-precision of each document), and the C. A label that they have not learnt counts as one not found.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import KFold
@@ -68,8 +69,13 @@ def fit_multilabel(
         return float(np.mean(r_precisions(targets, classifier.decision_function(vectors))))
 
     def measure(vectors: np.ndarray, labels: Sequence[str]) -> Measured:
-        wanted = binarizer.transform(split(labels))
-        return scores_of_label_sets(wanted, best.predict(vectors), best.decision_function(vectors))
+        known = list(binarizer.classes_)
+        unknown = sorted({*chain(*split(labels))} - {*known})  # such as those that a bootstrap resample lacks
+        wanted = MultiLabelBinarizer(classes=known + unknown).fit_transform(split(labels))
+        columns = ((0, 0), (0, len(unknown)))
+        predicted = np.pad(best.predict(vectors), columns)
+        decisions = np.pad(best.decision_function(vectors), columns, constant_values=-np.inf)
+        return scores_of_label_sets(wanted, predicted, decisions)
 
     binarizer = MultiLabelBinarizer()
     targets = binarizer.fit_transform(split(labels))

@@ -159,7 +159,7 @@ def read_task(output: Path, name: str, kind: str, options: TaskOptions) -> TaskW
 def converted(folder: Path, options: Any) -> Any:
     """The task with its data in this project's format."""
     source = Path(options.data)
-    content = fingerprint_of_folder(source) if source.is_dir() else ""
+    content = digest(source) if source.is_file() else fingerprint_of_folder(source)
     module = Path(str(datasets.module_of(options).__file__))
     code = [fingerprint_of_folder(Path(file).parent, "*.py") for file in (datasets.__file__, module)]
     done = f"{fingerprint(options, content, code)}.done"

@@ -20,6 +20,7 @@ from common.command_line import options_from, run
 from common.device import device, dtype_of
 from common.files import check_is_new, folder_written_whole
 from common.numbers import PositiveInt
+from common.saved_models import check_is_hmde
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 from release_tools.pack import saved_tokenizer_options
 from training.data.articles import load_articles
@@ -54,20 +55,25 @@ class Average:
 def main(argv: list[str] | None = None) -> None:
     """
     Raises:
-        ValueError: there are fewer than two models, they differ in more than their weights, the output exists, the
-            corpus has no dev concept in two languages, or the models have learned positions for fewer sentences than
-            `max_sentences`.
+        ValueError: there are fewer than two models, one is no HMDE, they differ in more than their weights, the output
+            exists, the corpus has no dev concept in two languages, or the models have learned positions for fewer
+            sentences than `max_sentences`.
     """
     options = options_from(Average, argv)
     models, output = options.models, options.output
     if len(models) < 2:
         raise ValueError(f"models is {models}; name two folders at least")
     check_is_new(output)
+    for each in models:
+        check_is_hmde("models", each)
     config = HMDEConfig.from_pretrained(models[0])
+    vocabulary = HMDETokenizer.from_pretrained(models[0]).get_vocab()
     for other in models[1:]:
         same_architecture = HMDEConfig.from_pretrained(other).to_diff_dict() == config.to_diff_dict()
         if not same_architecture or saved_tokenizer_options(Path(other)) != saved_tokenizer_options(Path(models[0])):
             raise ValueError(f"{other} and {models[0]} differ in more than their weights; name models of one kind")
+        if HMDETokenizer.from_pretrained(other).get_vocab() != vocabulary:
+            raise ValueError(f"{other} and {models[0]} have different vocabularies; name models of one kind")
     max_sentences = options.max_sentences or config.max_sentences
     if config.document_positions and max_sentences > config.max_sentences:
         raise ValueError(
@@ -76,8 +82,8 @@ def main(argv: list[str] | None = None) -> None:
         )
     tokenizer = HMDETokenizer.from_pretrained(models[0], max_sentences=max_sentences)
     dev_set = DevSet(load_articles(Path(options.corpus)), DEV_CONCEPTS, seed=42) if options.corpus is not None else None
+    mean = mean_of(models)
     with folder_written_whole(output) as folder:
-        mean = mean_of(models)
         mean.config.max_sentences = max_sentences
         mean.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
@@ -91,10 +97,22 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def mean_of(models: list[str]) -> HMDEForDocumentEmbedding:
-    """The mean of the weights, in float32."""
+    """The mean of the weights, in float32.
+
+    Raises:
+        ValueError: the models are rotated, and not all alike.
+    """
     mean: dict[str, Tensor] = {}
+    rotation = None
     for each in models:
         model = HMDEForDocumentEmbedding.from_pretrained(each, dtype=torch.float32)
+        if model.config.rotation:
+            rotation = model.hmde.rotation.weight if rotation is None else rotation
+            if not torch.equal(model.hmde.rotation.weight, rotation):
+                raise ValueError(
+                    f"{each} and {models[0]} are rotated in different ways, and the mean of two rotations is none; "
+                    "average the models as they were before that, and rotate the mean"
+                )
         for name, weight in model.state_dict().items():
             mean[name] = mean.get(name, 0) + weight / len(models)
     model.load_state_dict(mean)

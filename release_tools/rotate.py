@@ -21,8 +21,8 @@ from torch import Tensor
 from common.command_line import options_from, run
 from common.device import device, dtype_of
 from common.files import check_is_new, folder_written_whole
-from common.numbers import PositiveInt
-from common.saved_models import load_hmde, save_changed
+from common.numbers import PositiveInt, Seed
+from common.saved_models import check_is_hmde, load_hmde, save_changed
 from modeling_hmde import HMDEForDocumentEmbedding
 from modeling_hmde.publishing_hmde import upload_folder
 from modeling_hmde.rotation_hmde import Rotation
@@ -49,7 +49,7 @@ class Rotate:
     max_documents: PositiveInt = 1000
     """How many documents are read, as evenly from all languages as there are enough."""
 
-    seed: int = 42
+    seed: Seed = 42
     """Seed of the draw."""
 
     push_to_hub: str | None = None
@@ -59,10 +59,11 @@ class Rotate:
 def main(argv: list[str] | None = None) -> None:
     """
     Raises:
-        ValueError: a size is not below that of vectors, or the output exists.
+        ValueError: the model is no HMDE, a size is not below that of vectors, or the output exists.
     """
     options = options_from(Rotate, argv)
     check_is_new(options.output)
+    check_is_hmde("model", options.model)
     reader, tokenizer = load_hmde(options.model, dtype_of("auto"))
     hidden = reader.config.hidden_size
     if max(options.sizes, default=0) >= hidden:

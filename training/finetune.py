@@ -50,7 +50,7 @@ from evaluation.tasks.classification import tokenized
 from modeling_hmde import HMDEConfig, HMDEForSequenceClassification, HMDETokenizer
 from modeling_hmde.encoders_hmde import longest_text
 from training.loop.checkpoints import training_folder
-from training.loop.trainer_runs import TrainerArguments, recipe_of_run, trainer_run
+from training.loop.trainer_runs import TrainerArguments, check_run, recipe_of_run, trainer_run
 from training.model_card import TEMPLATES, as_yaml, card_data, write_card
 
 
@@ -116,6 +116,23 @@ class FinetuneRecipe:
     trainer: ClassifierArguments = field(default_factory=ClassifierArguments)
     """Learning rate, batches, epochs, `metric_for_best_model` and the other arguments of transformers' Trainer."""
 
+    def __post_init__(self) -> None:
+        metric, known = self.trainer.metric_for_best_model, ("loss", *MEASURES)
+        if metric is not None and metric.removeprefix("eval_") not in known:
+            raise ValueError(f"trainer.metric_for_best_model is {metric!r}; it must be one of {', '.join(known)}")
+        if self.early_stopping_patience is not None and metric is None:
+            raise ValueError(
+                f"early_stopping_patience is {self.early_stopping_patience}, but "
+                "trainer.metric_for_best_model is null, so that no evaluation is the best; name one, or give "
+                "early_stopping_patience null"
+            )
+        chooses = self.early_stopping_patience is not None or self.trainer.load_best_model_at_end
+        if chooses and self.trainer.eval_strategy == IntervalStrategy.NO:
+            raise ValueError(
+                "trainer.eval_strategy is no, and without evaluation no step is the best; evaluate, or give "
+                "trainer.load_best_model_at_end false and early_stopping_patience null"
+            )
+
 
 def main(argv: list[str] | None = None) -> None:
     recipe = options_from(FinetuneRecipe, argv)
@@ -129,7 +146,7 @@ def fine_tune(recipe: FinetuneRecipe, checkpoint: str | None) -> None:
         checkpoint: to resume from, if any.
 
     Raises:
-        ValueError: the model or the data are not what the recipe says.
+        ValueError: the model or the data are not what the recipe says, or not those of the run that is resumed.
     """
     is_hmde = model_type_of("model", recipe.model) == HMDEConfig.model_type
     if is_hmde and recipe.windows:
@@ -137,6 +154,7 @@ def fine_tune(recipe: FinetuneRecipe, checkpoint: str | None) -> None:
     if not is_hmde and recipe.max_sentences is not None:
         raise ValueError(f"max_sentences is given, but {recipe.model} is no HMDE and reads no sentences; leave it out")
     train, dev, tests = read(recipe)
+    check_run(recipe, [documents.file for documents in (*train, *dev)])
     labels = sorted({label for documents in train for label in documents.labels})
     set_seed(recipe.trainer.seed)  # the classifier starts at random
     model, tokenizer = windows_classifier(recipe, labels) if recipe.windows else classifier(recipe, labels)
@@ -153,7 +171,7 @@ def fine_tune(recipe: FinetuneRecipe, checkpoint: str | None) -> None:
         callbacks=[EarlyStoppingCallback(recipe.early_stopping_patience)] if recipe.early_stopping_patience else [],
     )
     trainer.train(resume_from_checkpoint=checkpoint)
-    scores = {  # of the best model, which the Trainer has put back
+    scores = {  # of the best model, if the Trainer has put it back
         documents.file.stem: measure(trainer.predict(encode(documents, tokenizer, labels)))
         for documents in (*dev, *tests)
     }
@@ -250,6 +268,16 @@ def measure(prediction: EvalPrediction | PredictionOutput) -> dict[str, float]:
     return accuracy_and_f1(np.asarray(prediction.label_ids).astype(str).tolist(), predicted.astype(str).tolist())
 
 
+def chosen_step(trainer: ClassifierArguments, state: TrainerState) -> tuple[int, float | None]:
+    """The optimizer step that the Trainer's model is of, and the value of the metric on dev that chose it; None if
+    nothing did, and the model is that of the last step."""
+    if not trainer.load_best_model_at_end or state.best_model_checkpoint is None:
+        return state.global_step, None
+    step = int(state.best_model_checkpoint.rpartition("-")[2])
+    metric = f"eval_{str(trainer.metric_for_best_model).removeprefix('eval_')}"
+    return step, next(entry[metric] for entry in state.log_history if entry["step"] == step and metric in entry)
+
+
 def write_results(
     folder: Path, recipe: FinetuneRecipe, labels: Sequence[str], state: TrainerState, scores: Scores, hmde: bool
 ) -> None:
@@ -281,6 +309,7 @@ def write_results(
         pipeline_tag="text-classification",
         tags=["hmde", "multilingual"] if hmde else ["multilingual"],
     )
+    step, value = chosen_step(recipe.trainer, state)
     write_card(
         folder,
         TEMPLATES / "classifier.md",
@@ -288,7 +317,9 @@ def write_results(
         name=recipe.output,
         hmde=hmde,
         labels=labels,
-        state=state,
+        step=step,
+        num_steps=state.global_step,
+        value=value,
         scores=scores,
         recipe=recipe,
         recipe_yaml=as_yaml(recipe_of_run(recipe)),

@@ -15,9 +15,17 @@ def module_of(task: RetrievalTask | ClassificationTask) -> ModuleType:
     """The module that reads a task's format.
 
     Raises:
-        ValueError: the format is no module's full name.
+        ValueError: the format is no module's full name, or that of a module that converts nothing.
     """
-    if "." not in task.format:
-        example = "evaluation.datasets.ir_datasets"
-        raise ValueError(f"format is {task.format!r}; it must be hmde, or the full name of a module, such as {example}")
-    return import_module(task.format)
+    rule = "it must be hmde, or the full name of a module, such as evaluation.datasets.ir_datasets"
+    if "." not in task.format.strip("."):
+        raise ValueError(f"format is {task.format!r}; {rule}")
+    try:
+        module = import_module(task.format)
+    except ModuleNotFoundError as error:
+        if not f"{task.format}.".startswith(f"{error.name}."):
+            raise  # a module that the format needs
+        raise ValueError(f"format is {task.format!r}, but there is {str(error).lower()}; {rule}") from None
+    if not hasattr(module, "convert"):
+        raise ValueError(f"format is {task.format!r}, a module without a function convert(task, output); {rule}")
+    return module

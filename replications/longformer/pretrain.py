@@ -40,7 +40,7 @@ from common.saved_models import model_type_of, opening
 from evaluation.tables import environment
 from replications.longformer.system import first_token
 from training.data.articles import load_articles, rows_of_split
-from training.loop.trainer_runs import TrainerArguments, recipe_of_run, trainer_run
+from training.loop.trainer_runs import TrainerArguments, check_run, recipe_of_run, trainer_run
 
 # Where BERT and XLM-R keep the head of masked language modelling, by its name in Longformer.
 HEADS = {
@@ -160,10 +160,11 @@ def train(recipe: LongformerRecipe, checkpoint: str | None) -> None:
         checkpoint: to resume from, if any.
 
     Raises:
-        ValueError: the encoder or the corpus is not what the recipe says.
+        ValueError: the encoder or the corpus is not what the recipe says, or not that of the run that is resumed.
     """
-    set_seed(recipe.trainer.seed)
     tables = load_articles(Path(recipe.corpus)).values()
+    check_run(recipe, sorted((Path(recipe.corpus) / "articles").glob("*.parquet")))
+    set_seed(recipe.trainer.seed)
     articles = datasets.concatenate_datasets([rows_of_split(table, "train").select_columns("text") for table in tables])
     model, tokenizer = convert(recipe.encoder, recipe.max_length, recipe.attention_window)
     trainer = Trainer(

@@ -158,6 +158,8 @@ def test_a_killed_run_goes_on_from_its_last_whole_checkpoint(corpus: Path, labse
 
     with locked(tmp_path / "killed-training"):
         assert in_processes(1, second) == [0]
+    with pytest.raises(ValueError, match=r"belongs to another run: mlm_probability was 0.15 and is 0.5; start anew"):
+        run("killed", resume="true", mlm_probability=0.5)
     resumed = run("killed", resume="true")
     assert resumed[:4] == losses[:4]  # of the checkpoint; which tokens are masked from then on is drawn anew
     assert len(resumed) == 6

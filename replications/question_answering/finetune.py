@@ -38,7 +38,7 @@ from common.saved_models import model_type_of
 from evaluation.tables import environment
 from modeling_hmde.encoders_hmde import longest_text
 from replications.question_answering.task import Question, answer, measure, read_questions, windows_of
-from training.loop.trainer_runs import TrainerArguments, recipe_of_run, trainer_run
+from training.loop.trainer_runs import TrainerArguments, check_run, recipe_of_run, trainer_run
 from training.model_card import origin_of
 
 CARD = """\
@@ -97,14 +97,16 @@ def fine_tune(recipe: FinetuneQuestionsRecipe, checkpoint: str | None) -> None:
         checkpoint: to resume from, if any.
 
     Raises:
-        ValueError: the model or the data are not what the recipe says.
+        ValueError: the model or the data are not what the recipe says, or not those of the run that is resumed.
     """
     if model_type_of("model", recipe.model) == "hmde":
         raise ValueError(
             f"model {recipe.model} is an HMDE, whose vectors are of sentences; an answer is found among tokens, so "
             "name a sentence encoder"
         )
-    train, dev = (read_questions(Path(recipe.data) / f"{part}-v1.1.json") for part in ("train", "dev"))
+    files = [Path(recipe.data) / f"{part}-v1.1.json" for part in ("train", "dev")]
+    train, dev = map(read_questions, files)
+    check_run(recipe, files[:1])
     set_seed(recipe.trainer.seed)  # the new layer starts at random
     tokenizer = AutoTokenizer.from_pretrained(recipe.model)
     model = AutoModelForQuestionAnswering.from_pretrained(recipe.model, dtype="float32")

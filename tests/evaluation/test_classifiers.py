@@ -76,3 +76,12 @@ def test_c_for_several_labels_a_text_is_the_one_of_the_highest_r_precision() -> 
     scores, by_document = measure_on(vectors, labels)
     assert by_document == r_precisions(targets, decisions(chosen, every, every))
     assert scores["documents"] == 90
+
+
+def test_labels_that_were_not_learnt_count_as_not_found() -> None:
+    vectors = np.eye(3)
+    measure_on, _ = fit_multilabel(np.repeat(vectors, 4, axis=0), [*4 * ["a"], *4 * ["b"], *4 * ["b|d"]], [1000.0])
+    scores, by_document = measure_on(vectors, ["c", "b|c", "b|d"])
+    assert by_document == [0.0, 0.5, 1.0]
+    assert scores["r_precision"] == 0.5
+    assert scores["micro_f1"] == pytest.approx(2 * 3 / (2 * 3 + 1 + 2))  # a is said of the first, c is missed twice

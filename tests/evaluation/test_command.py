@@ -336,6 +336,18 @@ def test_data_are_converted_anew_if_a_neighbour_of_their_format_changed(
     assert len(done) == 2
 
 
+def test_data_that_are_one_file_are_converted_anew_if_it_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "import shutil\n\ndef convert(task, output):\n    shutil.copy(task.data, output / 'copied')\n"
+    written(tmp_path / "of_one_file" / "format.py", code)
+    monkeypatch.syspath_prepend(tmp_path)
+    for content in ("old", "new"):
+        task = RetrievalTask(str(written(tmp_path / "data.json", content)), ["en-de"], format="of_one_file.format")
+        folder = Path(module.converted(tmp_path / "converted", task).data)
+        assert (folder / "copied").read_text() == content
+
+
 class Lookup:
     """A system that knows the vector of each text by itself."""
 

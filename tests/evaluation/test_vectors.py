@@ -175,3 +175,17 @@ def test_fingerprints_tell_contents_and_names_apart(tmp_path: Path) -> None:
         found.add(fingerprint_of_folder(folder))
     assert len(found) == 3
     assert fingerprint("ab", "c") != fingerprint("a", "bc")
+
+
+def test_fingerprints_follow_links_to_folders_and_not_round_in_a_circle(tmp_path: Path) -> None:
+    copied, linked = tmp_path / "copied", tmp_path / "linked"
+    for folder in (copied / "docs", tmp_path / "elsewhere"):
+        folder.mkdir(parents=True)
+        (folder / "en.tsv").write_text("x")
+    linked.mkdir()
+    (linked / "docs").symlink_to(tmp_path / "elsewhere")
+    assert fingerprint_of_folder(linked) == fingerprint_of_folder(copied)
+    (linked / "docs" / "round").symlink_to(linked)
+    assert fingerprint_of_folder(linked) == fingerprint_of_folder(copied)
+    (tmp_path / "elsewhere" / "en.tsv").write_text("y")
+    assert fingerprint_of_folder(linked) != fingerprint_of_folder(copied)

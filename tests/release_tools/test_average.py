@@ -18,6 +18,8 @@ from safetensors.torch import load_file
 from common.command_line import options_from
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from release_tools import average
+from release_tools.rotate import main as rotate_main
+from release_tools.rotate import rotate
 from tests.paths import REPOSITORY
 from tests.pretraining import options
 from training import pretrain
@@ -76,6 +78,8 @@ def test_what_has_no_average_is_refused_before_anything_is_written(models, labse
         average.main(["--models", f"[{models[0]}]", *output])
     with pytest.raises(ValueError, match=r"other exists; remove it"):
         average.main(["--models", f"[{models[0]}, {models[1]}]", "--output", models[1]])
+    with pytest.raises(ValueError, match="output is empty; name a folder to write"):
+        average.main(["--models", f"[{models[0]}, {models[1]}]", "--output", ""])
     no_corpus = r"shorter has no articles/\*\.parquet with an article; make a corpus with python -m training\.corpus"
     with pytest.raises(ValueError, match=no_corpus):
         average.main(["--models", f"[{models[0]}, {models[1]}]", *output, "--corpus", str(shorter)])
@@ -85,6 +89,31 @@ def test_what_has_no_average_is_refused_before_anything_is_written(models, labse
     with pytest.raises(ValueError, match=r"max_sentences is 6, but .*positions has learned positions for 5 sentences"):
         average.main(["--models", f"[{positions}, {positions}]", *output, "--max_sentences", "6"])
     assert not (tmp_path / "mean").exists()
+
+
+def test_models_of_different_rotations_or_vocabularies_have_no_mean(models, tmp_path):
+    output = ["--output", str(tmp_path / "mean")]
+    model, tokenizer = HMDEForDocumentEmbedding.from_pretrained(models[0]), HMDETokenizer.from_pretrained(models[0])
+    rotations = [torch.eye(model.config.hidden_size), torch.eye(model.config.hidden_size).flip(0)]
+    for name, rotation in zip(("as-it-was", "turned"), rotations):
+        rotate(model, rotation, [])
+        model.save_pretrained(tmp_path / name)
+        tokenizer.save_pretrained(tmp_path / name)
+    with pytest.raises(ValueError, match=r"turned and .*as-it-was are rotated .* before that, and rotate the mean"):
+        average.main(["--models", f"[{tmp_path / 'as-it-was'}, {tmp_path / 'turned'}]", *output])
+    written = (Path(models[1]) / "tokenizer.json").read_text(encoding="utf-8")
+    (Path(models[1]) / "tokenizer.json").write_text(written.replace('"Hund"', '"Hand"'), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"other and .*one have different vocabularies; name models of one kind"):
+        average.main(["--models", f"[{models[0]}, {models[1]}]", *output])
+    assert not (tmp_path / "mean").exists()
+
+
+def test_a_sentence_encoder_is_neither_averaged_nor_rotated(labse, corpus_folder, tmp_path):
+    output = ["--output", str(tmp_path / "output")]
+    with pytest.raises(ValueError, match=r"models: .*labse is no HMDE; make one of it"):
+        average.main(["--models", f"[{labse}, {labse}]", *output])
+    with pytest.raises(ValueError, match=r"model: .*labse is no HMDE; make one of it"):
+        rotate_main(["--model", str(labse), "--corpus", str(corpus_folder), *output])
 
 
 PULL = """

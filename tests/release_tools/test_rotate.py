@@ -58,8 +58,12 @@ def test_principal_components_are_orthogonal_and_the_longest_comes_first() -> No
     assert components[0].abs().argmax() == 1
 
 
-def test_sizes_that_cut_nothing_are_refused(saved: Path, corpus_folder: Path, tmp_path: Path) -> None:
+def test_sizes_that_cut_nothing_and_negative_seeds_are_refused(
+    saved: Path, corpus_folder: Path, tmp_path: Path
+) -> None:
     options = ["--model", str(saved), "--corpus", str(corpus_folder), "--output", str(tmp_path / "turned")]
     with pytest.raises(ValueError, match=r"sizes are \[4, 32\], but vectors have 32 numbers"):
         rotate.main([*options, "--sizes", "[4, 32]"])
+    with pytest.raises(ValueError, match=r"(?s)seed.*v>=0"):
+        rotate.main([*options, "--seed", "-1"])
     assert not (tmp_path / "turned").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,38 @@ def test_training_stops_when_patience_is_at_its_end_and_the_best_model_is_kept(f
     assert loss.item() == pytest.approx(losses(results)[0], rel=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("changes", "chosen", "said"),
+    [
+        ({}, 0, r"that of optimizer step {steps[0]} of {last}, chosen by its\nloss on dev, {losses[0]:.4f}\."),
+        ({"trainer.load_best_model_at_end": "false"}, -1, r"that of the last optimizer step, {last}\."),
+        (
+            {"trainer.load_best_model_at_end": "false", "trainer.metric_for_best_model": "null"},
+            -1,
+            r"that of the last optimizer step, {last}\.",
+        ),
+        (
+            {"trainer.load_best_model_at_end": "false", "trainer.eval_strategy": "no"},
+            None,
+            r"that of the last optimizer step, {last}\.",
+        ),
+    ],
+    ids=["the-best", "the-last", "no-metric", "no-evaluation"],
+)
+def test_the_card_says_which_step_the_model_is_of(
+    folder: Path, changes: dict[str, str], chosen: int | None, said: str
+) -> None:
+    mislabel(folder / "en.dev.tsv")
+    results = fine_tune(folder, early_stopping_patience="null", **changes)
+    steps = [epoch["step"] for epoch in results["epochs"]]
+    last = max(int(path.name.split("-")[1]) for path in (folder / "classifier-training").glob("checkpoint-*"))
+    card = (folder / "classifier" / "README.md").read_text(encoding="utf-8")
+    assert re.search(said.format(steps=steps, last=steps[-1] if steps else last, losses=losses(results)), card), card
+    if chosen is not None:
+        accuracy = results["scores"]["en.dev"]["accuracy"]
+        assert accuracy == results["epochs"][chosen]["eval_accuracy"]
+
+
 @pytest.mark.parametrize("dev_is_mislabelled", [False, True])
 def test_a_resumed_run_ends_as_an_uninterrupted_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch, dev_is_mislabelled: bool
@@ -193,6 +226,61 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(
     expected, found = weights_of(folder / "whole"), weights_of(folder / "halved")
     for name, weight in expected.items():
         assert torch.equal(found[name], weight), name
+
+
+@pytest.fixture
+def stopped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run with one checkpoint, stopped in its second epoch."""
+    evaluate_once = Trainer.evaluate
+
+    def interrupted(trainer: Trainer, *args: Any, **kwargs: Any) -> dict[str, float]:
+        if trainer.state.epoch == 2:
+            raise KeyboardInterrupt
+        return evaluate_once(trainer, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "evaluate", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fine_tune(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("changes", "different"),
+    [
+        ({"trainer.learning_rate": 0.5}, r"trainer\.learning_rate was 0\.01 and is 0\.5"),
+        ({"early_stopping_patience": 2}, "early_stopping_patience was 7 and is 2"),
+        ({"model": "LABSE"}, "model was .*hmde' and is .*labse'"),
+    ],
+)
+def test_a_run_of_another_recipe_is_not_resumed(
+    stopped: Path, labse: Path, changes: dict[str, object], different: str
+) -> None:
+    changes = {name: labse if value == "LABSE" else value for name, value in changes.items()}
+    with pytest.raises(ValueError, match=f"classifier-training belongs to another run: {different}; start anew under"):
+        fine_tune(stopped, resume="true", **changes)
+
+
+def test_a_run_of_other_data_or_of_more_processes_is_not_resumed(
+    stopped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(finetune.ClassifierArguments, "world_size", 2)
+        with pytest.raises(ValueError, match="another run: number of processes was 1 and is 2; start anew"):
+            fine_tune(stopped, resume="true")
+    mislabel(stopped / "en.dev.tsv")
+    with pytest.raises(ValueError, match=r"another run: en\.dev\.tsv was '\w+' and is '\w+'; start anew"):
+        fine_tune(stopped, resume="true")
+    (stopped / "classifier-training" / "run.json").unlink()
+    with pytest.raises(ValueError, match=r"has no run\.json, which says of which run it is; start anew"):
+        fine_tune(stopped, resume="true")
+
+
+def test_what_no_step_depends_on_may_change_on_resume(stopped: Path) -> None:
+    write_texts(stopped / "en.test.tsv", 3, animals=ANIMALS, weather=WEATHER)
+    changes = {"trainer.logging_steps": 7, "trainer.save_total_limit": 3, "trainer.disable_tqdm": "true"}
+    results = fine_tune(stopped, resume="true", test_languages="[en]", **changes)
+    assert len(losses(results)) == 3
 
 
 def weights_of(classifier: Path) -> dict[str, torch.Tensor]:
@@ -260,7 +348,24 @@ def test_an_unknown_key_is_an_error(folder: Path) -> None:
         ({"trainer.num_train_epochs": 0}, r"num_train_epochs.*\n *Not of type PositiveFloat: 0"),
         ({"trainer.output_dir": "elsewhere"}, "unrecognized arguments: --trainer.output_dir"),
         ({"resume": "true"}, "classifier-training has no checkpoint"),
+        ({"trainer.seed": -1}, r"seed.*\n *Not of type Seed: -1 does not conform to restriction v>=0"),
         ({"output": "."}, "exists; remove it and .*-training, name another output"),
+        (
+            {"trainer.metric_for_best_model": "speed"},
+            "metric_for_best_model is 'speed'; it must be one of loss, accuracy, macro_f1",
+        ),
+        (
+            {"trainer.eval_strategy": "no", "trainer.load_best_model_at_end": "false"},
+            "trainer.eval_strategy is no, and without evaluation no step is the best; evaluate, or give",
+        ),
+        (
+            {"trainer.eval_strategy": "no", "trainer.save_strategy": "no", "early_stopping_patience": "null"},
+            "trainer.eval_strategy is no, and without evaluation no step is the best; evaluate, or give",
+        ),
+        (
+            {"trainer.metric_for_best_model": "null", "trainer.load_best_model_at_end": "false"},
+            "early_stopping_patience is 7, but trainer.metric_for_best_model is null, so that",
+        ),
     ],
 )
 def test_an_impossible_recipe_is_refused(folder: Path, changes: dict[str, object], message: str) -> None:

@@ -276,6 +276,7 @@ def test_queries_may_be_of_the_positives_language(corpus_folder):
         ({"sentence_encoder": "nowhere"}, "sentence_encoder: nowhere does not open"),
         ({"batch_size": 0}, r'"batch_size":\s.*v>0'),
         ({"max_steps": 0}, r'"max_steps":(.|\s)*v>0'),
+        ({"seed": -1}, r'"seed":\s.*v>=0'),
         ({"resume": "true"}, "no checkpoint to resume from"),
         ({"max_tokens_per_chunk": 0}, r'"max_tokens_per_chunk":\s.*v>0'),
         ({"losses.queue.size": -1}, r"PositiveInt: -1 does not conform"),
@@ -291,6 +292,13 @@ def test_queries_may_be_of_the_positives_language(corpus_folder):
 def test_a_bad_recipe_is_refused_before_anything_is_written(corpus_folder, labse, tmp_path, changes, message):
     with pytest.raises(ValueError, match=message):
         pretrain.main(options(corpus_folder, labse, tmp_path / "model", **changes))
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_output_without_a_name_is_refused(corpus_folder, labse, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"^output is empty; name a folder to write"):
+        pretrain.main([*options(corpus_folder, labse, tmp_path), "--output", ""])
     assert not list(tmp_path.iterdir())
 
 

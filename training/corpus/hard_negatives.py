@@ -60,10 +60,8 @@ def draw_triples(
 
 
 def _draw_with_spark(query: str, articles: list[Path], target: Path, seed: int) -> None:
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise ImportError("engine: spark needs PySpark and Java 17: pip install 'hmde[spark]'") from error
+    from pyspark.sql import SparkSession
+
     spark = SparkSession.builder.appName("hmde-corpus").getOrCreate()
     try:
         # Spark takes these signs in a path that it reads for a pattern.

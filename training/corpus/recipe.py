@@ -7,7 +7,7 @@ from typing import Literal
 
 from jsonargparse.typing import ClosedUnitInterval
 
-from common.numbers import NonNegativeInt, PositiveInt, Share
+from common.numbers import NonNegativeInt, PositiveInt, Seed, Share
 
 SPLITS = ("train", "dev", "test")
 
@@ -87,7 +87,7 @@ class CorpusRecipe:
     push_to_hub: str | None = None
     """Data set on the Hub to which the corpus is uploaded."""
 
-    seed: int = 42
+    seed: Seed = 42
     """Seed of every draw."""
 
     def __post_init__(self) -> None:

@@ -148,7 +148,7 @@ def encode_sentences(
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
     """Yields, for each text in any order, its index, its sentence vectors (sentences, hidden) and the tokens of each
     sentence (sentences,), both on the CPU."""
-    rows = tokenizer(texts, language=languages)
+    rows = tokenizer(texts, language=languages) if texts else {"input_ids": [], "sentence_ids": []}
     for batch, inputs in padded_batches(tokenizer, rows, MAX_TOKENS_PER_BATCH):
         sentences, vectors = model.hmde.encode_sentences(**inputs.to(model.device))
         counts = sentences.document.bincount().tolist()

@@ -79,8 +79,11 @@ def check_output(output: str, checkpoint_folders: list[Path], resume: bool) -> N
         resume: whether the run resumes from them.
 
     Raises:
-        ValueError: the output is there already, there are checkpoints of another run, or there is none to resume from.
+        ValueError: the output has no name or is there already, there are checkpoints of another run, or there is none
+            to resume from.
     """
+    if not output:
+        raise ValueError("output is empty; name a folder to write")
     folder = training_folder(output)
     if Path(output).exists() and not resume:
         raise ValueError(f"{output} exists; remove it and {folder}, name another output, or resume with --resume true")
@@ -146,15 +149,28 @@ def load_newest_checkpoint(accelerator: Accelerator, folder: Path, run: dict[str
     if chosen[0] is None:
         raise ValueError(f"{folder} has no whole checkpoint to resume from; start without --resume")
     saved = json.loads((Path(chosen[0]) / MANIFEST).read_text(encoding="utf-8"))["run"]
+    check_same_run(chosen[0], saved, run)
+    strict = {} if accelerator.distributed_type == DistributedType.DEEPSPEED else {"strict": False}
+    accelerator.load_state(chosen[0], **strict)  # frozen weights are not in it
+
+
+def check_same_run(place: str | Path, saved: dict[str, Any], run: dict[str, Any]) -> None:
+    """
+    Args:
+        place: what is resumed from.
+        saved: what `describe_run` says of it.
+        run: what it says of the run that resumes.
+
+    Raises:
+        ValueError: they differ; the message names in what.
+    """
     different = [
         f"{name} was {saved.get(name)!r} and is {run.get(name)!r}"
         for name in sorted(saved.keys() | run.keys())
         if saved.get(name) != run.get(name)
     ]
     if different:
-        raise ValueError(f"{chosen[0]} belongs to another run: {'; '.join(different)}; start anew under another output")
-    strict = {} if accelerator.distributed_type == DistributedType.DEEPSPEED else {"strict": False}
-    accelerator.load_state(chosen[0], **strict)  # frozen weights are not in it
+        raise ValueError(f"{place} belongs to another run: {'; '.join(different)}; start anew under another output")
 
 
 def broken_file(folder: Path) -> str | None:

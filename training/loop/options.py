@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from common.numbers import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from common.numbers import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Seed
 
 
 @dataclass(kw_only=True)
@@ -85,7 +85,7 @@ class LoopOptions:
     push_to_hub: str | None = None
     """Repository to upload the finished folder to."""
 
-    seed: int = 42
+    seed: Seed = 42
     """Seed of initialisation, dropout, order and all random draws."""
 
     def __post_init__(self) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,8 +13,21 @@ import torch
 from transformers import TrainerState, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 
-from common.files import full_disk_named, locked
-from training.loop.checkpoints import check_output, training_folder
+from common.files import full_disk_named, locked, write_json
+from common.fingerprints import digest
+from common.numbers import Seed
+from training.loop.checkpoints import check_output, check_same_run, training_folder
+
+RUN = "run.json"
+
+# What may change on resume, because no step depends on it: fields of a recipe, and how arguments of the Trainer begin.
+MAY_CHANGE = {"data", "corpus", "output", "resume", "test_languages", "trainer"}
+ARGUMENTS_MAY_CHANGE = (
+    *("output_dir", "resume_from_checkpoint", "save_total_limit", "save_on_each_node", "hub_", "push_to_hub"),
+    *("log_", "logging_", "report_to", "run_name", "project", "trackio_", "disable_tqdm", "skip_memory_metrics"),
+    *("use_cpu", "local_rank", "ddp_", "debug"),
+    *("dataloader_num_workers", "dataloader_pin_memory", "dataloader_persistent_workers", "dataloader_prefetch_factor"),
+)
 
 
 @dataclass
@@ -23,6 +37,7 @@ class TrainerArguments(TrainingArguments):
 
     save_total_limit: int | None = 1
     report_to: str | list[str] | None = "none"
+    seed: Seed = 42
     use_cpu: bool = field(default_factory=lambda: not torch.accelerator.is_available())  # else bf16 is refused there
     output_dir: str | None = field(default=None, init=False)
     resume_from_checkpoint: str | None = field(default=None, init=False)
@@ -54,6 +69,36 @@ def trainer_run(arguments: TrainerArguments, output: str, resume: bool) -> Itera
         check_output(output, checkpoints, resume)
         with full_disk_named(folder):
             yield str(checkpoints[-1]) if resume else None
+
+
+def check_run(recipe: Any, data: Iterable[Path]) -> None:
+    """Within `trainer_run`: when a run starts, keep in its training folder what must be the same when it is resumed;
+    when it is resumed, compare.
+
+    Args:
+        recipe: with the fields `trainer`, `output` and `resume`.
+        data: the files that the run learns from, and those that choose its best step.
+
+    Raises:
+        ValueError: the recipe, the data or the number of processes are not those of the run that is resumed.
+    """
+    arguments = recipe.trainer
+    run = {name: value for name, value in asdict(recipe).items() if name not in MAY_CHANGE}
+    run |= {
+        f"trainer.{name}": value
+        for name, value in arguments.to_dict().items()
+        if not name.startswith(ARGUMENTS_MAY_CHANGE)
+    }
+    run |= {file.name: digest(file) for file in data}
+    run["number of processes"] = arguments.world_size * max(1, arguments.n_gpu)  # one process may use several GPUs
+    folder = training_folder(recipe.output)
+    if not recipe.resume:
+        if arguments.process_index == 0:
+            write_json(folder / RUN, run)
+    elif (folder / RUN).is_file():
+        check_same_run(folder, json.loads((folder / RUN).read_text(encoding="utf-8")), json.loads(json.dumps(run)))
+    else:
+        raise ValueError(f"{folder} has no {RUN}, which says of which run it is; start anew under another output")
 
 
 def whole_checkpoints(folder: Path) -> list[Path]:

@@ -175,3 +175,28 @@ def test_a_carriage_return_in_a_sentence_of_xnli_ends_no_row(tmp_path: Path) -> 
     )
     module_of(task).convert(task, tmp_path / "out")
     assert read_labelled_texts(tmp_path / "out" / "en.test.tsv") == (["neutral"], ['The cat.\t"A dog.'])
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("mldr", "format is 'mldr'; it must be hmde, or the full name of a module"),
+        (".mldr", "format is '.mldr'; it must be hmde, or the full name of a module"),
+        ("evaluation.datasets.nope", "format is 'evaluation.datasets.nope', but there is no module named"),
+        ("nowhere.mldr", "format is 'nowhere.mldr', but there is no module named 'nowhere'; it must be hmde"),
+        ("evaluation.recipes", r"format is 'evaluation.recipes', a module without a function convert\(task, output\)"),
+    ],
+)
+def test_a_format_that_no_module_reads_is_refused(name: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        module_of(RetrievalTask("data", ["en-de"], format=name))
+
+
+def test_a_module_that_a_format_needs_is_named_by_its_own_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "of_the_user").mkdir()
+    (tmp_path / "of_the_user" / "format_with_needs.py").write_text("import surely_not_there\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="surely_not_there"):
+        module_of(RetrievalTask("data", ["en-de"], format="of_the_user.format_with_needs"))

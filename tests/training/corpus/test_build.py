@@ -196,6 +196,7 @@ def test_a_corpus_without_a_triple_to_train_on_is_an_error_that_says_why(tmp_pat
         (["--languages", '["de"]'], "name at least two"),
         (["--category_limit", "0"], r"(?s)category_limit.*v>0"),
         (["--num_triples", "0"], r"(?s)num_triples.*v>0"),
+        (["--seed", "-1"], r"(?s)seed.*v>=0"),
         (["--threads", "0"], r"(?s)threads.*v>0"),
         (["--min_sentences", "-1"], r"(?s)min_sentences.*v>0"),
         (["--dev_fraction", "-0.1"], r"(?s)dev_fraction.*v>=0 and v<1"),

@@ -40,6 +40,13 @@ SPARK = (
 )
 
 
+def test_spark_that_is_not_installed_is_named_before_any_work(monkeypatch, tmp_path):
+    monkeypatch.setattr("training.corpus.build.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"engine is spark, which needs PySpark .* pip install 'hmde\[spark\]'"):
+        main(arguments(tmp_path, "corpus", "--engine", "spark"))
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.skipif(not shutil.which("java"), reason="Spark needs Java")
 def test_spark_gives_the_same_triples(monkeypatch, tmp_path):
     pytest.importorskip("pyspark", reason="pip install 'hmde[spark]'")

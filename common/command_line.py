@@ -20,7 +20,7 @@ from common.terminal import printable
 import yaml
 from jsonargparse import auto_cli, set_parsing_settings
 
-# Errors that an option, an input or the machine causes. Training raises the last where it comes to what is no number.
+# Errors that an option, an input or the machine causes. Training raises the last at a loss that is not finite.
 MISTAKES = (ValueError, TypeError, OSError, MemoryError, FloatingPointError)
 
 set_parsing_settings(docstring_parse_attribute_docstrings=True)  # --help shows the sentence under each field

@@ -129,7 +129,7 @@ def width_after(modules: Sequence[dict[str, Any]], width: int) -> int:
             raise ValueError(f"{name} is {module}; a module of this type has the fields {', '.join(sorted(fields))}")
         if module.get("activation", "Identity") not in ACTIVATIONS:
             raise ValueError(f"{name} has the activation {module['activation']}; HMDE knows {', '.join(ACTIVATIONS)}")
-        for field in fields - {"activation"}:
+        for field in sorted(fields - {"activation"}):
             if (rule := _broken_rule(field, module[field])) is not None:
                 raise ValueError(f"{name} has {field} {module[field]!r}; give {rule}")
         reads = module.get("in_features", module.get("dimension", width))

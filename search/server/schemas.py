@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, PositiveInt
+from pydantic import BaseModel, Field, PositiveInt, model_validator
 
 from search.options import Ranking
 
 Text = Annotated[str, Field(min_length=1)]
 
 
-class SearchRequest(BaseModel):
+class Body(BaseModel):
+    """The JSON object of a request. A field that is null counts as not given: clients in other languages send all."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def without_nulls(cls, fields: Any) -> Any:
+        if not isinstance(fields, dict):
+            return fields
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+class SearchRequest(Body):
     query: Text
     ranking: Annotated[Ranking | None, Field(description="`late` if the index keeps sentences, else `dense`.")] = None
     languages: Annotated[list[str] | None, Field(description="Only documents in these, as ISO 639-1 codes.")] = None
@@ -23,7 +34,7 @@ class SearchRequest(BaseModel):
     sentences: Annotated[int | None, Field(ge=0, description="Best sentences of each; all if not given.")] = None
 
 
-class EmbeddingsRequest(BaseModel):
+class EmbeddingsRequest(Body):
     input: str | Annotated[list[str], Field(min_length=1)]
     input_type: Literal["document", "query"] = "document"
     dimensions: Annotated[PositiveInt | None, Field(description="The first so many, L2-normalised again.")] = None
@@ -34,7 +45,7 @@ class RerankDocument(BaseModel):
     text: str
 
 
-class RerankRequest(BaseModel):
+class RerankRequest(Body):
     query: Text
     documents: Annotated[list[str | RerankDocument], Field(min_length=1)]
     top_n: Annotated[PositiveInt | None, Field(description="The best so many documents; all if not given.")] = None

@@ -181,9 +181,27 @@ def test_requests_that_arrive_together_are_encoded_together_and_each_gets_its_ow
 
 
 @pytest.mark.parametrize(
+    ("path", "asked", "left_out"),
+    [
+        ("/search", {"query": "cat"}, ["ranking", "languages", "where", "hits", "sentences"]),
+        ("/v1/embeddings", {"input": "cat"}, ["input_type", "dimensions", "encoding_format", "user"]),
+        ("/rerank", {"query": "cat", "documents": DOCUMENTS}, ["top_n", "return_documents"]),
+    ],
+)
+def test_a_field_that_is_null_counts_as_not_given(
+    server: SimpleNamespace, path: str, asked: dict, left_out: list[str]
+) -> None:
+    answer = server.client.post(path, json=asked | dict.fromkeys(left_out))
+    assert answer.status_code == 200
+    assert answer.json() == server.client.post(path, json=asked).json()
+
+
+@pytest.mark.parametrize(
     ("path", "asked", "status", "message"),
     [
         ("/search", {}, 422, "query: Field required"),
+        ("/search", {"query": None}, 422, "query: Field required"),
+        ("/search", [], 422, "Input should be a valid dictionary"),
         ("/search", {"query": ""}, 422, "query: String should have at least 1 character"),
         ("/search", {"query": "x" * 1001}, 400, "text 0 has 1001 characters; send at most 1000"),
         ("/search", {"query": "cat", "languages": ["xx"]}, 400, "the index has no documents in xx"),

@@ -80,6 +80,8 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         sentence_prompt: stands before each sentence of a document, such as e5's "passage: ".
         query_prompt: stands before each text that is read `as_queries`, such as e5's "query: ". A model whose
             `query_path` is "document_encoder" reads queries as documents, with `sentence_prompt`.
+        model_max_length: most tokens of a row where `truncation=True` comes without `max_length`. None, or more than
+            `max_sentences` of `max_sentence_length` have: what these have.
     """
 
     def __init__(
@@ -94,12 +96,10 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         query_prompt: str = "",
         **kwargs: Any,
     ) -> None:
-        if segmentation not in get_args(Segmentation):
-            raise ValueError(f"segmentation is {segmentation!r}; it must be one of {', '.join(get_args(Segmentation))}")
-        if long_sentences not in get_args(LongSentences):
-            raise ValueError(
-                f"long_sentences is {long_sentences!r}; it must be one of {', '.join(get_args(LongSentences))}"
-            )
+        chosen = {"segmentation": (segmentation, Segmentation), "long_sentences": (long_sentences, LongSentences)}
+        for option, (value, known) in chosen.items():
+            if value not in get_args(known):
+                raise ValueError(f"{option} is {value!r}; it must be one of {', '.join(get_args(known))}")
         if segmentation == "punkt":
             english_punkt()  # so that a missing library is named before any work
         if max_sentences < 1:
@@ -111,7 +111,8 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         self.long_sentences = long_sentences
         self.sentence_prompt = sentence_prompt
         self.query_prompt = query_prompt
-        kwargs["model_max_length"] = max_sentences * max_sentence_length
+        longest = max_sentences * max_sentence_length
+        kwargs["model_max_length"] = min(kwargs.get("model_max_length") or longest, longest)
         kwargs["split_special_tokens"] = True  # never read a special token in a text
         super().__init__(
             *args,
@@ -133,7 +134,9 @@ class HMDETokenizer(PreTrainedTokenizerFast):
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> HMDETokenizer:
         # tokenizer.json holds the added tokens. To list them, transformers would parse its megabytes again, in Python.
-        return super().from_pretrained(*args, **{"added_tokens_decoder": {}, **kwargs})
+        changed: Any = kwargs.keys() & {"max_sentences", "max_sentence_length"}
+        follows = {"model_max_length": None} if changed else {}
+        return super().from_pretrained(*args, **{"added_tokens_decoder": {}, **follows, **kwargs})
 
     @classmethod
     def convert_to_native_format(cls, trust_remote_code: bool = False, **kwargs: Any) -> dict[str, Any]:

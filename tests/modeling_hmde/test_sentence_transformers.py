@@ -178,12 +178,14 @@ def test_a_prompt_of_the_users_stands_before_each_text(folder: Path, documents: 
     assert_close(prompted, loaded.encode_query(["der Hund " + text for text in documents]))
 
 
-def test_what_max_seq_length_leaves_out_does_not_count(folder: Path, documents: list[str]) -> None:
+def test_what_max_seq_length_leaves_out_does_not_count(folder: Path, documents: list[str], tmp_path: Path) -> None:
     loaded = load(folder)
     assert loaded.max_seq_length == 32 * 128
     loaded.max_seq_length = 12
     features = loaded.preprocess(documents)
     assert features["input_ids"].shape[1] == 12
+    loaded.save(str(tmp_path))
+    assert load(tmp_path).max_seq_length == 12
 
 
 def test_the_weights_are_there_once(folder: Path, model: HMDEForDocumentEmbedding) -> None:

@@ -425,6 +425,23 @@ def test_the_longest_row_is_told_by_model_max_length(make_tokenizer: Callable[..
     assert len(tokenizer("cat", padding="max_length")["input_ids"]) == 15
 
 
+def test_a_model_max_length_of_ones_own_is_kept_until_the_limits_change(
+    make_tokenizer: Callable[..., HMDETokenizer], tmp_path: Path
+) -> None:
+    limits = {"max_sentences": 3, "max_sentence_length": 5}
+    assert make_tokenizer(**limits, model_max_length=16).model_max_length == 15
+    tokenizer = make_tokenizer(**limits, model_max_length=8)
+    assert len(tokenizer("cat " * 100, truncation=True)["input_ids"]) == 8
+    tokenizer.save_pretrained(tmp_path / "eight")
+    assert AutoTokenizer.from_pretrained(tmp_path / "eight").model_max_length == 8
+    assert AutoTokenizer.from_pretrained(tmp_path / "eight", model_max_length=6).model_max_length == 6
+    assert AutoTokenizer.from_pretrained(tmp_path / "eight", max_sentences=9).model_max_length == 45
+
+    tokenizer.model_max_length = 9  # as sentence-transformers sets it
+    tokenizer.save_pretrained(tmp_path / "nine")
+    assert AutoTokenizer.from_pretrained(tmp_path / "nine").model_max_length == 9
+
+
 def test_pad_fills_rows_made_one_by_one(wide: HMDETokenizer, documents: list[str]) -> None:
     padded = wide.pad([wide(text) for text in documents], return_tensors="pt")
     at_once = wide(documents, padding=True, return_tensors="pt")

@@ -152,8 +152,7 @@ class DocumentEncoder(nn.Module):
                 all_attentions.append(layer_attentions)
         pooled_dtype = torch.promote_types(hidden_states.dtype, torch.float32)
         contextualised = hidden_states.to(pooled_dtype)
-        weights = self.pooling_weights(sentence_lengths).to(pooled_dtype)
-        weights = (weights / weights.sum(dim=1, keepdim=True)).unsqueeze(-1)
+        weights = self.pooling_weights(sentence_lengths, pooled_dtype).unsqueeze(-1)
         if self.config.document_residual:
             residual = nn.functional.pad(sentence_embeddings.to(pooled_dtype), (0, 0, 1, 0))
             norm, residual_norm = (
@@ -199,9 +198,11 @@ class DocumentEncoder(nn.Module):
             packed, _ = layer(packed, None, **arguments)
             yield hidden_states.masked_scatter(mask.unsqueeze(-1), packed), None
 
-    def pooling_weights(self, sentence_lengths: Tensor) -> Tensor:
-        """Weights of the DBOS vector and of the sentences in the document embedding, not normalised: (documents,
-        sentences) -> (documents, 1 + sentences), int64."""
+    def pooling_weights(self, sentence_lengths: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Weights of the DBOS vector and of the sentences in the document embedding, which add up to 1: (documents,
+        sentences) -> (documents, 1 + sentences)."""
         counts = sentence_lengths if self.config.document_pooling == "token_mean" else sentence_lengths > 0
-        counts = counts.long() * int(self.config.document_pooling != "dbos")
-        return nn.functional.pad(counts, (1, 0), value=int(self.config.document_pooling in ("dbos", "mean_with_dbos")))
+        counts = counts.to(dtype) * int(self.config.document_pooling != "dbos")
+        dbos = int(self.config.document_pooling in ("dbos", "mean_with_dbos"))
+        counts = nn.functional.pad(counts, (1, 0), value=dbos)
+        return counts / counts.sum(dim=1, keepdim=True)

@@ -221,8 +221,7 @@ class InferenceMixin(nn.Module):
     def _contributions(self, output: Any) -> Iterator[tuple[Tensor, Tensor]]:
         """For each document the contributions of its sentences (sentences, hidden) and its embedding (hidden,),
         L2-normalised."""
-        weights = self.hmde.document_encoder.pooling_weights(output.sentence_lengths).float()
-        weights /= weights.sum(dim=1, keepdim=True)
+        weights = self.hmde.document_encoder.pooling_weights(output.sentence_lengths)
         counts = (output.sentence_lengths > 0).sum(dim=1).tolist()
         for count, states, sentence_weights, embedding in zip(
             counts, output.last_hidden_state, weights[:, 1:], output.pooler_output.float()

@@ -136,7 +136,7 @@ class Index:
         self._looked = -math.inf
         return changes
 
-    def remove(self, ids: Sequence[str]) -> int:
+    def remove(self, ids: Iterable[str]) -> int:
         """Removes the documents with these ids, and says how many there were. Errors as in `remove_documents`."""
         count = remove_documents(self.folder, ids)
         self._looked = -math.inf

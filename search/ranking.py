@@ -86,8 +86,11 @@ def search_index(
 
     Raises:
         TypeError: `languages` is one string.
-        ValueError: there is no such ranking, or `num_hits` is not positive or above MOST_HITS; and as `rank`.
+        ValueError: the query is blank, there is no such ranking, or `num_hits` is not positive or above MOST_HITS; and
+            as `rank`.
     """
+    if not query.strip():
+        raise ValueError(f"the query is {query!r}, without a word; write what is to be found")
     if ranking not in (None, *get_args(Ranking)):
         raise ValueError(f"ranking is {ranking!r}; choose one of {', '.join(get_args(Ranking))}")
     if num_hits < 1:

@@ -125,7 +125,7 @@ def update_index(
     return changes._replace(removed=len(removed))
 
 
-def remove_documents(folder: str | Path, ids: Sequence[str]) -> int:
+def remove_documents(folder: str | Path, ids: Iterable[str]) -> int:
     """Removes documents from an index; ids that it does not hold are ignored.
 
     Returns:
@@ -140,7 +140,7 @@ def remove_documents(folder: str | Path, ids: Sequence[str]) -> int:
     with locked(_local(folder)):
         index = open_snapshot(folder)
         count = len(index)
-        _remove_all(index, ids)
+        _remove_all(index, list(ids))
         return count - len(index)
 
 

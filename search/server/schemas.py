@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, PositiveInt, model_validator
+from pydantic import BaseModel, Field, PositiveInt, StringConstraints, model_validator
 
 from search.options import Ranking
 
-Text = Annotated[str, Field(min_length=1)]
+Query = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
 class Body(BaseModel):
@@ -23,7 +23,7 @@ class Body(BaseModel):
 
 
 class SearchRequest(Body):
-    query: Text
+    query: Query
     ranking: Annotated[Ranking | None, Field(description="`late` if the index keeps sentences, else `dense`.")] = None
     languages: Annotated[list[str] | None, Field(description="Only documents in these, as ISO 639-1 codes.")] = None
     where: Annotated[
@@ -46,7 +46,7 @@ class RerankDocument(BaseModel):
 
 
 class RerankRequest(Body):
-    query: Text
+    query: Query
     documents: Annotated[list[str | RerankDocument], Field(min_length=1)]
     top_n: Annotated[PositiveInt | None, Field(description="The best so many documents; all if not given.")] = None
     return_documents: bool = False

@@ -201,6 +201,20 @@ def test_an_argument_that_makes_no_sense_is_refused_by_name(
     assert counting.encoded == []
 
 
+@pytest.mark.parametrize("query", ["", " \n\u00a0"])
+def test_a_query_without_a_word_is_refused(index: Index, counting: CountingEncoder, query: str) -> None:
+    with pytest.raises(ValueError, match="without a word; write what is to be found"):
+        Index(index.folder, counting).search(query)
+    assert counting.encoded == []
+
+
+def test_documents_to_remove_may_be_a_set(tmp_path: Path, encoder: Encoder) -> None:
+    index = Index(tmp_path / "index", encoder)
+    index.add(documents_of({"a": "The cat.", "b": "The dog."}))
+    assert index.remove({"a", "c"}) == 1
+    assert len(index) == 1
+
+
 def test_a_string_is_no_list_of_documents_to_remove(tmp_path: Path, encoder: Encoder) -> None:
     index = Index(tmp_path / "index", encoder)
     index.add(documents_of({"a": "The cat.", "b": "The dog."}))

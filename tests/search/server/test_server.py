@@ -203,6 +203,8 @@ def test_a_field_that_is_null_counts_as_not_given(
         ("/search", {"query": None}, 422, "query: Field required"),
         ("/search", [], 422, "Input should be a valid dictionary"),
         ("/search", {"query": ""}, 422, "query: String should have at least 1 character"),
+        ("/search", {"query": " \n\u00a0"}, 422, "query: String should have at least 1 character"),
+        ("/rerank", {"query": " ", "documents": ["cat"]}, 422, "query: String should have at least 1 character"),
         ("/search", {"query": "x" * 1001}, 400, "text 0 has 1001 characters; send at most 1000"),
         ("/search", {"query": "cat", "languages": ["xx"]}, 400, "the index has no documents in xx"),
         ("/search", {"query": "cat", "where": "year >"}, 400, "'year >' is no condition on documents"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
 from pathlib import Path
 
 
@@ -17,6 +18,19 @@ def be_found_by_dill(module: str) -> None:
     package, _, name = module.rpartition(".")
     if package in sys.modules:
         setattr(sys.modules[package], name, sys.modules[module])
+
+
+def refuse_misspelt(names: Iterable[str], options: Collection[str]) -> None:
+    """
+    Args:
+        names: of arguments that are no options of HMDE's tokenizer. transformers passes some, and may add more.
+
+    Raises:
+        ValueError: one is nearly an option.
+    """
+    for name in names:
+        if similar := get_close_matches(name, options, cutoff=0.75):
+            raise ValueError(f"the tokenizer has no option {name}; did you mean {similar[0]}?")
 
 
 def check_weight_map(folder: Path) -> None:

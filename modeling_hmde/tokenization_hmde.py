@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from functools import partial
 from inspect import signature
 from itertools import accumulate, chain, groupby, islice, pairwise
@@ -22,7 +21,7 @@ from transformers.tokenization_utils_base import TruncationStrategy
 from transformers.utils import logging
 
 from .configuration_hmde import HMDEConfig
-from .loading_hmde import be_found_by_dill
+from .loading_hmde import be_found_by_dill, refuse_misspelt
 from .pipeline_hmde import read_pipeline
 from .publishing_hmde import upload
 from .rows_hmde import Piece, Row, RowEncoding, Tokens, common_start, join_pieces
@@ -96,6 +95,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         query_prompt: str = "",
         **kwargs: Any,
     ) -> None:
+        refuse_misspelt(kwargs, signature(HMDETokenizer).parameters)
         chosen = {"segmentation": (segmentation, Segmentation), "long_sentences": (long_sentences, LongSentences)}
         for option, (value, known) in chosen.items():
             if value not in get_args(known):
@@ -157,7 +157,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
 
         Raises:
             ValueError: the encoder's tokenizer has no padding token, or is not backed by the `tokenizers` library; or
-                the pipeline has no prompt of that name.
+                the pipeline has no prompt of that name; or an option is misspelt.
         """
         pipeline = read_pipeline(name_or_path, modules=(), pooling="mean")  # what follows the tokens is the model's
         base = AutoTokenizer.from_pretrained(name_or_path, subfolder=pipeline.encoder)
@@ -345,9 +345,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         if text_pair is not None:
             raise ValueError("HMDE reads one document at a time; join the texts instead of giving a text_pair")
         options = {*signature(self._encode_plus).parameters, *signature(super()._encode_plus).parameters}
-        for name in {*others} - options:  # transformers may add options, so only misspelt names are refused
-            if similar := get_close_matches(name, options | {"truncation", "padding"}, cutoff=0.75):
-                raise ValueError(f"the tokenizer has no option {name}; did you mean {similar[0]}?")
+        refuse_misspelt({*others} - options, options | {"truncation", "padding"})
         for name in ("is_split_into_words", "return_overflowing_tokens"):
             if others.get(name):
                 raise ValueError(f"{name}=True is not supported; give each document as one string")

@@ -9,6 +9,7 @@ import pickle
 import time
 import unicodedata
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
@@ -423,6 +424,19 @@ def test_the_longest_row_is_told_by_model_max_length(make_tokenizer: Callable[..
     assert tokenizer.model_max_length == 15
     assert len(tokenizer("cat " * 100, truncation=True)["input_ids"]) == 15
     assert len(tokenizer("cat", padding="max_length")["input_ids"]) == 15
+
+
+@pytest.mark.parametrize(
+    ("misspelt", "meant"),
+    [("max_sentence", "max_sentences"), ("segmentaton", "segmentation"), ("query_promt", "query_prompt")],
+)
+def test_an_option_that_is_misspelt_is_refused_where_a_tokenizer_is_made_or_loaded(
+    make_tokenizer: Callable[..., HMDETokenizer], tmp_path: Path, misspelt: str, meant: str
+) -> None:
+    make_tokenizer().save_pretrained(tmp_path)
+    for make in (make_tokenizer, partial(AutoTokenizer.from_pretrained, tmp_path)):
+        with pytest.raises(ValueError, match=f"no option {misspelt}; did you mean {meant}?"):
+            make(**{misspelt: "sentences"})
 
 
 def test_a_model_max_length_of_ones_own_is_kept_until_the_limits_change(

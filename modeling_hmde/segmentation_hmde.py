@@ -36,6 +36,21 @@ def replace_surrogates(text: str) -> str:
     return _SURROGATE.sub("\ufffd", text)
 
 
+def check_texts(texts: Sequence[Any]) -> list[str]:
+    """The texts, without unpaired surrogates.
+
+    Raises:
+        ValueError: there is none.
+        TypeError: one is no string.
+    """
+    if not texts:
+        raise ValueError("there is no text to tokenize: the list is empty")
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(f"text {index} is {type(text).__name__}, not str; give a string or a list of strings")
+    return [replace_surrogates(text) for text in texts]
+
+
 def language_of_each(texts: Sequence[str], language: str | Sequence[str | None] | None) -> list[str | None]:
     """The language code of each text, where `language` is one for all of them or holds one for each.
 

@@ -26,11 +26,11 @@ from .pipeline_hmde import read_pipeline
 from .publishing_hmde import upload
 from .rows_hmde import Piece, Row, RowEncoding, Tokens, common_start, join_pieces
 from .segmentation_hmde import (
+    check_texts,
     english_punkt,
     join_short_spans,
     language_of_each,
     punkt_spans,
-    replace_surrogates,
     sentence_spans,
     sentences_per_passage,
 )
@@ -111,8 +111,8 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         self.long_sentences = long_sentences
         self.sentence_prompt = sentence_prompt
         self.query_prompt = query_prompt
-        longest = max_sentences * max_sentence_length
-        kwargs["model_max_length"] = min(kwargs.get("model_max_length") or longest, longest)
+        longest = kwargs.get("model_max_length")
+        kwargs["model_max_length"] = longest if longest and longest < max_sentences * max_sentence_length else None
         kwargs["split_special_tokens"] = True  # never read a special token in a text
         super().__init__(
             *args,
@@ -215,6 +215,15 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         return {"input_ids": input_ids, "attention_mask": attention_mask, "sentence_lengths": sentence_lengths}
 
     @property
+    def model_max_length(self) -> int:
+        """What is set, and never more than the limits of sentences allow, which may change."""
+        return min(self._model_max_length, self.max_sentences * self.max_sentence_length)
+
+    @model_max_length.setter
+    def model_max_length(self, value: int) -> None:
+        self._model_max_length = value
+
+    @property
     def start_token_id(self) -> int | None:
         """Id of the token that begins every sentence and stands nowhere else; None if there is none."""
         others = self._prefix_ids[1:] + self._suffix_ids + [self.pad_token_id]
@@ -266,7 +275,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
     ) -> BatchEncoding:
         self._refuse(text_pair, kwargs)
         texts = list(text) if isinstance(text, Sequence) and not isinstance(text, (str, bytes)) else [text]
-        texts = _check_texts(texts)
+        texts = check_texts(texts)
         untruncated = truncation_strategy == TruncationStrategy.DO_NOT_TRUNCATE
         if not add_special_tokens or (untruncated and (max_length or 0) > self.model_max_length):
             return super()._encode_plus(
@@ -469,15 +478,6 @@ class HMDETokenizer(PreTrainedTokenizerFast):
             prefix = [self.pad_token_id if self.eos_token_id is None else self.eos_token_id]
         num_text_tokens = len(ids) - max(0, tokens.num_prompt - part.start)
         return Piece(prefix, prompt_ids, ids, suffix, tokens, part.start, begin, num_text_tokens)
-
-
-def _check_texts(texts: list[Any]) -> list[str]:
-    if not texts:
-        raise ValueError("there is no text to tokenize: the list is empty")
-    for index, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise TypeError(f"text {index} is {type(text).__name__}, not str; give a string or a list of strings")
-    return [replace_surrogates(text) for text in texts]
 
 
 def _break_up_special_tokens(special_tokens: list[str]) -> list[normalizers.Normalizer]:

@@ -456,6 +456,20 @@ def test_a_model_max_length_of_ones_own_is_kept_until_the_limits_change(
     assert AutoTokenizer.from_pretrained(tmp_path / "nine").model_max_length == 9
 
 
+def test_model_max_length_follows_limits_that_are_changed_later(
+    make_tokenizer: Callable[..., HMDETokenizer], tmp_path: Path
+) -> None:
+    tokenizer = make_tokenizer(max_sentences=3, max_sentence_length=5)
+    for name in ("first", "second"):  # the second was loaded
+        tokenizer.max_sentences += 1
+        assert tokenizer.model_max_length == tokenizer.max_sentences * 5
+        tokenizer.save_pretrained(tmp_path / name)
+        tokenizer = AutoTokenizer.from_pretrained(tmp_path / name)
+        assert tokenizer.model_max_length == tokenizer.max_sentences * 5
+        assert copy.deepcopy(tokenizer).model_max_length == tokenizer.model_max_length
+        assert pickle.loads(pickle.dumps(tokenizer)).model_max_length == tokenizer.model_max_length
+
+
 def test_pad_fills_rows_made_one_by_one(wide: HMDETokenizer, documents: list[str]) -> None:
     padded = wide.pad([wide(text) for text in documents], return_tensors="pt")
     at_once = wide(documents, padding=True, return_tensors="pt")

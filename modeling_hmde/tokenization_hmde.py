@@ -17,7 +17,7 @@ import numpy as np
 from huggingface_hub import CommitInfo
 from tokenizers import Regex, normalizers
 from transformers import AutoTokenizer, BatchEncoding, PreTrainedTokenizerFast
-from transformers.tokenization_utils_base import TruncationStrategy
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER, TruncationStrategy
 from transformers.utils import logging
 
 from .configuration_hmde import HMDEConfig
@@ -111,8 +111,6 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         self.long_sentences = long_sentences
         self.sentence_prompt = sentence_prompt
         self.query_prompt = query_prompt
-        longest = kwargs.get("model_max_length")
-        kwargs["model_max_length"] = longest if longest and longest < max_sentences * max_sentence_length else None
         kwargs["split_special_tokens"] = True  # never read a special token in a text
         super().__init__(
             *args,
@@ -221,7 +219,8 @@ class HMDETokenizer(PreTrainedTokenizerFast):
 
     @model_max_length.setter
     def model_max_length(self, value: int) -> None:
-        self._model_max_length = value
+        # What is as long as the limits is no limit of its own, and does not stay where they change.
+        self._model_max_length = value if value < self.max_sentences * self.max_sentence_length else VERY_LARGE_INTEGER
 
     @property
     def start_token_id(self) -> int | None:

@@ -8,8 +8,8 @@ A source is a folder, read with its subfolders and the folders it links to, or o
     *.parquet                      a document a row, with a column "text"
 
 search/files.py reads all but the last two; a file that it cannot read is left out with a warning. Lines and rows may
-also have a "title", a "language" (ISO 639-1), an id, which is "id", "doc_id" or "concept_id", and metadata. Blank lines
-are skipped. Rows whose text is null are skipped with a warning.
+also have a "title", which becomes the first line of the text, a "language" (ISO 639-1), an id, which is "id", "doc_id"
+or "concept_id", and metadata. Blank lines are skipped. Rows whose text is null are skipped with a warning.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Document:
             `path#id`, `path#number` if it has no id, and the id alone if `Columns` name its column.
         title: for a file without one, its name without the ending; for a page, `title, page 3`.
         language: ISO 639-1 code, for the rules of the sentence splitter; None if it is not known.
-        text: what is encoded, shown and searched.
+        text: what is encoded, shown and searched; of a line or row with a title, this is the first line.
         metadata: what else is known of it, to filter by and to show: strings, numbers and booleans. What is not known
             is left out.
 
@@ -197,6 +197,8 @@ def parse_row(row: Any, file: str, number: int, columns: Columns, origin: str) -
     if text is None:
         logger.warning("%s: the text is null; it is skipped", origin)
         return None
+    if title and not text.startswith(title):
+        text = f"{title}\n{text}"
     metadata = {name: value for name in columns.metadata if (value := _plain(row.get(name))) is not None}
     name = str(id) if columns.id else f"{file}#{id}"
     return Document(name, title or str(id), language or None, text, metadata)

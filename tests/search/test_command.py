@@ -91,7 +91,7 @@ def test_nothing_in_a_document_commands_the_terminal(
     printed = capsys.readouterr().out
     assert not {character for character in printed if not character.isprintable()} - {"\n"}
     (hit,) = json.loads(printed[printed.index("[\n") :])
-    assert (hit["text"], hit["metadata"]) == (evil, {"note": evil})
+    assert (hit["text"], hit["metadata"]) == (f"title {evil}\n{evil}", {"note": evil})
     main(["query", index, "cat", "--json", "true", "--where", "note = 'dog'"])
     assert json.loads(capsys.readouterr().out) == []
     (tmp_path / "b\x1b[2J.jsonl").write_text("{")

@@ -35,7 +35,7 @@ def test_a_folder_of_all_kinds_of_files_is_read(tmp_path: Path) -> None:
     assert read(tmp_path, language="en") == [
         Document("a.jsonl#1", "1", "en", "one"),
         Document("a.jsonl#b", "b", "fr", "two"),
-        Document("b.parquet#x", "X", "en", "three"),
+        Document("b.parquet#x", "X", "en", "X\nthree"),
         Document("read.md", "read", "en", "# Title"),
         Document("sub/note.TXT", "note", "en", "Eine Notiz."),
     ]
@@ -59,6 +59,18 @@ def test_named_columns_are_read_and_must_be_in_every_row(tmp_path: Path, caplog:
     pyarrow.parquet.write_table(pyarrow.table({"body": ["two"], "number": [9]}), tmp_path / "b.parquet")
     with pytest.raises(ValueError, match=r"b\.parquet, row 1: there is no 'code'; every row must have one"):
         list(Documents(tmp_path, columns=columns))
+
+
+def test_the_title_of_a_row_is_searched_as_the_first_line_of_its_text(tmp_path: Path, encoder: Encoder) -> None:
+    titles = ["The Danube", "The Nile", "", None]
+    texts = ["It flows to the east.", "The Nile flows north.", "No river.", "No river."]
+    rows = pyarrow.table({"id": ["a", "b", "c", "d"], "title": titles, "text": texts})
+    pyarrow.parquet.write_table(rows, tmp_path / "rivers.parquet")
+    documents = read(tmp_path)
+    assert [document.text for document in documents] == ["The Danube\nIt flows to the east.", *texts[1:]]
+    update_index(tmp_path / "index", documents, encoder)
+    (hit, *others) = search_index(open_snapshot(tmp_path / "index"), "Danube", encoder, ranking="bm25")
+    assert (hit.document.title, others) == ("The Danube", [])
 
 
 def test_a_table_without_any_column_that_is_wanted_is_no_table_without_rows(tmp_path: Path) -> None:
@@ -119,7 +131,7 @@ def test_a_lone_surrogate_anywhere_does_not_stop_an_index(tmp_path: Path, encode
     update_index(tmp_path / "index", Documents(source), encoder, sentences=True)
     hits = search_index(open_snapshot(tmp_path / "index"), "The cat", encoder, ranking="late")
     assert {hit.document for hit in hits} == {
-        Document("a.jsonl#\ufffd", "\ufffd", "\ufffd", "The cat \ufffd sat. \U0001f600"),
+        Document("a.jsonl#\ufffd", "\ufffd", "\ufffd", "\ufffd\nThe cat \ufffd sat. \U0001f600"),
         Document("caf\\xe9.txt", "caf\\xe9", None, "The cat."),
         Document("th\\xe9.parquet#1", "1", None, "Le chat dort."),
     }

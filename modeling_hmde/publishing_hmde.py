@@ -121,13 +121,14 @@ def upload_folder(
     private: bool | None = None,
     token: bool | str | None = None,
     revision: str | None = None,
-    **commit: Any,
+    create_pr: bool | None = None,
+    commit_message: str | None = None,
+    commit_description: str | None = None,
 ) -> CommitInfo:
     """Upload a finished folder in one commit. The repository is made if it does not exist.
 
     Args:
         keep_card: leave the card of a repository that has one as it is.
-        commit: `create_pr`, `commit_message` and `commit_description`.
     """
     api = HfApi(token=token)
     repo_id = api.create_repo(repo_id, repo_type=repo_type, private=private, exist_ok=True).repo_id
@@ -140,7 +141,9 @@ def upload_folder(
         folder_path=folder,
         revision=revision,
         ignore_patterns=["README.md"] if keep_card else None,
-        **commit,
+        create_pr=create_pr,
+        commit_message=commit_message,
+        commit_description=commit_description,
     )
 
 

@@ -210,8 +210,19 @@ def test_a_folder_is_uploaded_in_one_commit_to_the_repository_and_branch_that_ar
         folder_path=tmp_path,
         revision=revision,
         ignore_patterns=None,
+        create_pr=None,
         commit_message="Texts",
+        commit_description=None,
     )
+
+
+def test_an_unknown_option_is_refused_before_there_is_a_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing_hmde, "HfApi", opened := create_autospec(HfApi))
+    with pytest.raises(TypeError, match="comit_message"):
+        upload_folder(tmp_path, "texts", comit_message="Texts")  # type: ignore[call-arg]
+    opened.assert_not_called()
 
 
 @pytest.mark.parametrize("has_card", [True, False])

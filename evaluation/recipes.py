@@ -144,9 +144,11 @@ class ClassificationTask(TaskOptions):
         bootstrap_resamples: train on so many bootstrap resamples of each training set too. The averages over these
             are rows of their own, which differ less from one near model to the next. They carry no test of
             significance, because all resamples share one test set.
-        Cs: inverse strengths of regularisation, as LogisticRegressionCV names them, of which cross-validation on
-            training and dev documents chooses one. The best C of unit vectors depends on how far apart they are; one
-            value compares systems at the same C.
+        classifier: what learns from frozen vectors. An `svm` has a Gaussian kernel, so a topic may have several parts;
+            its time grows with the square of the number of documents.
+        Cs: of a logistic regression: inverse strengths of regularisation, as LogisticRegressionCV names them, of which
+            cross-validation on training and dev documents chooses one. The best C of unit vectors depends on how far
+            apart they are; one value compares systems at the same C.
         finetuned: classifiers that were trained as a whole, by name: the folders or Hub names of one or more runs,
             whose scores are averaged.
         finetuned_on: languages that these were trained on; the first train language if not given.
@@ -160,6 +162,7 @@ class ClassificationTask(TaskOptions):
     text_pairs: bool = False
     format: str = "hmde"
     bootstrap_resamples: NonNegativeInt = 0
+    classifier: Literal["logistic_regression", "svm"] = "logistic_regression"
     Cs: list[PositiveFloat] = field(default_factory=lambda: list(C_GRID))
     finetuned: dict[str, list[str]] = field(default_factory=dict)
     finetuned_on: list[str] = field(default_factory=list)
@@ -173,6 +176,8 @@ class ClassificationTask(TaskOptions):
             raise ValueError("test_languages is empty; name at least one")
         if not self.Cs:
             raise ValueError("Cs is empty; name at least one")
+        if self.classifier == "svm" and (self.multilabel or self.Cs != list(C_GRID)):
+            raise ValueError("classifier is svm, which learns one label a text and has no Cs; leave one of them out")
         for name, models in self.finetuned.items():
             if not models:
                 raise ValueError(f"finetuned has no model of {name}; name at least one run of it, or leave it out")

@@ -67,8 +67,8 @@ class MLPTask(ClassificationTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.Cs != list(C_GRID):
-            raise ValueError("Cs is of a logistic regression, and mlp_classification has a network; leave Cs out")
+        if self.Cs != list(C_GRID) or self.classifier != "logistic_regression":
+            raise ValueError("mlp_classification has a network of its own; leave Cs and classifier out")
 
 
 @dataclass

@@ -3,15 +3,14 @@
 
 Two protocols, whose numbers do not compare:
 
-    frozen       document vectors as they are, a logistic regression above them trained here, from every language that
-                 has labels to every other
+    frozen       document vectors as they are, a classifier above them trained here, from every language that has labels
+                 to every other
     finetuned    models that were trained as a whole are only tested here
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from common.device import device
 from common.fingerprints import fingerprint
 from common.progress import Advance, no_bar, progress_bar
 from common.saved_models import model_type_of, opening
-from evaluation.classifiers import fit_logistic_regression, fit_multilabel
+from evaluation.classifiers import GAMMAS, fit_logistic_regression, fit_multilabel, fit_svm
 from evaluation.datasets.labelled_sets import (
     LabelledSet,
     LabelledTexts,
@@ -49,8 +48,14 @@ from modeling_hmde.packing_hmde import padded_batches
 from modeling_hmde.sentence_reading_hmde import MAX_TOKENS_PER_BUCKET
 
 # Trains a classifier on frozen vectors. Returns a function that measures it on the vectors and labels of a test, once
-# for each run, and the C that was chosen, None if there is none.
+# for each run, and the C or gamma that was chosen, None if there is none.
 Learn = Callable[..., tuple[Callable[[np.ndarray, Sequence[str]], list[Measured]], float | None]]
+
+PROTOCOLS = {
+    "logistic_regression": "logistic regression, C chosen by cross-validation on train and dev of the train language",
+    "svm": "support vector machine with a Gaussian kernel, gamma chosen by cross-validation on train and dev of the "
+    "train language",
+}
 
 
 def read(task: ClassificationTask) -> LabelledSet:
@@ -75,17 +80,22 @@ def learn(
     train_labels: Sequence[str],
     dev_vectors: np.ndarray,
     dev_labels: Sequence[str],
+    chosen: float | None,
     name: str,
 ) -> tuple[Callable[[np.ndarray, Sequence[str]], list[Measured]], float]:
-    """The task's logistic regression: one, or one a label where a text may have several. It learns from training and
-    dev documents, because its C is chosen by cross-validation on both: the C that is best on a few hundred dev
-    documents alone is nearly chance."""
+    """The task's classifier: one, or a logistic regression a label where a text may have several. It learns from
+    training and dev documents, because its C or gamma is chosen by cross-validation on both, unless it was chosen
+    before: what is best on a few hundred dev documents alone is nearly chance."""
     vectors, labels = np.concatenate([train_vectors, dev_vectors]), [*train_labels, *dev_labels]
+    if task.classifier == "svm":
+        svm = fit_svm(vectors, labels, GAMMAS if chosen is None else [chosen], name)
+        return lambda vectors, labels: [scores_of_labels(labels, list(svm.predict(vectors)))], svm.gamma
+    Cs = task.Cs if chosen is None else [chosen]
     if task.multilabel:
-        measure_on, C = fit_multilabel(vectors, labels, task.Cs, name)
+        measure_on, C = fit_multilabel(vectors, labels, Cs, name)
         return lambda vectors, labels: [measure_on(vectors, labels)], C
-    classifier = fit_logistic_regression(vectors, labels, task.Cs, name)
-    return lambda vectors, labels: [scores_of_labels(labels, list(classifier.predict(vectors)))], classifier.C
+    regression = fit_logistic_regression(vectors, labels, Cs, name)
+    return lambda vectors, labels: [scores_of_labels(labels, list(regression.predict(vectors)))], regression.C
 
 
 def evaluate_system(
@@ -94,12 +104,12 @@ def evaluate_system(
     labelled: LabelledSet,
     run: SystemRun,
     learn: Learn = learn,
-    protocol: str = "logistic regression, C chosen by cross-validation on train and dev of the train language",
+    protocol: str = "",
 ) -> dict[str, Any]:
     """Everything that is reported of a system whose vectors are left as they are. Plots them too.
 
     Args:
-        learn, protocol: the classifier above the vectors, and what it is.
+        learn, protocol: the classifier above the vectors, and what it is; if not given, the task's.
     """
     parts = (*labelled.train, *labelled.dev, *labelled.tests)
     with progress_bar(f"{run.bar}: documents", sum(len(part.texts) for part in parts)) as progress:
@@ -111,9 +121,9 @@ def evaluate_system(
         draws.append(scores_by_row(learn_and_test(task, labelled, vectors, learn, bar, draw, chosen)[0]))
     over_draws = f"; averages over {task.bootstrap_resamples} draws of the training documents too" if draws else ""
     result = {
-        "protocol": f"frozen vectors, {protocol}{over_draws}",
+        "protocol": f"frozen vectors, {protocol or PROTOCOLS[task.classifier]}{over_draws}",
         **summary(task, measured, [f"{language}-{language}" for language in task.train_languages], draws),
-        "C": chosen,
+        "chosen": chosen,
     }
     if not task.multilabel and sum(len(test.texts) for test in labelled.tests) > 2:  # of fewer, t-SNE says nothing
         result["plot"] = f"{run.task}-{run.system}.png"
@@ -131,33 +141,33 @@ def learn_and_test(
     learn: Learn,
     name: str,
     draw: int | None = None,
-    Cs: Mapping[str, float] | None = None,
+    chosen: Mapping[str, float] | None = None,
 ) -> tuple[dict[str, Measured], dict[str, float]]:
-    """From every training language to every test: what is measured, by row, and the C of each training language, if the
-    classifier has one.
+    """From every training language to every test: what is measured, by row, and the C or gamma of each training
+    language, if the classifier has one.
 
     Args:
         vectors: of each file, (documents, hidden).
         name: of task and system, for progress bars.
         draw: which draw of the training documents is learned from, the same for all systems: as many as there are, with
             replacement. All of them if not given.
-        Cs: of each training language. A draw has documents twice, which would lie on both sides of a fold, so it learns
-            with the C that all documents chose.
+        chosen: the C or gamma of each training language. A draw has documents twice, which would lie on both sides of a
+            fold, so it learns with what all documents chose.
     """
     measured: dict[str, Measured] = {}
-    chosen: dict[str, float] = {}
+    taken: dict[str, float] = {}
     for train, dev in zip(labelled.train, labelled.dev):
         count = len(train.labels)
         drawn = np.arange(count) if draw is None else np.random.default_rng(draw).integers(count, size=count)
         labels = [train.labels[index] for index in drawn]
         bar = f"{name}: classifiers from {train.language}"
-        options = replace(task, Cs=[Cs[train.language]]) if Cs else task
-        measure_on, C = learn(options, vectors[train.file][drawn], labels, vectors[dev.file], dev.labels, name=bar)
+        before = chosen[train.language] if chosen else None
+        measure_on, value = learn(task, vectors[train.file][drawn], labels, vectors[dev.file], dev.labels, before, bar)
         for test in labelled.tests:
             measured[f"{train.language}-{test.language}"] = mean_of_runs(measure_on(vectors[test.file], test.labels))
-        if C is not None:
-            chosen[train.language] = C
-    return measured, chosen
+        if value is not None:
+            taken[train.language] = value
+    return measured, taken
 
 
 def encode(system: System, part: LabelledTexts, run: SystemRun, advance: Advance = no_bar) -> np.ndarray:

@@ -110,13 +110,17 @@ def test_accuracy_and_f1_are_those_worked_out_by_hand_and_need_no_network(monkey
     assert accuracy_and_f1(labels, predicted) == {"accuracy": 0.5, "macro_f1": pytest.approx((0.8 + 0.5) / 4)}
 
 
-def test_the_frozen_protocol_gives_the_scores_worked_out_by_hand(recipe: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("classifier", "chosen"), [("logistic_regression", 0.1), ("svm", 0.5)])
+def test_the_frozen_protocol_gives_the_scores_worked_out_by_hand(
+    recipe: dict[str, Any], classifier: str, chosen: float
+) -> None:
+    recipe["classification"]["topics"]["classifier"] = classifier
     results = run_main(recipe)["tasks"]
     assert list(results) == ["topics-frozen"]
     for system in results["topics-frozen"].values():
         assert system["rows"] == {"en-en": ENGLISH, "en-fr": FRENCH}
         assert system["averages"] == AVERAGES
-        assert system["C"] == {"en": 0.1}
+        assert system["chosen"] == {"en": chosen}
 
 
 def test_every_train_language_meets_every_test_language(recipe: dict[str, Any]) -> None:
@@ -302,6 +306,8 @@ def test_a_label_that_a_classifier_does_not_have_is_named_with_its_file(recipe: 
         ({"train_languages": ["fr"]}, "fr.train.tsv is missing"),
         ({"test_languages": []}, "test_languages is empty"),
         ({"Cs": []}, "Cs is empty"),
+        ({"classifier": "svm", "Cs": [10.0]}, "classifier is svm, which learns one label a text and has no Cs"),
+        ({"classifier": "svm", "measure": "micro_f1"}, "classifier is svm, which learns one label a text"),
         ({"finetuned": {"hmde": ["nowhere"]}}, "hmde: nowhere does not open"),
         ({"finetuned": {"hmde": []}}, "finetuned has no model of hmde; name at least one run"),
         ({"finetuned": {"hmde": ["nowhere"]}, "train_languages": []}, "finetuned_on is empty; name the languages"),
@@ -370,7 +376,7 @@ def test_averages_over_draws_of_the_training_documents_are_rows_without_a_p_valu
                 both = np.concatenate([vectors[one, "train"], vectors[one, "dev"]])
                 labels = np.array([*train.labels, *dev.labels])
                 C = fit_logistic_regression(both, labels).C  # of all documents, once
-                assert results[str(seed)]["C"][one] == C
+                assert results[str(seed)]["chosen"][one] == C
                 best = LogisticRegression(C=C, max_iter=10_000).fit(both[chosen], labels[chosen])
                 accuracies.append(np.mean(best.predict(vectors[other, "test"]) == part_scores[other, "test"].labels))
             across[seed].append(np.mean(accuracies))

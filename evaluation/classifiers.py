@@ -49,7 +49,8 @@ def fit_logistic_regression(
 
 def fit_svm(vectors: np.ndarray, labels: Sequence[str], gammas: Sequence[float] = GAMMAS, name: str = "") -> SVC:
     """As `fit_logistic_regression`, a support vector machine with a Gaussian kernel, and the gamma with the highest
-    accuracy. Where a topic has several parts, it follows the nearest documents instead of one direction a topic."""
+    accuracy. It follows the nearest documents, so a topic may have several parts; a linear classifier has one direction
+    for each topic."""
     from sklearn.svm import SVC
 
     def classifier(gamma: float) -> SVC:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,12 @@ from transformers import AutoTokenizer, BatchEncoding, BertForSequenceClassifica
 from evaluation.__main__ import main
 from evaluation.classifiers import fit_logistic_regression
 from evaluation.datasets.labelled_sets import read_labelled_set
-from evaluation.metrics import accuracy_and_f1
+from evaluation.metrics import Measured, accuracy_and_f1, scores_of_labels
 from evaluation.recipes import ClassificationTask
 from evaluation.report import values_of
 from evaluation.significance import paired_p_values
 from evaluation.tasks import SystemRun
-from evaluation.tasks.classification import evaluate_system, predict
+from evaluation.tasks.classification import evaluate_system, learn, predict
 from modeling_hmde import HMDEForSequenceClassification, HMDETokenizer
 
 CATS, DOGS = "the cat sat on the mat", "der hund"
@@ -345,6 +345,33 @@ class NoisySystem:
             noise = np.random.default_rng([self.seed, *text.encode()]).normal(size=4)
             rows.append(noise + (2.0 if "cat" in text else -2.0) * np.array([1.0, 0, 0, 0]) * (language == "en"))
         return np.array(rows, dtype=np.float32)
+
+
+@pytest.mark.parametrize(("value", "told"), [(7.0, {"en": 7.0}), (None, {})])
+def test_draws_learn_with_what_all_documents_chose(tmp_path: Path, value: float | None, told: dict[str, float]) -> None:
+    for part in ("train", "dev", "test"):
+        write_texts(tmp_path / f"en.{part}.tsv", ("cats", CATS), ("dogs", DOGS))
+    given = []
+
+    def learn_nothing(*inputs: Any) -> tuple[Callable[..., list[Measured]], float | None]:
+        *_, chosen, _ = inputs
+        given.append(chosen)
+        return lambda _, labels: [scores_of_labels(labels, labels)], value
+
+    task = ClassificationTask(data=str(tmp_path), test_languages=["en"], bootstrap_resamples=2)
+    run = SystemRun(tmp_path, "task", "system", "system", "system")
+    result = evaluate_system(NoisySystem(0), task, read_labelled_set(task), run, learn_nothing, "nothing")
+    assert given == [None, value, value]
+    assert result["chosen"] == told
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"classifier": "svm"}, {"measure": "r_precision"}], ids=["regression", "svm", "several labels"]
+)
+def test_what_was_chosen_before_is_not_chosen_again(options: dict[str, Any]) -> None:
+    vectors, labels = np.eye(2, dtype=np.float32).repeat(4, axis=0), [*4 * ["cats"], *4 * ["dogs"]]
+    task = ClassificationTask(data="", test_languages=["en"], **options)
+    assert learn(task, vectors, labels, vectors, labels, 3.0, "")[1] == 3.0
 
 
 def test_averages_over_draws_of_the_training_documents_are_rows_without_a_p_value(tmp_path: Path) -> None:

@@ -51,11 +51,11 @@ from modeling_hmde.sentence_reading_hmde import MAX_TOKENS_PER_BUCKET
 # for each run, and the C or gamma that was chosen, None if there is none.
 Learn = Callable[..., tuple[Callable[[np.ndarray, Sequence[str]], list[Measured]], float | None]]
 
-PROTOCOLS = {
-    "logistic_regression": "logistic regression, C chosen by cross-validation on train and dev of the train language",
-    "svm": "support vector machine with a Gaussian kernel, gamma chosen by cross-validation on train and dev of the "
-    "train language",
+CLASSIFIERS = {
+    "logistic_regression": "logistic regression, C",
+    "svm": "support vector machine with a Gaussian kernel, gamma",
 }
+CHOSEN = "chosen by cross-validation on train and dev of the train language"
 
 
 def read(task: ClassificationTask) -> LabelledSet:
@@ -87,15 +87,15 @@ def learn(
     training and dev documents, because its C or gamma is chosen by cross-validation on both, unless it was chosen
     before: what is best on a few hundred dev documents alone is nearly chance."""
     vectors, labels = np.concatenate([train_vectors, dev_vectors]), [*train_labels, *dev_labels]
-    if task.classifier == "svm":
-        svm = fit_svm(vectors, labels, GAMMAS if chosen is None else [chosen], name)
-        return lambda vectors, labels: [scores_of_labels(labels, list(svm.predict(vectors)))], svm.gamma
-    Cs = task.Cs if chosen is None else [chosen]
+    svm = task.classifier == "svm"
+    candidates = [chosen] if chosen is not None else GAMMAS if svm else task.Cs
     if task.multilabel:
-        measure_on, C = fit_multilabel(vectors, labels, Cs, name)
+        measure_on, C = fit_multilabel(vectors, labels, candidates, name)
         return lambda vectors, labels: [measure_on(vectors, labels)], C
-    regression = fit_logistic_regression(vectors, labels, Cs, name)
-    return lambda vectors, labels: [scores_of_labels(labels, list(regression.predict(vectors)))], regression.C
+    fit: Callable[..., Any] = fit_svm if svm else fit_logistic_regression
+    classifier = fit(vectors, labels, candidates, name)
+    best = classifier.gamma if svm else classifier.C
+    return lambda vectors, labels: [scores_of_labels(labels, list(classifier.predict(vectors)))], best
 
 
 def evaluate_system(
@@ -121,7 +121,7 @@ def evaluate_system(
         draws.append(scores_by_row(learn_and_test(task, labelled, vectors, learn, bar, draw, chosen)[0]))
     over_draws = f"; averages over {task.bootstrap_resamples} draws of the training documents too" if draws else ""
     result = {
-        "protocol": f"frozen vectors, {protocol or PROTOCOLS[task.classifier]}{over_draws}",
+        "protocol": f"frozen vectors, {protocol or f'{CLASSIFIERS[task.classifier]} {CHOSEN}'}{over_draws}",
         **summary(task, measured, [f"{language}-{language}" for language in task.train_languages], draws),
         "chosen": chosen,
     }

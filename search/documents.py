@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -197,7 +198,7 @@ def parse_row(row: Any, file: str, number: int, columns: Columns, origin: str) -
     if text is None:
         logger.warning("%s: the text is null; it is skipped", origin)
         return None
-    if title and not text.startswith(title):
+    if title and not re.match(rf"{re.escape(title)}(?!\w)", text):  # "Romane" does not begin with the title "Rom"
         text = f"{title}\n{text}"
     metadata = {name: value for name in columns.metadata if (value := _plain(row.get(name))) is not None}
     name = str(id) if columns.id else f"{file}#{id}"

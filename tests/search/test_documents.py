@@ -68,6 +68,8 @@ def test_the_title_of_a_row_is_searched_as_the_first_line_of_its_text(tmp_path: 
     pyarrow.parquet.write_table(rows, tmp_path / "rivers.parquet")
     documents = read(tmp_path)
     assert [document.text for document in documents] == ["The Danube\nIt flows to the east.", *texts[1:]]
+    (tmp_path / "books.jsonl").write_text('{"title": "Rom", "text": "Romane und ihre Orte."}')
+    assert [document.text for document in read(tmp_path / "books.jsonl")] == ["Rom\nRomane und ihre Orte."]
     update_index(tmp_path / "index", documents, encoder)
     (hit, *others) = search_index(open_snapshot(tmp_path / "index"), "Danube", encoder, ranking="bm25")
     assert (hit.document.title, others) == ("The Danube", [])

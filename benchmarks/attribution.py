@@ -19,19 +19,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import common.threads
+import hmde.common.threads
 
 import numpy as np
 import torch
 
 from benchmarks.measure import write_results
-from common.command_line import options_from, run
-from common.device import Dtype, dtype_of
 from evaluation.datasets.languages import languages_of
 from evaluation.recipes import SystemOptions
 from evaluation.systems import check_systems, load_system
 from evaluation.systems.hmde import HMDESystem
 from evaluation.tables import Scores, Table
+from hmde.common.command_line import options_from, run
+from hmde.common.device import Dtype, dtype_of
 from modeling_hmde import DocumentSentences, Explanation, score_sentences
 from modeling_hmde.attribution_hmde import Scoring
 

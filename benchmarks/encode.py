@@ -18,19 +18,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-import common.threads
+import hmde.common.threads
 
 import torch
 
 from benchmarks.encoding_methods import POOLINGS_OF_PADDED, Method, MethodName, Setting, load_method
 from benchmarks.measure import alternate, matmul_peak, peak_memory, timed, write_results
-from common.command_line import options_from, run
-from common.device import Dtype, dtype_of
-from common.numbers import NonNegativeInt, PositiveInt
 from evaluation.tables import Table, environment
+from hmde.common.command_line import options_from, run
+from hmde.common.device import Dtype, dtype_of
+from hmde.common.numbers import NonNegativeInt, PositiveInt
+from hmde.documents.documents import Document, Documents
 from modeling_hmde.configuration_hmde import SentencePooling
 from modeling_hmde.segmentation_hmde import sentence_spans
-from search.documents import Document, Documents
 
 Kind = Literal["short", "mixed", "long"]
 

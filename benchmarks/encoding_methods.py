@@ -28,11 +28,11 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoConfig, AutoModel, AutoTokenizer, BatchEncoding
 
-from common.device import device
+from hmde.common.device import device
+from hmde.documents.documents import Document
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.configuration_hmde import SentencePooling
 from modeling_hmde.packing_hmde import bucket_by_length
-from search.documents import Document
 
 MethodName = Literal[
     "hmde", "passages", "passages_128", "passages_256", "padded", "windows", "flat",

@@ -26,17 +26,17 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import common.threads
+import hmde.common.threads
 
 import torch
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from benchmarks.measure import markdown_table, write_results
 from benchmarks.pretrain_step import SIZES
-from common.command_line import options_from, run
-from common.device import device, dtype_of
-from common.files import write_text
-from release_tools import unpack_e5
+from hmde.common.command_line import options_from, run
+from hmde.common.device import device, dtype_of
+from hmde.common.files import write_text
+from hmde.release import e5
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SAMPLE = REPOSITORY / "sample" / "docs"
@@ -111,7 +111,7 @@ def parts_of(kit: GPUKit, output: Path) -> list[Part]:
         for file in output.glob(old):
             file.unlink()
     if not Path(kit.encoder).exists():
-        unpack_e5.main(["--output", kit.encoder])
+        e5.main(["--output", kit.encoder])
     small, base = Path(kit.encoder), output / "encoder-base"
     write_encoder(small, base, {"hidden_size": 48, "num_attention_heads": 6} if kit.small else SIZES["base"])
     write_documents(output / "documents", 8 if kit.small else 256)

@@ -29,25 +29,25 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
 
-import common.threads
+import hmde.common.threads
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 import torch
 
-import search.update
+import hmde.index.update
 from benchmarks.measure import Time, in_new_process, peak_memory, timed
-from common.command_line import options_from, run
-from common.numbers import NonNegativeInt, PositiveInt
+from hmde.commands.options import Ranking
+from hmde.common.command_line import options_from, run
+from hmde.common.numbers import NonNegativeInt, PositiveInt
+from hmde.documents.documents import Document
+from hmde.index.encoder import Encoder, cut
+from hmde.index.ranking import rank
+from hmde.index.snapshot import CODE_COLUMNS, ROWS_PER_BATCH, Snapshot, open_snapshot
+from hmde.index.update import update_index
 from modeling_hmde import late_score
 from modeling_hmde.attribution_hmde import DocumentSentences
-from search.documents import Document
-from search.encoder import Encoder, cut
-from search.options import Ranking
-from search.ranking import rank
-from search.snapshot import CODE_COLUMNS, ROWS_PER_BATCH, Snapshot, open_snapshot
-from search.update import update_index
 
 HIDDEN, WORDS, QUESTION_WORDS, VOCABULARY, SUBJECTS, BLOCK, HITS = 384, 12, 5, 50_000, 4096, 1024, 10
 RANKINGS = get_args(Ranking)
@@ -151,7 +151,7 @@ def encoder(num_sentences: int = 0, sentence_size: int = HIDDEN) -> Encoder:
 
 
 def make(folder: Path, documents: int, sentences: int, sentence_size: int = HIDDEN) -> str:
-    search.update.APPROXIMATE_FROM = documents + 1
+    hmde.index.update.APPROXIMATE_FROM = documents + 1
     with peak_memory("cpu") as memory, timed() as taken:
         update_index(folder, RandomDocuments(documents), encoder(sentences, sentence_size), sentences=sentences > 0)
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 2**20

@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 
 import torch
 
-from common.device import device
-from common.files import write_json, write_text
 from evaluation.tables import environment
+from hmde.common.device import device
+from hmde.common.files import write_json, write_text
 
 Result = TypeVar("Result")
 

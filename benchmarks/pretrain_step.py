@@ -17,7 +17,7 @@ import statistics
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-import common.threads
+import hmde.common.threads
 
 import torch
 from accelerate import Accelerator
@@ -25,9 +25,9 @@ from torch import Tensor, nn
 from transformers import BertConfig
 
 from benchmarks.measure import alternate, markdown_table, matmul_peak, median_ratio, peak_memory, timed, write_results
-from common.command_line import options_from, run
-from common.device import dtype_of
-from common.numbers import PositiveInt
+from hmde.common.command_line import options_from, run
+from hmde.common.device import dtype_of
+from hmde.common.numbers import PositiveInt
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, attention_hmde
 from training.data.batches import Batch
 from training.loop.cached_gradients import Embeddings, Rows, backward_through_chunks, cut_into_chunks

@@ -22,27 +22,27 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-import common.threads
+import hmde.common.threads
 
 import httpx
 
 from benchmarks.measure import alternate, markdown_table, median_ratio
-from common.command_line import options_from, run
-from common.device import Dtype
-from common.numbers import PositiveInt
 from evaluation.tables import environment
-from search.snapshot import open_snapshot
+from hmde.common.command_line import options_from, run
+from hmde.common.device import Dtype
+from hmde.common.numbers import PositiveInt
+from hmde.index.snapshot import open_snapshot
 
 QUESTION = "Why does the tail of comet {number} always point away from the Sun?"
 
 BASELINE = """
 import sys
-import common.threads
+import hmde.common.threads
 import uvicorn
 from fastapi import FastAPI
 from sentence_transformers import SentenceTransformer
-from common.device import dtype_of
-from search.server.schemas import EmbeddingsRequest
+from hmde.common.device import dtype_of
+from hmde.server.schemas import EmbeddingsRequest
 
 name, dtype, port = sys.argv[1:]
 model = SentenceTransformer(name, trust_remote_code=True, model_kwargs={"dtype": dtype_of(dtype)})
@@ -89,7 +89,7 @@ def main(argv: list[str] | None = None) -> None:
     benchmark = options_from(ServerBenchmark, argv)
     model = open_snapshot(benchmark.index).model
     commands = {
-        "HMDE": ["-m", "search", "serve", benchmark.index, "--dtype", benchmark.dtype, "--port"],
+        "HMDE": ["-m", "hmde", "serve", benchmark.index, "--dtype", benchmark.dtype, "--port"],
         "sentence-transformers": ["-c", BASELINE, model, benchmark.dtype],
     }
     print(environment(), flush=True)

@@ -17,11 +17,11 @@ kept in the same way.
 
 from __future__ import annotations
 
-import common.terminal
-import common.threads
+import hmde.common.terminal
+import hmde.common.threads
 
-from common.command_line import options_from, run
 from evaluation.recipes import EvaluationRecipe
+from hmde.common.command_line import options_from, run
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from common.progress import progress_bar
 from evaluation.datasets.labelled_sets import LABEL_SEPARATOR
 from evaluation.metrics import Measured, r_precisions, scores_of_label_sets
 from evaluation.recipes import C_GRID
+from hmde.common.progress import progress_bar
 
 if TYPE_CHECKING:  # importing it takes seconds
     from sklearn.linear_model import LogisticRegression

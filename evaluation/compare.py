@@ -18,16 +18,7 @@ from typing import Any
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-import search
-from common.device import device, dtype_of
-from common.files import folder_written_whole, locked, write_json
-from common.fingerprints import (
-    digest,
-    fingerprint,
-    fingerprint_of_code,
-    fingerprint_of_folder,
-    fingerprint_of_model,
-)
+import hmde.index
 from evaluation import datasets
 from evaluation.model_index import card_file, write_model_index
 from evaluation.recipes import EvaluationRecipe, SystemOptions, TaskOptions
@@ -36,6 +27,15 @@ from evaluation.report import Result, Results, write_comparison
 from evaluation.systems import check_name, check_systems, load_system, module_of
 from evaluation.tables import environment
 from evaluation.tasks import SystemRun
+from hmde.common.device import device, dtype_of
+from hmde.common.files import folder_written_whole, locked, write_json
+from hmde.common.fingerprints import (
+    digest,
+    fingerprint,
+    fingerprint_of_code,
+    fingerprint_of_folder,
+    fingerprint_of_model,
+)
 
 QUERY_OPTIONS = ("query_path", "query_prompt")  # which change no vector of a document
 
@@ -176,7 +176,7 @@ def fingerprint_of_system(
 ) -> str:
     """Hashes the kind and its options, except those in `without`, the models' files, and what computes them."""
     options = {name: value for name, value in system.given.items() if name not in (*without, "model")}
-    ranked_by = fingerprint_of_folder(Path(search.__file__).parent, "*.py") if system.ranks else ""
+    ranked_by = fingerprint_of_folder(Path(hmde.index.__file__).parent, "*.py") if system.ranks else ""
     code = digest(Path(module_of(system).__file__))  # which may lie in another folder
     computed_by = [fingerprint_of_computation(dtype), ranked_by, code]
     return fingerprint(computed_by, [*models.values()], options)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCard
 
-from common.files import file_written_whole
 from evaluation.report import Results
+from hmde.common.files import file_written_whole
 
 
 def card_file(model: str) -> Path:

@@ -9,8 +9,8 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from common.files import file_written_whole
 from evaluation.datasets.labelled_sets import LabelledTexts
+from hmde.common.files import file_written_whole
 
 POINTS_PER_LANGUAGE = 200  # documents in a plot of vectors
 SEED = 0  # of the layout of t-SNE

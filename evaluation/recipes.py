@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from common.device import Dtype
-from common.numbers import NonNegativeInt, PositiveFloat, PositiveInt
 from evaluation.registry import SYSTEMS
+from hmde.common.device import Dtype
+from hmde.common.numbers import NonNegativeInt, PositiveFloat, PositiveInt
 
 QuerySource = Literal["queries", "documents", "late_sentences"]
 

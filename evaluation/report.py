@@ -10,11 +10,11 @@ from typing import Any
 
 import yaml
 
-from common.files import write_json, write_text
-from common.progress import progress_bar
 from evaluation.plots import SEED, colours, plot_averages, plot_rows
 from evaluation.significance import bootstrap_interval, paired_p_values
 from evaluation.tables import Table, environment
+from hmde.common.files import write_json, write_text
+from hmde.common.progress import progress_bar
 
 # A difference is marked if its p-value is lower than this.
 SIGNIFICANCE_LEVEL = 0.05

@@ -9,11 +9,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from common.files import file_written_whole, locked, new_array
-from common.fingerprints import digest, fingerprint
-from common.progress import Advance, no_bar
 from evaluation.datasets.languages import languages_of
 from evaluation.datasets.retrieval_sets import DocumentFile, RetrievalSet, texts_of
+from hmde.common.files import file_written_whole, locked, new_array
+from hmde.common.fingerprints import digest, fingerprint
+from hmde.common.progress import Advance, no_bar
 
 Encode = Callable[[list[str]], np.ndarray]
 Part = TypeVar("Part")

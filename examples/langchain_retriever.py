@@ -3,7 +3,7 @@
     pip install --editable '.[search]' langchain-core   (in a clone of the repository)
     python examples/langchain_retriever.py MODEL DOCUMENTS QUESTION
 
-MODEL is a saved HMDE (folder or Hub name), DOCUMENTS a folder or file that `python -m search index` reads. The index is
+MODEL is a saved HMDE (folder or Hub name), DOCUMENTS a folder or file that `hmde index` reads. The index is
 kept in the folder `index`.
 """
 
@@ -15,7 +15,7 @@ from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 
-from search import Documents, Index
+from hmde import Documents, Index
 
 
 class IndexRetriever(BaseRetriever):

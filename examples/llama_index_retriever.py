@@ -3,7 +3,7 @@
     pip install --editable '.[search]' llama-index-core   (in a clone of the repository)
     python examples/llama_index_retriever.py MODEL DOCUMENTS QUESTION
 
-MODEL is a saved HMDE (folder or Hub name), DOCUMENTS a folder or file that `python -m search index` reads. The index is
+MODEL is a saved HMDE (folder or Hub name), DOCUMENTS a folder or file that `hmde index` reads. The index is
 kept in the folder `index`.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from search import Documents, Index
+from hmde import Documents, Index
 
 
 class IndexRetriever(BaseRetriever):

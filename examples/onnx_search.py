@@ -3,7 +3,7 @@
     pip install onnxruntime transformers sentencex
     python onnx_search.py MODEL DOCUMENTS QUESTION
 
-MODEL is the folder of a saved HMDE into which `python -m release_tools.export_onnx --model MODEL` has written its
+MODEL is the folder of a saved HMDE into which `hmde export --model MODEL` has written its
 exports, DOCUMENTS a JSON-lines file whose lines have a "title" and a "text".
 """
 

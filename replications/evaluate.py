@@ -11,12 +11,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import common.terminal
-import common.threads
+import hmde.common.terminal
+import hmde.common.threads
 
 import replications.encoders  # noqa: F401  # so that systems of their kinds open
-from common.command_line import options_from, run
 from evaluation.compare import compare
+from hmde.common.command_line import options_from, run
 from replications.evaluation_recipe import ReplicationsRecipe
 from replications.published import print_rows, read_published, write_beside_published
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from common.numbers import NonNegativeInt, PositiveInt
 from evaluation.recipes import C_GRID, ClassificationTask, EvaluationRecipe, RetrievalTask, SystemOptions
 from evaluation.registry import SYSTEMS, TASKS, SystemKind
+from hmde.common.numbers import NonNegativeInt, PositiveInt
 from replications.longformer.options import LongformerOptions
 from replications.question_answering.options import QuestionTask
 

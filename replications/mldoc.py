@@ -15,14 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from common.files import write_text
-from common.progress import progress_bar
 from evaluation.datasets.labelled_sets import LabelledSet
 from evaluation.metrics import Measured, scores_of_labels
 from evaluation.recipes import ClassificationTask
 from evaluation.systems import System
 from evaluation.tasks import SystemRun, classification
 from evaluation.tasks.classification import evaluate_models, read
+from hmde.common.files import write_text
+from hmde.common.progress import progress_bar
 from replications.datasets import mldoc
 
 __all__ = ["convert", "evaluate_models", "evaluate_system", "read"]

@@ -18,10 +18,10 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from common.files import folder_written_whole
-from common.fingerprints import fingerprint
-from common.numbers import PositiveInt
-from common.saved_models import model_type_of, opening
+from hmde.common.files import folder_written_whole
+from hmde.common.fingerprints import fingerprint
+from hmde.common.numbers import PositiveInt
+from hmde.common.saved_models import model_type_of, opening
 from replications.drawn_pairs import DrawnPairs
 from training.loop.checkpoints import training_folder
 from training.sentences.encoder import check_architecture, load_encoder

@@ -6,11 +6,11 @@
 
 from __future__ import annotations
 
-import common.terminal
-import common.threads
+import hmde.common.terminal
+import hmde.common.threads
 
 import replications.encoders  # noqa: F401
-from common.command_line import run
+from hmde.common.command_line import run
 from training.pretrain import main
 
 if __name__ == "__main__":

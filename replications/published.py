@@ -24,12 +24,12 @@ from typing import Any
 
 import yaml
 
-from common.files import write_text
-from common.records import read_text
 from evaluation.recipes import EvaluationRecipe
 from evaluation.registry import TASKS
 from evaluation.report import Results
 from evaluation.tables import Table
+from hmde.common.files import write_text
+from hmde.common.records import read_text
 
 
 @dataclass

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common import command_line
+from hmde.common import command_line
 from replications.published import names_by_result, read_published, rows_not_run
 from replications.question_answering.task import ARTICLES
 from tests.paths import REPOSITORY

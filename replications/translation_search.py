@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from common.fingerprints import fingerprint
 from evaluation.datasets.retrieval_sets import RetrievalSet
 from evaluation.similarity import inner_products
 from evaluation.systems import System
 from evaluation.tables import averages
 from evaluation.tasks import SystemRun, retrieval
+from hmde.common.fingerprints import fingerprint
 from replications.evaluation_recipe import TranslationTask
 
 

@@ -228,7 +228,8 @@ def exported_folder(
 
     An export takes seconds, so the processes of a run of tests share it.
     """
-    from release_tools import export_onnx
+    from hmde.commands import export
+    from hmde.commands.options import ExportOptions
 
     root = tmp_path_factory.getbasetemp()
     folder = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "exported"
@@ -240,7 +241,7 @@ def exported_folder(
             make_model(xlmr, **options).save_pretrained(folder)
             tokenizer = HMDETokenizer.from_sentence_encoder(str(xlmr), sentence_prompt="der: ", query_prompt="die: ")
             tokenizer.save_pretrained(folder)
-            export_onnx.main(["--model", str(folder)])
+            export.main(ExportOptions(str(folder)))
     return folder
 
 

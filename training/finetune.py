@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import common.terminal
-import common.threads
+import hmde.common.terminal
+import hmde.common.threads
 
 import numpy as np
 from accelerate import PartialState
@@ -35,11 +35,6 @@ from transformers import (
 )
 from transformers.trainer_utils import IntervalStrategy, PredictionOutput, SaveStrategy
 
-from common.command_line import options_from, run
-from common.files import folder_written_whole, write_json
-from common.fingerprints import fingerprint
-from common.numbers import PositiveFloat, PositiveInt
-from common.saved_models import model_type_of, opening
 from evaluation.datasets import module_of
 from evaluation.datasets.labelled_sets import LabelledTexts, check_labels, read_labelled_texts
 from evaluation.metrics import accuracy_and_f1
@@ -47,6 +42,11 @@ from evaluation.recipes import MEASURES, ClassificationTask
 from evaluation.systems.pieces import MEAN_OF_PIECES
 from evaluation.tables import Scores, averages, environment
 from evaluation.tasks.classification import tokenized
+from hmde.common.command_line import options_from, run
+from hmde.common.files import folder_written_whole, write_json
+from hmde.common.fingerprints import fingerprint
+from hmde.common.numbers import PositiveFloat, PositiveInt
+from hmde.common.saved_models import model_type_of, opening
 from modeling_hmde import HMDEConfig, HMDEForSequenceClassification, HMDETokenizer
 from modeling_hmde.encoders_hmde import longest_text
 from training.loop.checkpoints import training_folder

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from common.numbers import PositiveInt, Share
+from hmde.common.numbers import PositiveInt, Share
 
 if TYPE_CHECKING:  # they take seconds, which --help need not wait for
     from torch import Tensor, nn

@@ -11,7 +11,7 @@ import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from jinja2 import Environment, FileSystemLoader
 
-from common.saved_models import card_of
+from hmde.common.saved_models import card_of
 from modeling_hmde import HMDEConfig
 from modeling_hmde.publishing_hmde import METADATA, model_card
 from training.loop.loop import Progress

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from common.saved_models import model_type_of, opening, tokenizer_options
+from hmde.common.saved_models import model_type_of, opening, tokenizer_options
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 from training.layers import take_layers
 from training.loop.cached_gradients import Chunk, Embeddings

@@ -13,16 +13,16 @@ import functools
 from pathlib import Path
 from typing import Any
 
-import common.terminal
-import common.threads
+import hmde.common.terminal
+import hmde.common.threads
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 from torch import Tensor
 
-from common.command_line import options_from, run
-from common.fingerprints import fingerprint_of_model
+from hmde.common.command_line import options_from, run
+from hmde.common.fingerprints import fingerprint_of_model
 from training.data.batches import Batch, Batches, collate
 from training.data.dev_set import DevSet
 from training.data.sentence_vectors import sentence_vectors

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from common.numbers import NonNegativeFloat, PositiveFloat, PositiveInt, Share
+from hmde.common.numbers import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from training.data.queries import QueryDraw
 from training.loop.options import LoopOptions
 from training.lora import Lora

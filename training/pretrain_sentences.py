@@ -13,14 +13,14 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field
 
-import common.terminal
-import common.threads
+import hmde.common.terminal
+import hmde.common.threads
 
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 from transformers import AutoTokenizer
 
-from common.command_line import options_from, run
+from hmde.common.command_line import options_from, run
 from training.loop.loop import Stage, train
 from training.model_card import write_sentence_card
 from training.sentences.batches import SentenceBatch, SentenceCollator

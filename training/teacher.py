@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from common.device import dtype_of
-from common.files import locked
-from common.fingerprints import fingerprint, fingerprint_of_code, fingerprint_of_model
-from common.saved_models import check_is_hmde, load_hmde
+from hmde.common.device import dtype_of
+from hmde.common.files import locked
+from hmde.common.fingerprints import fingerprint, fingerprint_of_code, fingerprint_of_model
+from hmde.common.saved_models import check_is_hmde, load_hmde
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from training.loop.cached_gradients import Chunk, Embeddings, Rows, embed_in_chunks
 from training.models import TwoPathEncoder

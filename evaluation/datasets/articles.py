@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from common.records import malformed, rows
 from evaluation.datasets.files import write_documents, write_qrels, write_queries
 from evaluation.datasets.languages import POOL, query_and_document_languages
 from evaluation.recipes import RetrievalTask
+from hmde.common.records import malformed, rows
 
 
 def convert(task: RetrievalTask, output: Path) -> None:

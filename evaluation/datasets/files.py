@@ -10,10 +10,10 @@ from typing import Any, Literal, TypeVar
 
 from huggingface_hub import hf_hub_download
 
-from common import records
-from common.files import file_written_whole, write_text
-from common.records import json_value, malformed
 from evaluation.recipes import ClassificationTask
+from hmde.common import records
+from hmde.common.files import file_written_whole, write_text
+from hmde.common.records import json_value, malformed
 from modeling_hmde.segmentation_hmde import replace_surrogates
 
 Documents = Iterable[tuple[str, str]]  # id and text
@@ -21,7 +21,7 @@ Fields = TypeVar("Fields", tuple[str, str], list[str])
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a file that has some, see `common.records.lines`.
+    """The lines of a file that has some, see `hmde.common.records.lines`.
 
     Raises:
         ValueError: as there, or the file is empty.

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from common.records import malformed
 from evaluation.datasets.files import lines
 from evaluation.datasets.languages import check_language
 from evaluation.recipes import ClassificationTask
+from hmde.common.records import malformed
 
 # Between the labels of a text that has several.
 LABEL_SEPARATOR = "|"

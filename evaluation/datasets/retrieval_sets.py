@@ -23,10 +23,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common.records import json_value, malformed, sized_lines
 from evaluation.datasets.files import lines, qrels_file
 from evaluation.datasets.languages import POOL, check_language, languages_of, query_and_document_languages
 from evaluation.recipes import QuerySource
+from hmde.common.records import json_value, malformed, sized_lines
 from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
 
 Run = dict[str, dict[str, float]]  # score by query_id and doc_id

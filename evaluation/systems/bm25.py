@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from common.progress import progress_bar
 from evaluation.datasets.languages import languages_of
 from evaluation.datasets.retrieval_sets import RetrievalSet, Run, texts_of
 from evaluation.recipes import SystemOptions
 from evaluation.similarity import RUN_DEPTH, Ranking, highest
+from hmde.common.progress import progress_bar
 
 
 class BM25:
@@ -55,7 +55,7 @@ def rank(queries: Mapping[str, str], documents: Mapping[str, str], language: str
     """
     import bm25s
 
-    from search.bm25 import terms  # needs PyStemmer
+    from hmde.index.bm25 import terms  # needs PyStemmer
 
     index = bm25s.BM25(method="lucene")
     doc_ids = list(documents)

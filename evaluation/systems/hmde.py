@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from common.device import device
-from common.saved_models import check_is_hmde, load_hmde
 from evaluation.recipes import SystemOptions
 from evaluation.systems import l2_normalize
+from hmde.common.device import device
+from hmde.common.saved_models import check_is_hmde, load_hmde
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 
 

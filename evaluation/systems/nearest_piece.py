@@ -13,13 +13,13 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from common.progress import Advance, progress_bar
 from evaluation.datasets.languages import languages_of
 from evaluation.datasets.retrieval_sets import RetrievalSet
 from evaluation.recipes import SystemOptions
 from evaluation.similarity import Ranking, inner_products, ranked_by
 from evaluation.systems import hmde, pieces
 from evaluation.vectors import cached_file, encoded_in_parts, vectors_of_queries
+from hmde.common.progress import Advance, progress_bar
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer, late_score
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from transformers import AutoConfig
 
-from common.device import device
-from common.saved_models import model_type_of, opening
 from evaluation.recipes import SystemOptions
 from evaluation.systems.hmde import HMDESystem
+from hmde.common.device import device
+from hmde.common.saved_models import model_type_of, opening
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.encoders_hmde import check_sentence_layer
 from modeling_hmde.rows_hmde import Piece, Row

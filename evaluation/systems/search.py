@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 
-from common.fingerprints import fingerprint
-from common.progress import progress_bar
 from evaluation.datasets.languages import languages_of
 from evaluation.datasets.retrieval_sets import RetrievalSet, Run, texts_of
 from evaluation.recipes import SystemOptions
 from evaluation.similarity import RUN_DEPTH, Ranking
 from evaluation.systems import hmde
 from evaluation.vectors import fingerprint_of_documents, vectors_of_queries
+from hmde.common.fingerprints import fingerprint
+from hmde.common.progress import progress_bar
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 
 if TYPE_CHECKING:  # needs the extra `search`
-    from search.documents import Document
+    from hmde.documents.documents import Document
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Collection:
     document_language: str
 
     def __iter__(self) -> Iterator[Document]:
-        from search.documents import Document  # needs the extra `search`
+        from hmde.documents.documents import Document  # needs the extra `search`
 
         ids = iter(self.retrieval_set.doc_ids(self.document_language))
         for language in self.retrieval_set.collection(self.document_language):
@@ -45,13 +45,13 @@ class Collection:
 
 @dataclass
 class SearchSystem:
-    """What `python -m search query` shows: the rankings of search/ranking.py that need more than two vectors.
+    """What `hmde query` shows: the rankings of hmde/index/ranking.py that need more than two vectors.
 
     Args:
         name: folder or Hub name of the model.
         model: on its device, in its dtype.
         tokenizer: the model's.
-        ranking: see search/ranking.py.
+        ranking: see hmde/index/ranking.py.
     """
 
     name: str
@@ -106,10 +106,10 @@ class SearchSystem:
             depth: documents a query ranks at most.
             name: of the progress bar.
         """
-        from search.encoder import Encoder  # needs the extra `search`
-        from search.ranking import CANDIDATES, rank
-        from search.snapshot import open_snapshot
-        from search.update import update_index
+        from hmde.index.encoder import Encoder  # needs the extra `search`
+        from hmde.index.ranking import CANDIDATES, rank
+        from hmde.index.snapshot import open_snapshot
+        from hmde.index.update import update_index
 
         encoder = Encoder(self.name, self.model, self.tokenizer)
         documents = Collection(retrieval_set, languages_of(pair)[1])
@@ -134,7 +134,7 @@ def check(name: str, options: SystemOptions) -> None:
         ValueError: the extra `search` is not installed, or the model cannot be found or is no HMDE.
     """
     try:
-        import search.snapshot  # noqa: F401
+        import hmde.index.snapshot
     except ImportError as error:
         raise ValueError(f"{name}: kind {options.kind} needs search ({error}); pip install '.[search]'") from None
     hmde.check(name, options)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from common.device import device
-from common.saved_models import opening
 from evaluation.recipes import SystemOptions
 from evaluation.systems import l2_normalize
+from hmde.common.device import device
+from hmde.common.saved_models import opening
 
 if TYPE_CHECKING:  # importing it takes seconds, and few recipes need it
     from sentence_transformers import SentenceTransformer

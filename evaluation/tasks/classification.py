@@ -25,10 +25,6 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from common.device import device
-from common.fingerprints import fingerprint
-from common.progress import Advance, no_bar, progress_bar
-from common.saved_models import model_type_of, opening
 from evaluation.classifiers import GAMMAS, fit_logistic_regression, fit_multilabel, fit_svm
 from evaluation.datasets.labelled_sets import (
     LabelledSet,
@@ -43,6 +39,10 @@ from evaluation.systems import System
 from evaluation.tables import Scores, averages
 from evaluation.tasks import SystemRun
 from evaluation.vectors import cached_vectors
+from hmde.common.device import device
+from hmde.common.fingerprints import fingerprint
+from hmde.common.progress import Advance, no_bar, progress_bar
+from hmde.common.saved_models import model_type_of, opening
 from modeling_hmde import HMDETokenizer
 from modeling_hmde.packing_hmde import padded_batches
 from modeling_hmde.sentence_reading_hmde import MAX_TOKENS_PER_BUCKET

@@ -12,9 +12,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from common.files import write_text
-from common.fingerprints import fingerprint
-from common.progress import Advance, no_bar, progress_bar
 from evaluation.datasets.languages import POOL, languages_of
 from evaluation.datasets.retrieval_sets import RetrievalSet, Run, read_retrieval_set
 from evaluation.metrics import RETRIEVAL_MEASURES, retrieval_values
@@ -24,6 +21,9 @@ from evaluation.systems import System
 from evaluation.tables import averages
 from evaluation.tasks import SystemRun
 from evaluation.vectors import Encode, cached_vectors
+from hmde.common.files import write_text
+from hmde.common.fingerprints import fingerprint
+from hmde.common.progress import Advance, no_bar, progress_bar
 
 # From vectors of documents and of queries to scores, see `inner_products`.
 Similarity = Callable[[np.ndarray, np.ndarray], Iterator[np.ndarray]]

@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from common.records import unpacked
 from evaluation.datasets.files import lines, write_documents, write_qrels, write_queries
 from evaluation.datasets.languages import query_and_document_languages
 from evaluation.recipes import RetrievalTask
+from hmde.common.records import unpacked
 
 # The fields of a CLEF document that an author wrote. TI, LD and TX are the news agencies' title, lead and text.
 TEXT_FIELDS = "HEADLINE|TITLE|SUBTITLE|LEAD|TEXT|BODY|TI|ST|LD|TX|WR|CAPTION"

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from common.files import write_text
 from evaluation.datasets.files import lines, parts
 from evaluation.recipes import ClassificationTask
+from hmde.common.files import write_text
 
 LANGUAGES = {
     "en": "english", "es": "spanish", "de": "german", "fr": "french", "it": "italian", "ru": "russian",

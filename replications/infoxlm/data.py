@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerBase
 
-from common.fingerprints import digest, fingerprint
+from hmde.common.fingerprints import digest, fingerprint
 from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
 from replications.drawn_pairs import DrawnPairs
 from replications.infoxlm.losses import InfoXLMLosses

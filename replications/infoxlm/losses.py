@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from common.numbers import PositiveFloat, PositiveInt, Share
+from hmde.common.numbers import PositiveFloat, PositiveInt, Share
 from training.loop.cached_gradients import embed_in_chunks
 from training.loop.momentum import MomentumQueue
 from training.losses.candidates import same_concept

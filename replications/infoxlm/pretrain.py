@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import common.terminal
-import common.threads
+import hmde.common.terminal
+import hmde.common.threads
 
 import torch
 from accelerate import Accelerator
@@ -19,7 +19,7 @@ from accelerate.utils import set_seed
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from common.command_line import options_from, run
+from hmde.common.command_line import options_from, run
 from replications.infoxlm.data import InfoXLMCollator, InfoXLMPairs, Texts
 from replications.infoxlm.losses import InfoXLMLosses, infoxlm_losses, masked_tokens
 from replications.masked_lm import MaskedLMOptions, check_mask_token, encoder_with_head, predict_tokens

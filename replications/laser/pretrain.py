@@ -11,14 +11,14 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field
 
-import common.terminal
-import common.threads
+import hmde.common.terminal
+import hmde.common.threads
 
 from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
 
-from common.command_line import options_from, run
-from common.numbers import PositiveInt
+from hmde.common.command_line import options_from, run
+from hmde.common.numbers import PositiveInt
 from replications.laser.decoder import LSTMDecoder
 from replications.new_encoder import StartOptions
 from replications.translation.encoder import TranslatingEncoder

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from common.numbers import PositiveFloat
+from hmde.common.numbers import PositiveFloat
 from training.sentences.losses import Align, Distillation, LossFunction, PairVectors
 
 SHRINK = 0.999  # of differences in equation 6, whose logarithm of a cosine is infinite at 1

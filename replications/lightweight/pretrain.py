@@ -10,14 +10,14 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field
 
-import common.terminal
-import common.threads
+import hmde.common.terminal
+import hmde.common.threads
 
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 
-from common.command_line import options_from, run
-from common.numbers import Share
+from hmde.common.command_line import options_from, run
+from hmde.common.numbers import Share
 from replications.drawn_pairs import DrawnPairs
 from replications.lightweight.data import GenerativeCollator
 from replications.lightweight.losses import LOSSES, LightweightLosses, words_from_vectors

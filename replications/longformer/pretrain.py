@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import common.terminal
-import common.threads
+import hmde.common.terminal
+import hmde.common.threads
 
 import datasets
 import torch
@@ -33,11 +33,11 @@ from transformers import (
 )
 from transformers.models.longformer.modeling_longformer import LongformerMaskedLMOutput
 
-from common.command_line import options_from, run
-from common.files import folder_written_whole, write_json
-from common.numbers import NonNegativeFloat, PositiveInt, Share
-from common.saved_models import model_type_of, opening
 from evaluation.tables import environment
+from hmde.common.command_line import options_from, run
+from hmde.common.files import folder_written_whole, write_json
+from hmde.common.numbers import NonNegativeFloat, PositiveInt, Share
+from hmde.common.saved_models import model_type_of, opening
 from replications.longformer.system import first_token
 from training.data.articles import load_articles, rows_of_split
 from training.loop.trainer_runs import TrainerArguments, check_run, recipe_of_run, trainer_run

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from common.device import device
-from common.saved_models import model_type_of
 from evaluation.systems import l2_normalize
+from hmde.common.device import device
+from hmde.common.saved_models import model_type_of
 from modeling_hmde.packing_hmde import bucket_by_length
 from modeling_hmde.sentence_reading_hmde import MAX_TOKENS_PER_BUCKET
 from replications.longformer.options import LongformerOptions

@@ -13,7 +13,7 @@ import torch
 import transformers
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
-from common.files import locked
+from hmde.common.files import locked
 from replications.longformer.pretrain import convert, first_token, main
 from tests.pretraining import in_processes
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedTokenizerBase
 
-from common.saved_models import model_type_of
+from hmde.common.saved_models import model_type_of
 from replications.drawn_pairs import DrawnPairs
 from replications.ntdv.decoder import GRUDecoder
 from replications.ntdv.modeling_ntdv import NTDVModel

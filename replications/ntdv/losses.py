@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from common.numbers import NonNegativeFloat, PositiveFloat, PositiveInt
+from hmde.common.numbers import NonNegativeFloat, PositiveFloat, PositiveInt
 from replications.translation.losses import OneWay, both_ways, translation_loss
 from training.losses.processes import mean_of_all_processes
 from training.sentences.losses import LossFunction, PairVectors

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-import common.terminal
-import common.threads
+import hmde.common.terminal
+import hmde.common.threads
 
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 
-from common.command_line import options_from, run
-from common.numbers import PositiveInt
+from hmde.common.command_line import options_from, run
+from hmde.common.numbers import PositiveInt
 from replications.drawn_pairs import DrawnPairs
 from replications.ntdv.encoder import (
     NTDVEncoder,

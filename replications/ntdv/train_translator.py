@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import common.terminal
-import common.threads
+import hmde.common.terminal
+import hmde.common.threads
 
 from accelerate import Accelerator
 from accelerate.utils import send_to_device
 from transformers import PreTrainedTokenizerBase
 
-from common.command_line import options_from, run
+from hmde.common.command_line import options_from, run
 from replications.new_encoder import StartOptions
 from replications.ntdv.decoder import GRUDecoder
 from replications.translation.encoder import TranslatingEncoder

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import common.terminal
-import common.threads
+import hmde.common.terminal
+import hmde.common.threads
 
 import numpy as np
 from datasets import Dataset
@@ -31,11 +31,11 @@ from transformers import (
 )
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
-from common.command_line import options_from, run
-from common.files import folder_written_whole, write_json
-from common.numbers import PositiveFloat
-from common.saved_models import model_type_of
 from evaluation.tables import environment
+from hmde.common.command_line import options_from, run
+from hmde.common.files import folder_written_whole, write_json
+from hmde.common.numbers import PositiveFloat
+from hmde.common.saved_models import model_type_of
 from modeling_hmde.encoders_hmde import longest_text
 from replications.question_answering.task import Question, answer, measure, read_questions, windows_of
 from training.loop.trainer_runs import TrainerArguments, check_run, recipe_of_run, trainer_run

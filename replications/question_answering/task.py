@@ -26,10 +26,10 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from common.device import device
-from common.progress import progress_bar
-from common.saved_models import model_type_of
 from evaluation.tables import Scores, averages
+from hmde.common.device import device
+from hmde.common.progress import progress_bar
+from hmde.common.saved_models import model_type_of
 from modeling_hmde.packing_hmde import padded_batches
 from modeling_hmde.sentence_reading_hmde import MAX_TOKENS_PER_BUCKET
 from replications.question_answering.options import QuestionTask

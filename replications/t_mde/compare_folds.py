@@ -13,11 +13,11 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import common.terminal
-import common.threads
+import hmde.common.terminal
+import hmde.common.threads
 
-from common.command_line import options_from, run
 from evaluation.tables import Table
+from hmde.common.command_line import options_from, run
 
 LEVEL = 0.01
 TABLE_4_12 = [

@@ -13,11 +13,11 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-import common.terminal
-import common.threads
+import hmde.common.terminal
+import hmde.common.threads
 
-from common.command_line import options_from, run
-from common.files import folder_written_whole, write_text
+from hmde.common.command_line import options_from, run
+from hmde.common.files import folder_written_whole, write_text
 from replications.datasets.mldoc import labelled_lines
 from replications.mldoc import as_laser_leaves_it
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field
 
-import common.terminal
-import common.threads
+import hmde.common.terminal
+import hmde.common.threads
 
 import torch
 from accelerate import Accelerator
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from common.command_line import options_from, run
+from hmde.common.command_line import options_from, run
 from replications.new_encoder import StartOptions
 from replications.t_mde.decoder import TransformerDecoder
 from replications.translation.encoder import TranslatingEncoder

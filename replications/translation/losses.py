@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from common.numbers import NonNegativeFloat, PositiveFloat, PositiveInt, Share
+from hmde.common.numbers import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from training.losses.candidates import EPSILON, same_concept
 from training.losses.distance_constraint import nearer_than_negatives
 from training.losses.processes import mean_of_all_processes, rows_of_other_processes

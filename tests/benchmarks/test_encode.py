@@ -15,9 +15,9 @@ from transformers import AutoModel
 from benchmarks import encode
 from benchmarks.encode import EncodeBenchmark, draw, first_sentences, lowest_cosine, main
 from benchmarks.encoding_methods import Setting, load_method, operations
+from hmde.documents.documents import Document
 from modeling_hmde import HMDETokenizer
 from modeling_hmde.segmentation_hmde import sentence_spans
-from search.documents import Document
 
 
 def document(text: str, language: str) -> Document:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-import search.update
+import hmde.index.update
 from benchmarks import index as benchmark
-from search.ranking import rank
-from search.snapshot import open_snapshot
+from hmde.index.ranking import rank
+from hmde.index.snapshot import open_snapshot
 
 pytestmark = pytest.mark.lancedb
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.lancedb
 def test_the_benchmark_makes_an_index_of_random_vectors_and_queries_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search.update, "APPROXIMATE_FROM", search.update.APPROXIMATE_FROM)  # which `make` sets
+    monkeypatch.setattr(hmde.index.update, "APPROXIMATE_FROM", hmde.index.update.APPROXIMATE_FROM)  # which `make` sets
     assert benchmark.make(tmp_path, documents=100, sentences=2).startswith("making")
     assert benchmark.update(tmp_path, documents=100, sentences=2).startswith(f"adding {benchmark.BLOCK} ")
     assert len(open_snapshot(tmp_path)) == 100 + benchmark.BLOCK
@@ -34,7 +34,7 @@ def test_fewer_documents_than_recall_needs_are_refused() -> None:
 def test_the_benchmark_counts_how_many_of_the_nearest_documents_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search.update, "APPROXIMATE_FROM", search.update.APPROXIMATE_FROM)  # which `make` sets
+    monkeypatch.setattr(hmde.index.update, "APPROXIMATE_FROM", hmde.index.update.APPROXIMATE_FROM)  # which `make` sets
     benchmark.make(tmp_path, documents=3000, sentences=0)
     for languages in (None, ["de"]):
         assert "1.000 of the 10 nearest" in benchmark.recall(tmp_path, "dense", languages, queries=4)

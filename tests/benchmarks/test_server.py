@@ -8,9 +8,9 @@ import pytest
 
 from benchmarks import files as files_benchmark
 from benchmarks import server as server_benchmark
-from search import Document, Index
-from search.server.app import make_app
-from tests.search.server.running_server import running
+from hmde import Document, Index
+from hmde.server.app import make_app
+from tests.hmde.server.running_server import running
 
 pytestmark = pytest.mark.lancedb
 

@@ -15,16 +15,16 @@ import numpy as np
 import pytest
 import yaml
 
-import search.ranking
+import hmde.index.ranking
 from evaluation.__main__ import main
 from evaluation.datasets.retrieval_sets import RetrievalSet
 from evaluation.recipes import RetrievalTask, SystemOptions
 from evaluation.systems import check_systems, load_system
 from evaluation.tasks.retrieval import evaluate_task, in_order
+from hmde.index.bm25 import terms
+from hmde.index.encoder import Encoder
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from search.bm25 import terms
-from search.encoder import Encoder
-from tests.search.small_index import as_kept
+from tests.hmde.small_index import as_kept
 
 pytestmark = pytest.mark.lancedb
 
@@ -110,7 +110,7 @@ def expected_ranking(ranking: str, query: str, texts: dict[str, tuple[str, str]]
 def test_a_user_of_search_gets_this_ranking(
     ranking: str, document_language: str, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search.ranking, "CANDIDATES", CANDIDATES)
+    monkeypatch.setattr(hmde.index.ranking, "CANDIDATES", CANDIDATES)
     pair = f"en-{document_language}"
     texts = (
         {
@@ -152,7 +152,7 @@ def test_the_queries_of_a_task_are_encoded_once_and_together(
 
 
 def test_a_late_sentence_does_not_find_its_own_document(model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search.ranking, "CANDIDATES", 1)  # so that the own one is all that the ranking itself finds
+    monkeypatch.setattr(hmde.index.ranking, "CANDIDATES", 1)  # so that the own one is all that the ranking itself finds
     queries = {"en": {"d1": "It was warm there!", "d2": "The dog slept."}}
     data = RetrievalSet(DOCUMENTS, queries, {id: {id: 1} for id in queries["en"]}, query_source="late_sentences")
     system = load_system(SystemOptions("late", model=str(model_folder)))
@@ -188,7 +188,7 @@ def test_only_an_hmde_searches(model_folder: Path, labse: Path) -> None:
 def test_search_is_refused_before_anything_is_computed_where_it_is_not_installed(
     model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "search.snapshot", None)
+    monkeypatch.setitem(sys.modules, "hmde.index.snapshot", None)
     with pytest.raises(ValueError, match=r"system s: kind hybrid needs search .*; pip install '\.\[search\]'"):
         check_systems({"s": SystemOptions("hybrid", model=str(model_folder))})
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from common.files import write_json, write_text
 from evaluation.tables import Table, averages, environment
+from hmde.common.files import write_json, write_text
 
 TABLE = Table("MAP", "pair", {"first": {"en-de": 0.12345, "en-fr": 1.0}, "hmde": {"en-de": 0.5, "en-fr": 0.0}})
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.fingerprints import fingerprint, fingerprint_of_folder, fingerprint_of_model
 from evaluation import vectors as module
 from evaluation.datasets.retrieval_sets import DocumentFile
 from evaluation.vectors import cached_vectors
+from hmde.common.fingerprints import fingerprint, fingerprint_of_folder, fingerprint_of_model
 
 CONTEXT = multiprocessing.get_context("fork")
 
@@ -95,7 +95,7 @@ def one_encodes_and_another_waits(
 ) -> list[int | None]:
     """Two processes need the same vectors, and the second one comes while the first one encodes. Their exit codes."""
     waits = CONTEXT.Event()
-    monkeypatch.setattr("common.files.logger.warning", lambda *_: waits.set())
+    monkeypatch.setattr("hmde.common.files.logger.warning", lambda *_: waits.set())
     monkeypatch.setattr(module, "DOCUMENTS_AT_ONCE", 2)
     first, second = LoggingEncoder(log, dies_at), LoggingEncoder(log)
     second.released.set()

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 folder, documents_file, question = sys.argv[1:]
-search = [sys.executable, "-m", "search"]
+search = [sys.executable, "-m", "hmde"]
 subprocess.run([*search, "index", documents_file, "index", "--model", folder, "--dtype", "float32"], check=True)
 found = subprocess.run(
     [*search, "query", "index", question, "--ranking", "dense", "--hits", "3", "--json", "true"],

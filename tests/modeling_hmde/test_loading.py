@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from common.saved_models import load_hmde, model_type_of
+from hmde.common.saved_models import load_hmde, model_type_of
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDEForSequenceClassification, HMDETokenizer
 from modeling_hmde.loading_hmde import check_weights
 

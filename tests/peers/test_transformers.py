@@ -24,7 +24,7 @@ from modeling_hmde import (
 )
 
 # Modules that transformers' tests import and its source package leaves out, with what is imported from them. HMDE
-# generates nothing, and tests/release_tools/test_export_onnx.py exports it.
+# generates nothing, and tests/hmde/test_export_onnx.py exports it.
 LEFT_OUT: dict[str, dict[str, Any]] = {
     "utils": {},
     "utils.test_configuration_utils": {

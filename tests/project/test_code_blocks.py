@@ -21,7 +21,7 @@ from tests.paths import REPOSITORY
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PAGES = {
     str(path.relative_to(REPOSITORY)): path.read_text(encoding="utf-8")
-    for pattern in ("README.md", "MODEL_CARD.md", "docs/*.md", "demo/README.md", "sample/README.md")
+    for pattern in ("README.md", "MODEL_CARD.md", "docs/*.md", "sample/README.md")
     for path in sorted(REPOSITORY.glob(pattern))
 }
 
@@ -136,7 +136,7 @@ def test_a_path_of_the_repository_that_stands_in_backticks_is_there(page: str) -
 
 def test_every_page_is_on_the_map_of_the_readme() -> None:
     for page in PAGES:
-        assert page == "README.md" or f"]({page})" in PAGES["README.md"] or page.startswith("demo"), page
+        assert page == "README.md" or f"]({page})" in PAGES["README.md"], page
 
 
 def test_the_readme_fits_on_a_page() -> None:

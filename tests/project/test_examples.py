@@ -64,7 +64,6 @@ FRESH_ENVIRONMENTS = {EXAMPLES / f"{example}.py": packages_of(example) for examp
     INTEGRATIONS / "lora.py": f"{packages_of('search')} peft",
     INTEGRATIONS / "txtai_poolings.py": f"{packages_of('txtai_search')} pytest",
     INTEGRATIONS / "terminal.py": f"{REPOSITORY}[search]",
-    INTEGRATIONS / "space.py": f"gradio --requirement {REPOSITORY / 'demo' / 'requirements.txt'}",
 }
 
 
@@ -85,11 +84,8 @@ def desk(exported_folder: Path, documents: list[str], tmp_path_factory: pytest.T
     lines = [json.dumps({"title": f"document {place}", "text": text}) for place, text in enumerate(documents)]
     (folder / "docs").mkdir()
     (folder / "docs" / "en.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    for package in ("search", "common"):
+    for package in ("hmde", "modeling_hmde"):
         shutil.copytree(REPOSITORY / package, folder / package)
-    shutil.copytree(REPOSITORY / "demo", folder / "space")
-    for package in ("search", "common", "modeling_hmde"):
-        shutil.copytree(REPOSITORY / package, folder / "space" / package)
 
     cosines = model.encode_documents(documents, tokenizer) @ model.encode_queries([QUESTION], tokenizer)[0]
     assert cosines.min() > 0  # txtai leaves out other documents
@@ -138,12 +134,6 @@ def test_a_collection_is_encoded_by_two_workers(example: str, desk: SimpleNamesp
     rows = {row["id"]: row["embedding"] for row in pq.read_table(output, schema=None).to_pylist()}
     expected = desk.model.encode_documents(texts, desk.tokenizer, language=table["language"].to_pylist())
     np.testing.assert_allclose([rows[id] for id in table["id"].to_pylist()], expected, atol=1e-5)
-
-
-def test_the_demo_requires_the_versions_that_the_project_does() -> None:
-    project = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
-    for requirement in (REPOSITORY / "demo" / "requirements.txt").read_text(encoding="utf-8").split():
-        assert f'"{requirement}"' in project
 
 
 @pytest.mark.fresh_environment

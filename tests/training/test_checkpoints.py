@@ -19,7 +19,7 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 
-from common.files import folder_written_whole, locked, write_json
+from hmde.common.files import folder_written_whole, locked, write_json
 from tests.pretraining import FSDP2, in_processes, options, write_corpus
 from training import pretrain
 from training.loop import loop

@@ -14,9 +14,9 @@ import yaml
 from huggingface_hub import ModelCard
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trainer, TrainerState
 
-from common.command_line import options_from
-from common.files import locked
 from evaluation.__main__ import main as evaluate
+from hmde.common.command_line import options_from
+from hmde.common.files import locked
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from replications.longformer.pretrain import convert
 from tests.paths import REPOSITORY

@@ -23,12 +23,12 @@ from transformers import (
 )
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from release_tools import average
 from tests.hub_stand_in import Hub
 from tests.paths import REPOSITORY
 from tests.tiny_encoders import SIZES, save_encoder
 from tests.training.corpus.own_articles import LANGUAGES, article, run, write_articles
 from training import pretrain
+from training.release import average
 
 PRETRAIN = REPOSITORY / "configuration" / "pretrain"
 
@@ -173,7 +173,7 @@ def test_the_recommended_recipe_goes_from_articles_to_a_model_on_the_hub(
         ["--models", f"[{', '.join(models)}]", "--output", mean, "--corpus", str(corpus), "--max_sentences", "2048"]
     )
     rotated = ["--model", mean, "--corpus", str(corpus), "--sizes", "[]", "--output", str(tmp_path / "rotated")]
-    program = "import runpy; runpy.run_module('release_tools.rotate', run_name='__main__', alter_sys=True)"
+    program = "import runpy; runpy.run_module('training.release.rotate', run_name='__main__', alter_sys=True)"
     rotated += ["--push_to_hub", "someone/recommended"]
     run_in_a_fresh_process(program, *rotated, folder=tmp_path, path=[str(REPOSITORY)], offline=False)
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 import pytest
 import torch
 
-import common.device
+import hmde.common.device
 from training.loop.options import LoopOptions
 from training.loop.trainer_runs import TrainerArguments, recipe_of_run
 
@@ -43,7 +43,7 @@ def test_defaults() -> None:
 
 @pytest.mark.parametrize(("dtype", "precision"), [(torch.bfloat16, "bf16"), (torch.float32, "no")])
 def test_auto_is_the_precision_that_this_machine_computes_fast_in(monkeypatch, dtype, precision) -> None:
-    monkeypatch.setattr(common.device, "dtype_of", lambda name: {"auto": dtype}[name])
+    monkeypatch.setattr(hmde.common.device, "dtype_of", lambda name: {"auto": dtype}[name])
     assert LoopOptions(output="model", mixed_precision="auto").mixed_precision == precision
     assert LoopOptions(output="model", mixed_precision="fp16").mixed_precision == "fp16"
 

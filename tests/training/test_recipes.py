@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.attribution import AttributionRecipe
-from benchmarks.choices import ChoicesBenchmark, on_command_line
-from benchmarks.training_memory import TrainingMemoryBenchmark
-from common.command_line import options_from
+from hmde.common.command_line import options_from
 from modeling_hmde import HMDEConfig
 from replications.evaluation_recipe import ReplicationsRecipe
 from replications.infoxlm.pretrain import InfoXLMRecipe
@@ -31,8 +29,6 @@ from training.pretrain_sentences import PretrainSentencesRecipe
 CONFIGURATION = REPOSITORY / "configuration"
 RECIPES: dict[str, type] = {  # by the beginning of a file's path
     "configuration/benchmarks/attribution": AttributionRecipe,
-    "configuration/benchmarks/choices": ChoicesBenchmark,
-    "configuration/benchmarks/training-memory": TrainingMemoryBenchmark,
     "configuration/corpora/": CorpusRecipe,
     "configuration/evaluate/": ReplicationsRecipe,
     "configuration/finetune/": FinetuneRecipe,
@@ -147,10 +143,3 @@ def architecture(path: Path) -> dict[str, Any]:
         other for other in path.parent.glob("*.yaml") if pretraining_recipe(other).output == recipe.sentence_encoder
     ]
     return (architecture(starts[0]) if starts else {}) | recipe.architecture
-
-
-def test_each_choice_changes_what_the_recipe_has() -> None:
-    benchmark = fill(ChoicesBenchmark, CONFIGURATION / "benchmarks" / "choices.yaml")
-    for choice in benchmark.choices.values():
-        recipe = fill(PretrainRecipe, CONFIGURATION / "pretrain" / "e5-small.yaml", *on_command_line(choice))
-        HMDEConfig(**recipe.architecture)

@@ -13,8 +13,8 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoModel, AutoTokenizer
 
-from common.files import locked
-from common.fingerprints import fingerprint_of_folder
+from hmde.common.files import locked
+from hmde.common.fingerprints import fingerprint_of_folder
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.encoders_hmde import first_position
 from tests.paths import REPOSITORY

@@ -1,7 +1,7 @@
 """Training data from text: triples of documents (paper, section 3.1), see `build`, and pairs of sentences with their
 translations, see `sentence_pairs`."""
 
-import common.terminal  # this file is run before those of the commands, and duckdb takes long to import
+import hmde.common.terminal  # this file is run before those of the commands, and duckdb takes long to import
 
 from training.corpus.article_tables import ARTICLE_COLUMNS
 from training.corpus.build import main

@@ -1,7 +1,7 @@
-import common.terminal
-import common.threads
+import hmde.common.terminal
+import hmde.common.threads
 
-from common.command_line import run
+from hmde.common.command_line import run
 from training.corpus.build import main
 
 run(main)

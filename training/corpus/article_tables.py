@@ -10,8 +10,8 @@ from reprlib import repr as shortened
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from common.files import file_written_whole
-from common.records import ROWS_AT_ONCE, malformed, rows
+from hmde.common.files import file_written_whole
+from hmde.common.records import ROWS_AT_ONCE, malformed, rows
 from training.corpus.recipe import SPLITS
 
 ARTICLE_COLUMNS = {

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import duckdb
 
-from common.files import write_json
-from common.records import parquet_columns, where
+from hmde.common.files import write_json
+from hmde.common.records import parquet_columns, where
 from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
 from training.corpus.article_tables import ARTICLE_COLUMNS, copy_table
 from training.corpus.database import count_rows, define_draw, quoted, read_parquet, write_parquet

@@ -22,8 +22,8 @@ from typing import Any
 
 import duckdb
 
-from common.command_line import options_from
-from common.files import folder_written_whole, locked, write_json, write_text
+from hmde.common.command_line import options_from
+from hmde.common.files import folder_written_whole, locked, write_json, write_text
 from modeling_hmde.publishing_hmde import upload_folder
 from training.corpus.articles import (
     article_files,

@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 import pyarrow.compute as pc
 
-from common.files import write_json
+from hmde.common.files import write_json
 from training.corpus.database import count_rows, read_parquet, write_parquet
 from training.corpus.sql_dumps import column_types, dump_to_parquet
 

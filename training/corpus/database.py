@@ -13,8 +13,8 @@ from typing import Any
 
 import duckdb
 
-from common.files import file_written_whole
-from common.progress import progress_bar
+from hmde.common.files import file_written_whole
+from hmde.common.progress import progress_bar
 
 SECONDS = 5.0  # what takes less shows no progress
 

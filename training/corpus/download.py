@@ -9,9 +9,9 @@ from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from common.files import locked
-from common.progress import progress_bar
-from common.records import lines, malformed
+from hmde.common.files import locked
+from hmde.common.progress import progress_bar
+from hmde.common.records import lines, malformed
 from training.corpus.database import SECONDS
 
 TABLES = ("page", "page_props", "categorylinks", "linktarget")

@@ -7,7 +7,7 @@ from typing import Literal
 
 from jsonargparse.typing import ClosedUnitInterval
 
-from common.numbers import NonNegativeInt, PositiveInt, Seed, Share
+from hmde.common.numbers import NonNegativeInt, PositiveInt, Seed, Share
 
 SPLITS = ("train", "dev", "test")
 

@@ -25,17 +25,17 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-import common.terminal
-import common.threads
+import hmde.common.terminal
+import hmde.common.threads
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from common.command_line import options_from, run
-from common.files import check_is_new, file_written_whole, folder_written_whole, locked, write_json, write_text
-from common.numbers import PositiveFloat, Share
-from common.progress import progress_bar
+from hmde.common.command_line import options_from, run
+from hmde.common.files import check_is_new, file_written_whole, folder_written_whole, locked, write_json, write_text
+from hmde.common.numbers import PositiveFloat, Share
+from hmde.common.progress import progress_bar
 from training.corpus.database import SECONDS, count_by, database, define_draw, quoted, read_parquet, write_parquet
 from training.corpus.dataset_cards import sentence_pairs_card
 from training.corpus.recipe import SPLITS

@@ -26,7 +26,7 @@ import pyarrow.parquet as parquet
 from isal import igzip
 from isal.igzip_lib import IsalError
 
-from common.files import file_written_whole
+from hmde.common.files import file_written_whole
 
 _BLOCK = 1 << 18  # bytes of SQL that are parsed at once; a longer line is read whole
 _CREATE = re.compile(rb"CREATE TABLE `\w+` \((.*?)\n\)[^\n]*;\n", re.DOTALL)

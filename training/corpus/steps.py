@@ -11,8 +11,8 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from common.files import write_json
-from common.fingerprints import digest, fingerprint_of_folder
+from hmde.common.files import write_json
+from hmde.common.fingerprints import digest, fingerprint_of_folder
 from training.corpus.database import SECONDS
 
 NO_INFLUENCE = ("threads", "memory_limit", "push_to_hub")  # options that do not change what is written

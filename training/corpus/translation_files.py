@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import datasets
 
-from common.records import lines, malformed, parquet_columns, parquet_rows, unpacked
+from hmde.common.records import lines, malformed, parquet_columns, parquet_rows, unpacked
 from training.corpus.recipe import SPLITS
 
 XML_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"

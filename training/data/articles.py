@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 from datasets import Dataset, load_dataset
 
-from common.fingerprints import digest, fingerprint
+from hmde.common.fingerprints import digest, fingerprint
 
 
 def load_articles(folder: Path) -> dict[str, Dataset]:

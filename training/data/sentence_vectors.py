@@ -16,9 +16,9 @@ from accelerate import Accelerator
 from datasets import Dataset, concatenate_datasets
 from torch import Tensor
 
-from common.files import locked, new_array, partial_of
-from common.fingerprints import fingerprint, fingerprint_of_code, fingerprint_of_weights
-from common.progress import progress_bar
+from hmde.common.files import locked, new_array, partial_of
+from hmde.common.fingerprints import fingerprint, fingerprint_of_code, fingerprint_of_weights
+from hmde.common.progress import progress_bar
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.packing_hmde import padded_batches
 from training.data.articles import row_of

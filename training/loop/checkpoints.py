@@ -15,8 +15,8 @@ from accelerate import Accelerator
 from accelerate.utils import DistributedType, broadcast_object_list
 from torch import Tensor, nn
 
-from common.files import folder_written_whole, partial_of, write_json
-from common.fingerprints import digest, fingerprint_of_weights
+from hmde.common.files import folder_written_whole, partial_of, write_json
+from hmde.common.fingerprints import digest, fingerprint_of_weights
 
 logger = logging.getLogger(__name__)
 

@@ -30,8 +30,8 @@ from torch.optim.lr_scheduler import LambdaLR
 from tqdm.auto import tqdm
 from transformers import get_scheduler
 
-from common.device import use_all_cores
-from common.files import folder_written_whole, locked
+from hmde.common.device import use_all_cores
+from hmde.common.files import folder_written_whole, locked
 from modeling_hmde.inference_hmde import evaluating
 from modeling_hmde.publishing_hmde import upload_folder
 from training.loop.cached_gradients import (

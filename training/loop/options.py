@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from common.numbers import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Seed
+from hmde.common.numbers import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Seed
 
 
 @dataclass(kw_only=True)
@@ -92,6 +92,6 @@ class LoopOptions:
         if self.mixed_precision == "auto":  # what it stands for here goes into checkpoints and the card
             import torch  # takes seconds, which --help need not wait for
 
-            from common.device import dtype_of
+            from hmde.common.device import dtype_of
 
             self.mixed_precision = "bf16" if dtype_of("auto") == torch.bfloat16 else "no"

@@ -13,9 +13,9 @@ import torch
 from transformers import TrainerState, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 
-from common.files import full_disk_named, locked, write_json
-from common.fingerprints import digest
-from common.numbers import Seed
+from hmde.common.files import full_disk_named, locked, write_json
+from hmde.common.fingerprints import digest
+from hmde.common.numbers import Seed
 from training.loop.checkpoints import check_output, check_same_run, training_folder
 
 RUN = "run.json"

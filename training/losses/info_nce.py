@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from common.numbers import PositiveFloat
+from hmde.common.numbers import PositiveFloat
 from training.losses.batch import BatchVectors
 from training.losses.candidates import Candidates, HardNegatives, cosines
 

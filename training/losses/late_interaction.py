@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from common.numbers import PositiveFloat, PositiveInt
+from hmde.common.numbers import PositiveFloat, PositiveInt
 from modeling_hmde import late_score
 from training.losses.batch import BatchVectors
 from training.losses.candidates import HardNegatives, same_concept

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from common.numbers import PositiveFloat
+from hmde.common.numbers import PositiveFloat
 from training.losses.batch import BatchVectors
 from training.losses.candidates import HardNegatives
 from training.losses.info_nce import info_nce

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from common.numbers import PositiveFloat, PositiveInt, Share
+from hmde.common.numbers import PositiveFloat, PositiveInt, Share
 from training.losses.batch import BatchVectors, Documents
 from training.losses.candidates import HardNegatives
 from training.losses.info_nce import info_nce

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
-from common.saved_models import model_type_of, opening
+from hmde.common.saved_models import model_type_of, opening
 from modeling_hmde.encoders_hmde import check_sentence_layer, longest_text
 from modeling_hmde.inference_hmde import evaluating
 from modeling_hmde.packing_hmde import padded_batches

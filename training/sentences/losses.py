@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import AutoModel, AutoTokenizer
 
-from common.fingerprints import fingerprint_of_model
-from common.numbers import PositiveFloat
-from common.saved_models import model_type_of, opening
+from hmde.common.fingerprints import fingerprint_of_model
+from hmde.common.numbers import PositiveFloat
+from hmde.common.saved_models import model_type_of, opening
 from training.loop.cached_gradients import embed_in_chunks
 from training.losses.processes import rows_of_other_processes
 from training.sentences.batches import SentenceBatch

@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 import torch
 from datasets import Dataset, concatenate_datasets, load_dataset
 
-from common.fingerprints import digest, fingerprint
-from common.records import malformed, parquet_columns
+from hmde.common.fingerprints import digest, fingerprint
+from hmde.common.records import malformed, parquet_columns
 from training.data.articles import rows_of_split
 
 COLUMNS = ["id", "first", "second", "split"]

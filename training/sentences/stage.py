@@ -12,7 +12,7 @@ from accelerate import Accelerator
 from accelerate.utils import set_seed
 from torch import Tensor
 
-from common.numbers import NonNegativeFloat, PositiveFloat, PositiveInt, Share
+from hmde.common.numbers import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from training.data.batches import Batches
 from training.loop.cached_gradients import Embeddings
 from training.loop.loop import Stage

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
-from common.progress import progress_bar
+from hmde.common.progress import progress_bar
 from tests.training.corpus.own_articles import LANGUAGES, TEXT, run, world, write_articles
 from training.corpus import main
 from training.corpus.database import query_progress
@@ -239,7 +239,7 @@ def test_a_card_names_the_most_frequent_sources_and_counts_the_others(tmp_path):
 
 def test_a_second_builder_of_one_output_is_told_so(tmp_path):
     folder = write_articles(tmp_path / "articles", world())
-    program = "import sys, time; from common.files import locked\n"
+    program = "import sys, time; from hmde.common.files import locked\n"
     program += "with locked(sys.argv[1]): print('locked', flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", program, str(tmp_path / "corpus")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:

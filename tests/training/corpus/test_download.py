@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from common.files import locked
+from hmde.common.files import locked
 from tests.training.corpus.wikipedias import all_wikis, arguments, write_wikis
 from training.corpus import main
 from training.corpus.download import fetch, fetch_dumps

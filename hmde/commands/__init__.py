@@ -1,0 +1,1 @@
+"""The subcommands of `hmde`, one module each, whose `main` gets the options that options.py describes."""

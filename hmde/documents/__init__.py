@@ -1,0 +1,1 @@
+"""A person's files and tables, read as documents."""

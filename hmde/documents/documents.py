@@ -1,0 +1,294 @@
+"""Documents from files, one after another. Knows no model and no index.
+
+A source is a folder, read with its subfolders and the folders it links to, or one file:
+
+    *.txt, *.md, *.html, *.docx    a document a file
+    *.pdf, *.pptx, *.epub          a document a page, slide or chapter
+    *.jsonl                        a document a line: a JSON object with a "text"
+    *.parquet                      a document a row, with a column "text"
+
+hmde/documents/files.py reads all but the last two; a file that it cannot read is left out with a warning. Lines and
+rows may also have a "title", which becomes the first line of the text, a "language" (ISO 639-1), an id, which is "id",
+"doc_id" or "concept_id", and metadata. Blank lines are skipped. Rows whose text is null are skipped with a warning.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from hmde.common.fingerprints import fingerprint
+from hmde.common.records import rows, where
+from hmde.documents.files import READERS, UnreadableFile, read_file
+
+logger = logging.getLogger(__name__)
+
+TABLES = (".jsonl", ".parquet")
+DETECT = "detect"  # in place of a language: find it out
+ID_COLUMNS = ("id", "doc_id", "concept_id")
+# Columns of an index, which metadata may not take.
+RESERVED = (
+    *("id", "title", "language", "text", "content_hash", "words", "vector"),
+    *("spans", "sentence_signs", "sentence_magnitudes", "sentence_lengths"),
+)
+
+
+@dataclass(frozen=True)
+class Document:
+    """A text and its origin. Lone surrogates, which no file can hold, become U+FFFD in all fields.
+
+    Args:
+        id: the file's path in the source; for a page `path#page=3`, slides and chapters alike; for a line or row
+            `path#id`, `path#number` if it has no id, and the id alone if `Columns` name its column.
+        title: for a file without one, its name without the ending; for a page, `title, page 3`.
+        language: ISO 639-1 code, for the rules of the sentence splitter; None if it is not known.
+        text: what is encoded, shown and searched; of a line or row with a title, this is the first line.
+        metadata: what else is known of it, to filter by and to show: strings, numbers and booleans. What is not known
+            is left out.
+
+    Raises:
+        ValueError: a field is of another type, also of one of numpy's, which differs from Python's where it is stored;
+            metadata have a name that cannot be a column, or a number that is not finite or does not fit into 64 bits.
+    """
+
+    id: str
+    title: str
+    language: str | None
+    text: str
+    metadata: dict[str, str | int | float | bool] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        for name in ("id", "title", "language", "text"):
+            value = getattr(self, name)
+            if type(value) is not str and (value is not None or name != "language"):
+                wanted = "a string or None" if name == "language" else "a string"
+                raise ValueError(f"{self.id}: {name} is {value!r:.80}; it must be {wanted}, of Python's type str")
+            if value is not None and not value.isascii():
+                object.__setattr__(self, name, _without_surrogates(value))
+        for name, value in self.metadata.items():
+            if not name.isidentifier() or name.startswith("_") or name.lower() in RESERVED:
+                raise ValueError(f"{self.id}: metadata may not be named {name!r}; rename it to a word such as `year`")
+            if type(value) not in (str, int, float, bool):
+                raise ValueError(
+                    f"{self.id}: {name} is {value!r}; it must be a string, a number, true or false, of Python's types"
+                )
+            too_large = isinstance(value, int) and abs(value) >= 2**63
+            if too_large or (isinstance(value, float) and not math.isfinite(value)):
+                raise ValueError(f"{self.id}: {name} is {value}; give a finite number of at most 64 bits, or none")
+            if isinstance(value, str) and not value.isascii():
+                self.metadata[name] = _without_surrogates(value)
+
+    @property
+    def content_hash(self) -> str:
+        """Changes when something changes that the document's vector depends on."""
+        return fingerprint(self.language, self.text)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns documents are read from. Those of text, language and id, if named here, must be in every row."""
+
+    text: str = "text"
+    """The text of a document."""
+    language: str | None = None
+    """ISO 639-1 codes; `language` if not given."""
+    id: str | None = None
+    """Strings or integers that name a document in the whole collection. If not given, its id is the path of its file
+    and its `id`, `doc_id` or `concept_id`, or else the number of the row."""
+    metadata: list[str] = field(default_factory=list)
+    """Columns of strings, numbers, booleans or dates to keep with each document: [year,author]. Rows may lack them."""
+
+
+@dataclass(frozen=True)
+class Documents:
+    """All documents of a source, in the order of their files' names. Each iteration reads the files again.
+
+    Args:
+        source: a folder or a file; see the description of this module.
+        language: of the documents that do not name their own; DETECT finds it out from the text.
+        columns: of lines and rows.
+        strict: whether a file that cannot be read ends the iteration. If not, it is left out, with a warning.
+        unreadable: the files that were left out, and why.
+
+    Raises:
+        ValueError: the source does not exist. On iteration: it holds no document; or a table cannot be read or is
+            malformed, or with `strict` a file cannot be read; the error names the file and the line or row.
+    """
+
+    source: str | Path
+    language: str | None = None
+    columns: Columns = Columns()
+    strict: bool = False
+    unreadable: dict[str, str] = field(default_factory=dict, init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not Path(self.source).exists():
+            raise ValueError(f"{self.source} is missing; give a folder of {_endings()}, or one such file")
+
+    def __iter__(self) -> Iterator[Document]:
+        count = 0
+        for file, name in files_of(Path(self.source)):
+            read = self._rows if file.suffix.lower() in TABLES else self._sections
+            for document in read(file, name):
+                if not document.language and self.language is not None:
+                    language = _detected_language(document.text) if self.language == DETECT else self.language
+                    document = replace(document, language=language)
+                yield document
+                count += 1
+        if not count:
+            raise ValueError(f"{self.source} holds no document; documents are files that end in {_endings()}")
+
+    def _sections(self, file: Path, name: str) -> Iterator[Document]:
+        """The documents of a file that is no table."""
+        try:
+            title, language, sections = read_file(file)
+        except UnreadableFile as error:
+            if self.strict:
+                raise
+            if name not in self.unreadable:  # documents are read twice
+                logger.warning("%s; it is left out", error)
+            self.unreadable[name] = str(error)
+            return
+        title = title or _readable(file.stem)
+        for place, text in sections:
+            id, heading = (f"{name}#{place.replace(' ', '=')}", f"{title}, {place}") if place else (name, title)
+            yield Document(id, heading, language, text)
+
+    def _rows(self, file: Path, name: str) -> Iterator[Document]:
+        """The documents of a table."""
+        wanted = [self.columns.text, "title", self.columns.language or "language"]
+        wanted += [*self.columns.metadata, *([self.columns.id] if self.columns.id else ID_COLUMNS)]
+        for number, row in rows(file, wanted):
+            document = parse_row(row, name, number, self.columns, where(file, number))
+            if document is not None:
+                yield document
+
+
+def parse_row(row: Any, file: str, number: int, columns: Columns, origin: str) -> Document | None:
+    """The document of a line or row; None if its text is null.
+
+    Args:
+        file, number: its id, if the row has none.
+        origin: where the row stands, for errors.
+
+    Raises:
+        ValueError: the row breaks a rule, which the error names.
+    """
+    if not isinstance(row, dict):
+        raise ValueError(f'{origin}: is no object; write {{"{columns.text}": ...}} a line')
+    for column in (columns.text, columns.language, columns.id):
+        if column is not None and column not in row:
+            raise ValueError(f"{origin}: there is no {column!r}; every row must have one")
+    text, title, language = (row.get(column) for column in (columns.text, "title", columns.language or "language"))
+    for column, value in ((columns.text, text), ("title", title), (columns.language or "language", language)):
+        if not isinstance(value, (str, type(None))):
+            raise ValueError(f"{origin}: {column} is {value!r}; it must be a string")
+    ids = (row[column] for column in ID_COLUMNS if row.get(column) is not None)
+    id = row[columns.id] if columns.id else next(ids, number)
+    if isinstance(id, bool) or not isinstance(id, (str, int)):
+        raise ValueError(f"{origin}: {columns.id or 'the id'} is {id!r}; it must be a string or an integer")
+    if text is None:
+        logger.warning("%s: the text is null; it is skipped", origin)
+        return None
+    if title and not re.match(rf"{re.escape(title)}(?!\w)", text):  # "Romane" does not begin with the title "Rom"
+        text = f"{title}\n{text}"
+    metadata = {name: value for name in columns.metadata if (value := _plain(row.get(name))) is not None}
+    name = str(id) if columns.id else f"{file}#{id}"
+    return Document(name, title or str(id), language or None, text, metadata)
+
+
+def distinct(documents: Iterable[Document]) -> Iterator[Document]:
+    """The documents, unchanged.
+
+    Raises:
+        ValueError: two have the same id.
+    """
+    seen = set()
+    for document in documents:
+        if document.id in seen:
+            raise ValueError(f"the id {document.id} is used twice; ids must differ within a collection")
+        seen.add(document.id)
+        yield document
+
+
+def files_of(source: Path) -> Iterator[tuple[Path, str]]:
+    """The files with documents in a folder and its subfolders, sorted; or the one file. Endings may be in capitals.
+
+    Yields:
+        each file, and its path in the folder as text.
+
+    Raises:
+        ValueError: a folder cannot be read.
+    """
+    entries = [source] if source.is_file() else sorted(_walk(source, frozenset()))
+    for file in entries:
+        if file.suffix.lower() not in (*READERS, *TABLES):
+            continue
+        if file.is_file():
+            yield file, _readable(file.name if file == source else str(file.relative_to(source)))
+        else:
+            logger.warning("%s is no file that can be read (a broken link?); it is skipped", _readable(str(file)))
+
+
+def check_apart(output: Path, source: Path) -> None:
+    """
+    Raises:
+        ValueError: the output lies in the source, so it would be read as documents.
+    """
+    if output.resolve().is_relative_to(source.resolve()):
+        raise ValueError(f"the output {output} lies in {source} and would be read as documents; put it elsewhere")
+
+
+def _walk(folder: Path, parents: frozenset[tuple[int, int]]) -> Iterator[Path]:
+    """The entries of a folder and of those below. Follows links, but not into a folder that is being walked."""
+    try:
+        status = folder.stat()
+        entries = list(folder.iterdir())
+    except OSError as error:
+        raise ValueError(f"{folder} cannot be read: {error.strerror}") from None
+    within = parents | {(status.st_dev, status.st_ino)}
+    for entry in entries:
+        if not entry.is_dir():
+            yield entry
+        elif (entry.stat().st_dev, entry.stat().st_ino) not in within:
+            yield from _walk(entry, within)
+
+
+def _readable(name: str) -> str:
+    """A file's name as text: bytes that are not UTF-8 are written as `\\xff`."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _plain(value: Any) -> Any:
+    """A date as ISO 8601 writes it, which sorts as dates do; a decimal as a float; None for NaN, which stands in empty
+    cells of tables; any other value as it is."""
+    value = value.isoformat() if isinstance(value, date) else float(value) if isinstance(value, Decimal) else value
+    return None if value != value else value
+
+
+def _without_surrogates(text: str) -> str:
+    """
+    >>> _without_surrogates("cat \\ud800, \\ud83d\\ude00") == "cat \\ufffd, \\U0001f600"
+    True
+    """
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _detected_language(text: str) -> str:
+    try:
+        import py3langid  # takes a second, and few need it
+    except ImportError:
+        raise ValueError(f"the language {DETECT!r} needs py3langid: pip install '.[files]'") from None
+    return py3langid.classify(text[:4_000])[0]
+
+
+def _endings() -> str:
+    return ", ".join(f"*{ending}" for ending in (*READERS, *TABLES))

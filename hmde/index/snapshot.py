@@ -1,0 +1,312 @@
+"""An index on disk: a LanceDB table with one row for each document.
+
+Its columns are id, title, language, text, one for each name in the documents' metadata, content_hash, words (the BM25
+terms of the text, with spaces between), vector (hidden,), float32, L2-normalised, and, if the index keeps sentences,
+spans (sentences, 2) and sentence_signs, sentence_magnitudes and sentence_lengths, the codes that codes.py makes of
+their vectors, which are cut to the smallest size that the model was trained for. The metadata of the table name the
+model that made it, and hold its probe, the size of the sentence vectors, and a name that no other index has.
+
+Each write makes a new version of the table, as a whole or not at all. A process that is killed leaves the version
+before, and a reader goes on seeing the version that it opened.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import lancedb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import torch
+from lancedb.table import Table
+
+from hmde.documents.documents import RESERVED, Document
+from hmde.index.codes import Codes, decode, in_words, smallest_differences
+from hmde.index.encoder import Encoder, cut, sentence_of_probe
+from modeling_hmde.attribution_hmde import DocumentSentences
+
+TABLE = "documents"
+DOCUMENT_COLUMNS = ["id", "title", "language", "text"]
+CODE_COLUMNS = [f"sentence_{name}" for name in Codes._fields]
+
+# Rows of narrow columns that are read at once; each batch has a fixed cost.
+ROWS_PER_BATCH = 65_536
+
+# The approximate search over many documents (see `APPROXIMATE_FROM` in update.py): a query is compared with the
+# vectors, quantised to one byte a number, of the documents in the nearest partitions. REFINE_FACTOR times as many
+# documents as asked for are then compared exactly. If only some documents are asked for, all partitions are searched,
+# because these may lie in any of them.
+PARTITIONS, NEAREST_PARTITIONS = 256, 64
+REFINE_FACTOR = 2
+
+
+class IndexNotFound(ValueError):
+    """A folder holds no index."""
+
+
+class Signs(NamedTuple):
+    """The signs of all sentence vectors of an index, in memory.
+
+    Args:
+        ids: (documents,), strings.
+        words, firsts: see `hmde.index.codes.smallest_differences`.
+    """
+
+    ids: pa.StringArray
+    words: np.ndarray
+    firsts: np.ndarray
+
+
+class InvalidCondition(ValueError):
+    """A condition on documents is no SQL, names a column that the index does not have, or cannot be computed."""
+
+
+@dataclass
+class Snapshot:
+    """An index as it was when it was opened. Later updates do not reach it; open it again to see them.
+
+    Args:
+        folder: of the index, or its URL.
+        table: one version of it.
+        model: name or folder of the model that made the index.
+        probe: (2 * hidden + 3,), see `Encoder.probe`.
+        sentence_size: numbers of a sentence vector; 0 if the index keeps none.
+        made: differs from index to index, also if one takes the place of another in the same folder.
+    """
+
+    folder: str | Path
+    table: Table
+    model: str
+    probe: np.ndarray
+    sentence_size: int
+    made: str
+
+    @property
+    def keeps_sentences(self) -> bool:
+        return self.sentence_size > 0
+
+    @property
+    def centre(self) -> np.ndarray:
+        """(sentence_size,), from which the coded sentence vectors differ: a vector that is always the same."""
+        return cut(sentence_of_probe(self.probe), self.sentence_size)
+
+    @property
+    def metadata_columns(self) -> list[str]:
+        """The names of the documents' metadata."""
+        return [name for name in self.table.schema.names if name not in RESERVED]
+
+    @cached_property
+    def languages(self) -> list[str]:
+        """The languages of the documents, sorted. Documents without a language do not count."""
+        with store_errors(self.folder):
+            batches = self.table.search().select(["language"]).to_batches(ROWS_PER_BATCH)
+            found = {language for batch in batches for language in pa.compute.unique(batch["language"]).to_pylist()}
+        return sorted(found - {None})
+
+    def __len__(self) -> int:
+        return self.table.count_rows()
+
+    def check(self, encoder: Encoder) -> None:
+        """
+        Raises:
+            ValueError: the index was made by a model that computes other vectors.
+        """
+        if not encoder.matches(self.probe):
+            raise ValueError(
+                f"the index was made by another model ({self.model}) than {encoder.name}, so their vectors cannot be "
+                "compared; query it with that model, or make a new index in another folder"
+            )
+
+    def in_brackets(self, where: str) -> str:
+        """An SQL condition of a user, which can stand between others.
+
+        Raises:
+            InvalidCondition: `where` is no condition on the columns of the index.
+        """
+        bracketed = f"({where}\n)"  # the line break ends a comment
+        # A closing bracket too many in `where` ends the first trial early, and LanceDB ignores what follows. In the
+        # second trial it is an error, because AS BOOLEAN must come before the bracket that closes CAST.
+        trials = (bracketed, f"CAST({where}\nAS BOOLEAN)")
+        with store_errors(self.folder):
+            try:
+                for trial in trials:
+                    self.table.search().where(trial).select(["id"]).limit(1).to_arrow()
+            except Exception as error:  # a panic of LanceDB has a type of its own
+                if isinstance(error, (RuntimeError, OSError)) and "Not supported" not in str(error):
+                    raise
+                said = re.split(r", /|\(\w+ \{", str(error))[0]  # without its place in LanceDB, or the parsed condition
+                reason = " ".join(re.sub("^Invalid input, |^lance error: ", "", said).split())
+                raise InvalidCondition(
+                    f"{where!r} is no condition on documents ({reason}); write one in SQL, such as \"language = 'de'\""
+                    f", on these columns: {', '.join([*DOCUMENT_COLUMNS, *self.metadata_columns])}"
+                ) from None
+        return bracketed
+
+    def nearest(self, query: np.ndarray, depth: int, where: str | None = None) -> dict[str, float]:
+        """The cosines of the documents whose vectors are nearest to a query vector (hidden,), by id.
+
+        Args:
+            where: an SQL condition on documents; of all if None.
+        """
+        with store_errors(self.folder):
+            search: Any = self.table.search(query, vector_column_name="vector")
+            search = search.distance_type("dot").refine_factor(REFINE_FACTOR)
+            search = search.nprobes(NEAREST_PARTITIONS if where is None else PARTITIONS)
+            distances = _scores(search, "_distance", depth, where)
+        return {id: 1 - distance for id, distance in distances.items()}
+
+    def nearest_sentences(self, query: np.ndarray, depth: int, where: str | None = None) -> list[str]:
+        """The ids of the documents that have the best sentences for a query vector (hidden,), as far as signs tell.
+        Needs an index that keeps sentences."""
+        ids, words, firsts = self.signs
+        differences = smallest_differences(cut(query, self.sentence_size), self.centre, words, firsts)
+        places = np.arange(len(ids))
+        if where is not None:
+            with store_errors(self.folder):
+                wanted = self.table.search().where(where).select(["id"]).to_arrow()["id"]
+            places = pa.compute.indices_nonzero(pa.compute.is_in(ids, wanted.combine_chunks())).to_numpy()
+        if depth < len(places):
+            places = places[np.argpartition(differences[places], depth)[:depth]]
+        return ids.take(places).to_pylist()
+
+    @cached_property
+    def signs(self) -> Signs:
+        """Read once: 50 bytes a sentence, for vectors of 384 numbers."""
+        with store_errors(self.folder):
+            rows = self.table.search().select(["id", "sentence_signs"]).to_arrow()
+        signs = rows["sentence_signs"].combine_chunks()
+        counts = pa.compute.list_value_length(signs).to_numpy()
+        return Signs(rows["id"].combine_chunks(), in_words(_matrix(signs.flatten())), np.cumsum(counts) - counts)
+
+    def bm25(self, terms: Sequence[str], depth: int, where: str | None = None) -> dict[str, float]:
+        """The BM25 scores of the best documents that hold at least one of these terms, by id."""
+        if not terms:
+            return {}
+        with store_errors(self.folder):
+            search = self.table.search(" ".join(terms), query_type="fts", fts_columns="words")
+            return _scores(search, "_score", depth, where)
+
+    def documents(self, ids: Sequence[str]) -> list[Document]:
+        """The documents with these ids, in their order."""
+        names = self.metadata_columns
+        documents = []
+        for row in self.rows(ids, [*DOCUMENT_COLUMNS, *names]).to_pylist():
+            metadata = {name: value for name in names if (value := row.pop(name)) is not None}
+            documents.append(Document(**row, metadata=metadata))
+        return documents
+
+    def vectors(self, ids: Sequence[str]) -> torch.Tensor:
+        """(documents, hidden), the vectors of the documents with these ids."""
+        return torch.tensor(_matrix(self.rows(ids, ["id", "vector"])["vector"].combine_chunks()))
+
+    def languages_of(self, ids: Sequence[str]) -> dict[str, str | None]:
+        """The languages of the documents with these ids, by id."""
+        return dict(zip(ids, self.rows(ids, ["id", "language"])["language"].to_pylist()))
+
+    def sentences(self, ids: Sequence[str]) -> list[DocumentSentences]:
+        """The sentences of the documents with these ids, in an index that keeps them."""
+        rows = self.rows(ids, ["id", "spans", *CODE_COLUMNS])
+        spans = [list(map(tuple, cell)) for cell in rows["spans"].to_pylist()]
+        vectors = torch.from_numpy(self.sentence_vectors(rows)).split(list(map(len, spans)))
+        return [DocumentSentences(*pair, None) for pair in zip(spans, vectors)]
+
+    def sentence_vectors(self, rows: pa.Table) -> np.ndarray:
+        """(sentences, sentence_size), float32, L2-normalised, of all documents of rows that hold CODE_COLUMNS."""
+        cells = (rows[name].combine_chunks().flatten() for name in CODE_COLUMNS)
+        return decode(Codes(*map(_matrix, cells)), self.centre)
+
+    def rows(self, ids: Sequence[str], columns: list[str]) -> pa.Table:
+        """Columns of the documents with these ids, in their order. `id` must be one of the columns."""
+        with store_errors(self.folder):
+            found = self.table.search().where(one_of("id", ids)).select(columns).to_arrow()
+        return found.take(pa.compute.index_in(pa.array(ids, pa.string()), found["id"].combine_chunks()))
+
+
+def place_of(folder: str | Path) -> str | Path:
+    """A folder of the file system, or as text the URL of one in an object store.
+
+    >>> place_of("s3://bucket/index"), place_of("runs/index").name
+    ('s3://bucket/index', 'index')
+    """
+    return str(folder) if "://" in str(folder) else Path(folder)
+
+
+def is_index(folder: str | Path) -> bool:
+    place = place_of(folder)
+    if isinstance(place, Path):
+        return (place / f"{TABLE}.lance").is_dir()
+    with store_errors(place):
+        return TABLE in lancedb.connect(place).list_tables().tables
+
+
+def open_snapshot(folder: str | Path) -> Snapshot:
+    """Opens the newest version of an index for reading, also while another process updates it. Takes milliseconds, so a
+    program that runs for long can open it again for each query.
+
+    Raises:
+        IndexNotFound: the folder holds no index.
+        ValueError: its files are damaged, or an earlier version wrote them.
+    """
+    folder = place_of(folder)
+    if not is_index(folder):
+        raise IndexNotFound(f"{folder} holds no index; make one with: hmde index DOCUMENTS {folder} --model MODEL")
+    with store_errors(folder):
+        table = lancedb.connect(folder).open_table(TABLE)
+        metadata = table.schema.metadata
+    if b"made" not in metadata:
+        raise ValueError(f"{folder} was made by an earlier version; remove the folder and index the documents again")
+    probe, size = np.array(json.loads(metadata[b"probe"])), int(metadata[b"coded_size"])
+    return Snapshot(folder, table, metadata[b"model"].decode(), probe, size, metadata[b"made"].decode())
+
+
+@contextmanager
+def store_errors(folder: str | Path) -> Iterator[None]:
+    """Turns the errors of LanceDB into messages that name the folder and the remedy, or what a condition cannot do."""
+    try:
+        yield
+    except (RuntimeError, OSError) as error:
+        if "No space left" in str(error):
+            message = f"the disk of {folder} is full; make room and index again: what was committed is kept"
+            raise OSError(errno.ENOSPC, message) from error
+        if "ermission denied" in str(error) or "Read-only" in str(error):
+            raise ValueError(f"{folder} may not be written by this user: {error}") from error
+        if "applying filter expression" in str(error):
+            reason = str(error).split("to batch: ")[-1].split(", /")[0]
+            raise InvalidCondition(
+                f"the condition cannot be computed for every document ({reason}); exclude such documents, or change it"
+            ) from None
+        raise ValueError(
+            f"{folder} is damaged or not complete ({error}); the documents are where they were, so remove the folder "
+            "and index them again"
+        ) from error
+
+
+def one_of(column: str, values: Iterable[str]) -> str:
+    """The SQL condition that a column holds one of some strings.
+
+    >>> one_of("id", ["a", "b's"])
+    "id IN ('a', 'b''s')"
+    """
+    quoted = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
+    return f"{column} IN ({quoted})" if quoted else "false"
+
+
+def _scores(search: Any, column: str, depth: int, where: str | None) -> dict[str, float]:
+    """The column of scores that a LanceDB search returns, by document id."""
+    if where is not None:
+        search = search.where(where)
+    return {row["id"]: row[column] for row in search.select(["id", column]).limit(depth).to_list()}
+
+
+def _matrix(rows: pa.FixedSizeListArray) -> np.ndarray:
+    """(rows, numbers), without a Python object for each number."""
+    return rows.flatten().to_numpy().reshape(len(rows), rows.type.list_size)

@@ -1,0 +1,368 @@
+"""Writing: an index becomes the index of some documents. One process at a time may update an index; others wait."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import compress
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import lancedb
+import numpy as np
+import pyarrow as pa
+from lancedb.index import FTS, BTree, IvfSq
+
+from hmde.common.files import folder_written_whole, locked
+from hmde.common.progress import Advance, progress_bar
+from hmde.documents.documents import Document, distinct
+from hmde.index.bm25 import terms
+from hmde.index.codes import encode
+from hmde.index.encoder import Encoder, cut
+from hmde.index.precomputed import PrecomputedEmbeddings
+from hmde.index.snapshot import (
+    CODE_COLUMNS,
+    DOCUMENT_COLUMNS,
+    PARTITIONS,
+    ROWS_PER_BATCH,
+    TABLE,
+    Snapshot,
+    is_index,
+    one_of,
+    open_snapshot,
+    place_of,
+    store_errors,
+)
+
+# Documents that are encoded before they are committed; a process that is killed loses no more than these.
+DOCUMENTS_PER_COMMIT = 1024
+
+# An index with at least so many documents is searched approximately; comparing all of them takes a tenth of a second.
+APPROXIMATE_FROM = 50_000
+
+# BM25 counts the words of so many characters at the beginning of a document, which is a long novel. Words take ten
+# times the memory of their text.
+CHARACTERS_OF_WORDS = 2**21
+
+# How long an old version stays on disk, for those who still read it, after a newer one has taken its place.
+READING_TIME = timedelta(minutes=10)
+
+EXACT_AS_FLOAT = 2**53  # up to here, all integers are
+
+METADATA_TYPES = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
+
+
+class Changes(NamedTuple):
+    """How many documents an update added, changed, removed and left as they were."""
+
+    added: int
+    changed: int
+    removed: int
+    unchanged: int
+
+
+def update_index(
+    folder: str | Path,
+    documents: Iterable[Document],
+    encoder: Encoder,
+    *,
+    keep_others: bool = False,
+    sentences: bool | None = None,
+    embeddings: PrecomputedEmbeddings | None = None,
+    show_progress_bar: bool = False,
+) -> Changes:
+    """Makes an index the index of some documents: encodes what is new or changed, keeps the rest, removes what is gone.
+
+    Commits every DOCUMENTS_PER_COMMIT documents; a killed process that is started again resumes at the last commit.
+    Memory holds the texts of one commit, and the ids, titles and metadata of all documents.
+
+    Args:
+        folder: of the index; made if it does not exist.
+        documents: all that the index is to hold. They are read twice, first to find what is wrong with them.
+        encoder: the model; for an index that exists, the one that made it.
+        keep_others: do not remove the documents of the index that are not among these.
+        sentences: keep the sentence vectors too, which `late` and explanations need. If None, a new index keeps them
+            unless `embeddings` are given, and an index that exists goes on as it began.
+        embeddings: of the same model, for an index without sentences; documents that are found there are not encoded.
+        show_progress_bar: over documents, on stderr if this is a terminal.
+
+    Raises:
+        TypeError: `documents` can be read only once.
+        ValueError: the index was made by another model, keeps sentences against `sentences` or `embeddings`, keeps none
+            against `sentences`, or is damaged; an id is used twice; metadata of one name have several types, or
+            fractions and integers beyond 2**53; or the folder holds something else.
+        OSError: the disk is full.
+    """
+    folder = _local(folder)
+    if isinstance(documents, Iterator):
+        raise TypeError("documents are read twice; give a list or a Documents, not an iterator")
+    if sentences and embeddings is not None:
+        raise ValueError("sentences is True, but precomputed embeddings hold no sentences; leave one of the two out")
+    count, metadata, large = _survey(documents)
+    with locked(folder):
+        if not is_index(folder):
+            _create(folder, encoder, embeddings is None if sentences is None else sentences)
+        index = open_snapshot(folder)
+        index.check(encoder)
+        if sentences is not None and sentences != index.keeps_sentences:
+            kept = "sentence vectors" if index.keeps_sentences else "no sentence vectors"
+            raise ValueError(f"{folder} keeps {kept}, but sentences is {sentences}; make a new index in another folder")
+        if embeddings is not None and index.keeps_sentences:
+            raise ValueError(
+                f"{folder} keeps sentences, whose vectors are not among precomputed embeddings; make an index without "
+                "sentences in another folder, or leave the embeddings out"
+            )
+        _keep_metadata(index, metadata, large)
+        stored = _stored_states(index)
+        with progress_bar("index" if show_progress_bar else "", count, unit="document") as progress:
+            changes = _write_changes(index, stored, distinct(documents), encoder, embeddings, progress.update)
+        removed = [] if keep_others else list(stored)  # without the documents that were met
+        _remove_all(index, removed)
+        _tidy(index)
+    return changes._replace(removed=len(removed))
+
+
+def remove_documents(folder: str | Path, ids: Iterable[str]) -> int:
+    """Removes documents from an index; ids that it does not hold are ignored.
+
+    Returns:
+        how many documents were removed.
+
+    Raises:
+        TypeError: `ids` is one string.
+        IndexNotFound, ValueError: as `open_snapshot`.
+    """
+    if isinstance(ids, str):
+        raise TypeError(f"ids is the string {ids!r}; give a list of ids, such as [{ids!r}]")
+    with locked(_local(folder)):
+        index = open_snapshot(folder)
+        count = len(index)
+        _remove_all(index, list(ids))
+        return count - len(index)
+
+
+def _local(folder: str | Path) -> Path:
+    """
+    Raises:
+        ValueError: the index lies in an object store.
+    """
+    place = place_of(folder)
+    if not isinstance(place, Path):
+        raise ValueError(f"{place} can only be read; change the index in a local folder, and copy that there")
+    return place
+
+
+def _survey(documents: Iterable[Document]) -> tuple[int, dict[str, type], dict[str, str]]:
+    """How many documents there are, of which type their metadata are, by name, and by name the id of a document with an
+    integer that no fraction may stand beside.
+
+    Raises:
+        ValueError: an id is used twice, or metadata of one name are of several types.
+    """
+    count, types, large = 0, dict[str, type](), dict[str, str]()
+    for document in distinct(documents):
+        count += 1
+        for name, value in document.metadata.items():
+            before = types.setdefault(name, type(value))
+            if {before, type(value)} == {int, float}:
+                types[name] = float
+            elif before is not type(value):
+                raise ValueError(
+                    f"{document.id}: {name} is {value!r}, and of another document it is of type {before.__name__}; "
+                    "make them alike"
+                )
+            if type(value) is int and abs(value) > EXACT_AS_FLOAT:
+                large[name] = document.id
+    for name, id in large.items():
+        if types[name] is float:
+            raise _too_large(name, id)
+    return count, types, large
+
+
+def _too_large(name: str, id: str) -> ValueError:
+    rule = "beside fractions it cannot be kept exactly; write all as strings, or all as integers"
+    return ValueError(f"{id}: {name} is an integer beyond 2**53, and {rule}")
+
+
+def _keep_metadata(index: Snapshot, types: dict[str, type], large: dict[str, str]) -> None:
+    """Makes the columns for metadata that the index lacks. Arguments as `_survey` gives them.
+
+    Raises:
+        ValueError: the index keeps metadata of this name, but of another type.
+    """
+    columns = {name: METADATA_TYPES[kind] for name, kind in types.items()}
+    for name, column in columns.items():
+        stored = index.table.schema.field(name).type if name in index.metadata_columns else column
+        if stored != column and not (pa.types.is_floating(stored) and pa.types.is_integer(column)):
+            raise ValueError(f"{name} is of type {column}, but the index keeps it as {stored}; make them alike")
+        if stored != column and name in large:
+            raise _too_large(name, large[name])
+    new = [pa.field(name, column) for name, column in columns.items() if name not in index.metadata_columns]
+    if new:
+        with store_errors(index.folder):
+            index.table.add_columns(pa.schema(new))
+
+
+def _create(folder: Path, encoder: Encoder, sentences: bool) -> None:
+    if folder.exists() and any(folder.iterdir()):
+        raise ValueError(f"{folder} is not empty and holds no index of this version; name another folder")
+    vector = pa.list_(pa.float32(), encoder.model.config.hidden_size)
+    columns = dict.fromkeys([*DOCUMENT_COLUMNS, "content_hash", "words"], pa.string()) | {"vector": vector}
+    size = encoder.sentence_size if sentences else 0
+    if sentences:
+        columns["spans"] = pa.list_(pa.list_(pa.int32(), 2))
+        for name, codes in zip(CODE_COLUMNS, encode(np.empty((0, size)), np.empty(size))):
+            columns[name] = pa.list_(pa.list_(pa.uint8(), codes.shape[1]))
+    probe = json.dumps(encoder.probe().tolist())
+    metadata = {"model": encoder.name, "probe": probe, "coded_size": str(size), "made": uuid4().hex}
+    # hmde/index/bm25.py has already lowered and stemmed the words. LanceDB would leave out those of 40 bytes or more.
+    bm25 = FTS(
+        base_tokenizer="whitespace",
+        lower_case=False,
+        stem=False,
+        remove_stop_words=False,
+        ascii_folding=False,
+        max_token_length=None,
+    )
+    with folder_written_whole(folder) as partial, store_errors(folder):
+        table = lancedb.connect(partial).create_table(TABLE, schema=pa.schema(columns, metadata))
+        table.create_index("words", config=bm25)
+        table.create_index("id", config=BTree())
+
+
+def _write_changes(
+    index: Snapshot,
+    stored: dict[str, tuple],
+    documents: Iterable[Document],
+    encoder: Encoder,
+    embeddings: PrecomputedEmbeddings | None,
+    advance: Advance,
+) -> Changes:
+    """Adds and replaces; takes the documents that it meets out of `stored`."""
+    counts: Counter[str] = Counter()
+    metadata = index.metadata_columns
+    writers = {"added": _add, "changed": _replace}
+    waiting: dict[str, list[Document]] = {change: [] for change in writers}
+    for document in documents:
+        before = stored.pop(document.id, None)
+        change = "added" if before is None else "unchanged" if before == _state(document, metadata) else "changed"
+        counts[change] += 1
+        advance(1)
+        if change != "unchanged":
+            waiting[change].append(document)
+            if len(waiting[change]) == DOCUMENTS_PER_COMMIT:
+                writers[change](index, waiting[change], encoder, embeddings)
+                waiting[change] = []
+    for change, rest in waiting.items():
+        if rest:
+            writers[change](index, rest, encoder, embeddings)
+    return Changes(counts["added"], counts["changed"], 0, counts["unchanged"])
+
+
+def _stored_states(index: Snapshot) -> dict[str, tuple]:
+    """`_state` of each document of an index, by id."""
+    columns = ["id", "content_hash", "title", *index.metadata_columns]
+    states = {}
+    with store_errors(index.folder):
+        for batch in index.table.search().select(columns).to_batches(ROWS_PER_BATCH):
+            for id, *state in zip(*(batch[name].to_pylist() for name in columns)):
+                states[id] = tuple(state)
+    return states
+
+
+def _state(document: Document, metadata: Sequence[str]) -> tuple:
+    """Differs from the stored state of the same id if the document has changed."""
+    return document.content_hash, document.title, *map(document.metadata.get, metadata)
+
+
+def _add(
+    index: Snapshot, documents: Sequence[Document], encoder: Encoder, embeddings: PrecomputedEmbeddings | None
+) -> None:
+    rows = _encoded(index, documents, encoder, embeddings)
+    with store_errors(index.folder):
+        index.table.add(rows)
+
+
+def _replace(
+    index: Snapshot, documents: Sequence[Document], encoder: Encoder, embeddings: PrecomputedEmbeddings | None
+) -> None:
+    """Writes documents over those with the same ids. If the text of a document has not changed, its vectors stay."""
+    stored = index.rows([document.id for document in documents], index.table.schema.names)
+    hashes = stored["content_hash"].to_pylist()
+    same_text = [document.content_hash == content_hash for document, content_hash in zip(documents, hashes)]
+    kept = stored.filter(pa.array(same_text))
+    described = _described(index, list(compress(documents, same_text)))
+    for name in ("title", *index.metadata_columns):
+        place, field = kept.schema.get_field_index(name), kept.schema.field(name)
+        kept = kept.set_column(place, field, pa.array(described[name], field.type))
+    new_texts = [document for document, same in zip(documents, same_text) if not same]
+    rows = pa.concat_tables([kept, _encoded(index, new_texts, encoder, embeddings)])
+    with store_errors(index.folder):
+        index.table.merge_insert("id").when_matched_update_all().execute(rows)
+
+
+def _remove_all(index: Snapshot, ids: Sequence[str]) -> None:
+    for first in range(0, len(ids), DOCUMENTS_PER_COMMIT):
+        _remove(index, ids[first : first + DOCUMENTS_PER_COMMIT])
+
+
+def _remove(index: Snapshot, ids: Sequence[str]) -> None:
+    with store_errors(index.folder):
+        index.table.delete(one_of("id", ids))
+
+
+def _described(index: Snapshot, documents: Sequence[Document]) -> dict[str, Any]:
+    """The columns of documents that need no model."""
+    columns: dict[str, Any] = {name: [getattr(document, name) for document in documents] for name in DOCUMENT_COLUMNS}
+    for name in index.metadata_columns:
+        columns[name] = [document.metadata.get(name) for document in documents]
+    return columns
+
+
+def _encoded(
+    index: Snapshot, documents: Sequence[Document], encoder: Encoder, embeddings: PrecomputedEmbeddings | None
+) -> pa.Table:
+    """The rows of documents."""
+    columns = _described(index, documents)
+    columns["content_hash"] = [document.content_hash for document in documents]
+    beginnings = [document.text[:CHARACTERS_OF_WORDS] for document in documents]
+    columns["words"] = [" ".join(terms(text, document.language)) for text, document in zip(beginnings, documents)]
+    if index.keeps_sentences:
+        vectors, sentences = encoder.encode_with_sentences(documents)
+        columns["vector"] = list(vectors)
+        columns["spans"] = [document.spans for document in sentences]
+        rows = np.concatenate([vectors[:0], *(document.vectors.numpy() for document in sentences)])
+        ends = np.cumsum([0, *(len(document.spans) for document in sentences)])
+        for name, codes in zip(CODE_COLUMNS, encode(cut(rows, index.sentence_size), index.centre)):
+            cells = pa.FixedSizeListArray.from_arrays(codes.ravel(), codes.shape[1])
+            columns[name] = pa.ListArray.from_arrays(ends, cells)
+    else:
+        found = embeddings.find(documents) if embeddings is not None else [None] * len(documents)
+        missing = [document for document, vector in zip(documents, found) if vector is None]
+        encoded = iter(encoder.encode(missing) if missing else ())
+        columns["vector"] = [next(encoded) if vector is None else vector for vector in found]
+    return pa.table(columns, schema=index.table.schema)
+
+
+def _tidy(index: Snapshot) -> None:
+    """Merges the small files that commits wrote, brings LanceDB's indexes up to date, makes the one for approximate
+    search if there are many documents, and removes versions that nobody reads any more."""
+    with store_errors(index.folder):
+        ages = [datetime.now() - version["timestamp"] for version in index.table.list_versions()]
+        index.table.optimize(cleanup_older_than=_age_of_unread(ages), delete_unverified=True)
+        indexed = {column for kept in index.table.list_indices() for column in kept.columns}
+        if len(index) >= APPROXIMATE_FROM and "vector" not in indexed:
+            index.table.create_index("vector", config=IvfSq(distance_type="dot", num_partitions=PARTITIONS))
+
+
+def _age_of_unread(ages: Iterable[timedelta]) -> timedelta:
+    """The age from which on versions may be removed. A version is superseded at the age of the next one, so the
+    youngest version older than READING_TIME must stay, and all before it may go.
+
+    >>> print(_age_of_unread(timedelta(minutes=minutes) for minutes in (90, 30, 3)))
+    0:31:00
+    """
+    return min((age for age in ages if age > READING_TIME), default=READING_TIME) + timedelta(minutes=1)

@@ -1,1 +1,0 @@
-"""From trained folders to what is released: unpacked, averaged, packed, exported to ONNX."""

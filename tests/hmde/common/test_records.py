@@ -1,0 +1,105 @@
+"""Lines, JSON and Parquet: what is read, and what is said of what cannot be read."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+from hmde.common import records
+from hmde.common.records import json_rows, lines, parquet_rows, rows
+
+
+def test_a_line_ends_with_a_line_feed_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_bytes("\ufeffone\r\ntwo\u2028still two\x85\n\nfour".encode())
+    assert [*lines(path)] == [(1, "one"), (2, "two\u2028still two\x85"), (3, ""), (4, "four")]
+
+
+def test_json_lines_are_read_packed_or_not_and_blank_lines_are_no_rows(tmp_path: Path) -> None:
+    content = b'{"a": 1}\n\n[2]\n'
+    (tmp_path / "plain.jsonl").write_bytes(content)
+    (tmp_path / "packed.jsonl.gz").write_bytes(gzip.compress(content))
+    for name in ("plain.jsonl", "packed.jsonl.gz"):
+        assert [*json_rows(tmp_path / name)] == [(1, {"a": 1}), (3, [2])]
+
+
+def test_rows_of_parquet_have_the_columns_asked_for_as_far_as_there_are_any(tmp_path: Path) -> None:
+    path = tmp_path / "table.parquet"
+    parquet.write_table(pa.table({"a": [*range(3000)], "b": ["x"] * 3000}), path)
+    read = [*rows(path, ["a", "c"])]
+    assert len(read) == 3000
+    assert read[2999] == (3000, {"a": 2999})
+    assert next(parquet_rows(path)) == (1, {"a": 0, "b": "x"})
+
+
+def test_a_row_of_parquet_without_any_column_asked_for_is_a_row(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"a": ["x"] * 1025}), tmp_path / "table.parquet")
+    assert [*rows(tmp_path / "table.parquet", ["text"])] == [(number, {}) for number in range(1, 1026)]
+
+
+def test_a_date_that_python_does_not_know_is_named_with_its_row(tmp_path: Path) -> None:
+    days = pa.array([0, 1, 2**30, 3], pa.date32())
+    parquet.write_table(pa.table({"day": days, "text": ["x"] * 4}), tmp_path / "table.parquet")
+    assert len([*rows(tmp_path / "table.parquet", ["text"])]) == 4
+    with pytest.raises(
+        ValueError, match=r"table\.parquet, row 3: a date lies outside of the years 1 to 9999 .*; correct"
+    ):
+        [*rows(tmp_path / "table.parquet")]
+
+
+def test_a_text_that_stands_for_many_rows_is_not_written_out_for_all_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "bomb.parquet"
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 99 + [1, None]), pa.array(["x" * 10_000_000, "y"]))
+    parquet.write_table(pa.table({"text": texts, "tags": [["a", "b"]] * 101}), path, compression="zstd")
+    assert path.stat().st_size < 10_000
+    monkeypatch.setattr(records, "BYTES_AT_ONCE", 2**25)
+    before = pa.total_allocated_bytes()
+    for number, row in parquet_rows(path):
+        assert pa.total_allocated_bytes() - before < 2**27, "more than a few texts at once"
+        assert row == {
+            "text": "y" if number == 100 else None if number == 101 else "x" * 10_000_000,
+            "tags": ["a", "b"],
+        }
+    assert number == 101
+
+
+def test_what_would_take_all_memory_is_named_and_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(records, "MOST_VALUES", 100)
+    path = tmp_path / "bomb.jsonl"
+    path.write_text("[1]\n" + "[" + "{}," * 100 + "{}]\n")
+    with pytest.raises(ValueError, match=r"bomb\.jsonl, line 2: has more than 100 JSON values"):
+        [*json_rows(path)]
+    path.write_text("[1]\n" + " " * 1001)
+    with pytest.raises(ValueError, match=r"bomb\.jsonl, line 2: is longer than"):
+        [*json_rows(path)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("text", b"one\ntwo \xff\n", r"text, line 2: is not UTF-8 \(byte 4 of it is 0xff\); save the file as UTF-8"),
+        ("text.gz", b"no gzip", r"text\.gz is no whole gzip file"),
+        ("text.gz", gzip.compress(b"line\n" * 1000, mtime=0)[:-12], r"text\.gz is no whole gzip file"),
+        ("rows.jsonl", b'{}\n{"a": \n', r"rows\.jsonl, line 2: is no JSON .*; write one JSON value a line"),
+        ("rows.jsonl", b"[" * 100_000, r"rows\.jsonl, line 1: is no JSON"),
+        ("rows.parquet", b"PAR1", r"rows\.parquet is no Parquet file, or not a whole one"),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_its_place(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    read = lines if name.startswith("text") else rows
+    with pytest.raises(ValueError, match=message):
+        [*read(tmp_path / name)]
+
+
+def test_a_file_that_there_is_not_is_named(tmp_path: Path) -> None:
+    for name in ("text", "rows.jsonl", "rows.parquet"):
+        with pytest.raises(ValueError, match=name):
+            [*rows(tmp_path / name)]

@@ -1,0 +1,182 @@
+"""One model of several trainings: the mean of their weights, its card, and its way to the Hub."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from huggingface_hub import ModelCard
+from safetensors.torch import load_file
+
+from hmde.common.command_line import options_from
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from tests.paths import REPOSITORY
+from tests.pretraining import options
+from training import pretrain
+from training.pretrain_recipe import PretrainRecipe
+from training.release import average
+from training.release.rotate import main as rotate_main
+from training.release.rotate import rotate
+
+
+@pytest.fixture
+def models(labse, make_model, tokenizer, tmp_path) -> list[str]:
+    """Two HMDEs of one kind."""
+    for seed, name in enumerate(("one", "other")):
+        model = make_model(labse)
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight += 1e-2 * torch.randn_like(weight)
+        model.save_pretrained(tmp_path / name)
+        tokenizer.save_pretrained(tmp_path / name)
+    return [str(tmp_path / "one"), str(tmp_path / "other")]
+
+
+def test_an_average_has_the_mean_of_all_weights(models, documents, tokenizer, tmp_path):
+    one, other = models
+    average.main(["--models", f"[{one}, {one}, {other}]", "--output", str(tmp_path / "mean")])
+    one_by_one, other_targets = (load_file(Path(folder) / "model.safetensors") for folder in models)
+    mean = load_file(tmp_path / "mean" / "model.safetensors")
+    assert mean.keys() == one_by_one.keys()
+    for name, weight in mean.items():
+        torch.testing.assert_close(weight, (2 * one_by_one[name] + other_targets[name]) / 3, rtol=0, atol=1e-6)
+    assert HMDETokenizer.from_pretrained(tmp_path / "mean")(documents) == tokenizer(documents)
+    card = (tmp_path / "mean" / "README.md").read_text()
+    assert "the mean of those of 3 models" in card
+    assert "## Results" not in card  # nothing was measured
+
+
+def test_an_average_reads_longer_documents_than_its_models_where_asked_to(models, tmp_path):
+    text, mean = "The cat sat on the mat. " * 50, str(tmp_path / "mean")
+    average.main(["--models", f"[{models[0]}, {models[0]}]", "--output", mean, "--max_sentences", "50"])
+    one, same = (HMDEForDocumentEmbedding.from_pretrained(folder) for folder in (models[0], mean))
+    shorter, longer = (HMDETokenizer.from_pretrained(folder) for folder in (models[0], mean))
+    assert shorter.max_sentences < longer.max_sentences == same.config.max_sentences == 50
+    assert longer.model_max_length == 50 * longer.max_sentence_length
+    assert "50 sentences" in (tmp_path / "mean" / "README.md").read_text()
+    found = same.encode_documents([text], longer, sentences=True)
+    shorter.max_sentences = 50
+    np.testing.assert_array_equal(found[0], one.encode_documents([text], shorter))
+    assert len(found[1][0].spans) == 50
+
+
+def test_what_has_no_average_is_refused_before_anything_is_written(models, labse, make_model, tokenizer, tmp_path):
+    shorter, output = tmp_path / "shorter", ["--output", str(tmp_path / "mean")]
+    make_model(labse, max_sentences=5).save_pretrained(shorter)
+    tokenizer.save_pretrained(shorter)
+    with pytest.raises(ValueError, match="differ in more than their weights"):
+        average.main(["--models", f"[{models[0]}, {shorter}]", *output])
+    with pytest.raises(ValueError, match="two folders at least"):
+        average.main(["--models", f"[{models[0]}]", *output])
+    with pytest.raises(ValueError, match=r"other exists; remove it"):
+        average.main(["--models", f"[{models[0]}, {models[1]}]", "--output", models[1]])
+    with pytest.raises(ValueError, match="output is empty; name a folder to write"):
+        average.main(["--models", f"[{models[0]}, {models[1]}]", "--output", ""])
+    no_corpus = r"shorter has no articles/\*\.parquet with an article; make a corpus with python -m training\.corpus"
+    with pytest.raises(ValueError, match=no_corpus):
+        average.main(["--models", f"[{models[0]}, {models[1]}]", *output, "--corpus", str(shorter)])
+    positions = str(tmp_path / "positions")
+    make_model(labse, document_positions=True, max_sentences=5).save_pretrained(positions)
+    tokenizer.save_pretrained(positions)
+    with pytest.raises(ValueError, match=r"max_sentences is 6, but .*positions has learned positions for 5 sentences"):
+        average.main(["--models", f"[{positions}, {positions}]", *output, "--max_sentences", "6"])
+    assert not (tmp_path / "mean").exists()
+
+
+def test_models_of_different_rotations_or_vocabularies_have_no_mean(models, tmp_path):
+    output = ["--output", str(tmp_path / "mean")]
+    model, tokenizer = HMDEForDocumentEmbedding.from_pretrained(models[0]), HMDETokenizer.from_pretrained(models[0])
+    rotations = [torch.eye(model.config.hidden_size), torch.eye(model.config.hidden_size).flip(0)]
+    for name, rotation in zip(("as-it-was", "turned"), rotations):
+        rotate(model, rotation, [])
+        model.save_pretrained(tmp_path / name)
+        tokenizer.save_pretrained(tmp_path / name)
+    with pytest.raises(ValueError, match=r"turned and .*as-it-was are rotated .* before that, and rotate the mean"):
+        average.main(["--models", f"[{tmp_path / 'as-it-was'}, {tmp_path / 'turned'}]", *output])
+    written = (Path(models[1]) / "tokenizer.json").read_text(encoding="utf-8")
+    (Path(models[1]) / "tokenizer.json").write_text(written.replace('"Hund"', '"Hand"'), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"other and .*one have different vocabularies; name models of one kind"):
+        average.main(["--models", f"[{models[0]}, {models[1]}]", *output])
+    assert not (tmp_path / "mean").exists()
+
+
+def test_a_sentence_encoder_is_neither_averaged_nor_rotated(labse, corpus_folder, tmp_path):
+    output = ["--output", str(tmp_path / "output")]
+    with pytest.raises(ValueError, match=r"models: .*labse is no HMDE; make one of it"):
+        average.main(["--models", f"[{labse}, {labse}]", *output])
+    with pytest.raises(ValueError, match=r"model: .*labse is no HMDE; make one of it"):
+        rotate_main(["--model", str(labse), "--corpus", str(corpus_folder), *output])
+
+
+PULL = """
+import sys
+sys.modules["modeling_hmde"] = None  # as if it were not installed
+import numpy as np
+from transformers import AutoModel, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("someone/mean", trust_remote_code=True)
+model = AutoModel.from_pretrained("someone/mean", trust_remote_code=True)
+np.save(sys.argv[1], model.encode_documents(sys.argv[2:], tokenizer))
+"""
+
+
+def test_two_trainings_their_mean_on_the_hub_and_loaded_from_there(
+    corpus_folder, labse, documents, tmp_path, hub, run_in_a_fresh_process
+):
+    """What `make release` does, in small."""
+    encoder = tmp_path / "labse"
+    shutil.copytree(labse, encoder)
+    (encoder / "README.md").write_text("---\nlicense: apache-2.0\nbase_model: someone/labse\n---\n# LaBSE\n")
+    for seed in ("1", "2"):
+        pretrain.main(options(corpus_folder, encoder, tmp_path / f"seed-{seed}", max_steps=2, keep="last", seed=seed))
+    models = f"[{tmp_path / 'seed-1'}, {tmp_path / 'seed-2'}]"
+    mean = ["--models", models, "--output", str(tmp_path / "mean"), "--corpus", str(corpus_folder)]
+    average.main(mean)
+    rotated = ["--model", str(tmp_path / "mean"), "--output", str(tmp_path / "rotated"), "--sizes", "[]"]
+    push = "import runpy; runpy.run_module('training.release.rotate', run_name='__main__', alter_sys=True)"
+    online = partial(run_in_a_fresh_process, folder=tmp_path, path=[str(REPOSITORY)], offline=False)
+    online(push, *rotated, "--corpus", str(corpus_folder), "--push_to_hub", "someone/mean")
+    online(PULL, str(tmp_path / "vectors.npy"), *documents)
+    card = ModelCard(hub.files("someone/mean")["README.md"].decode())
+    assert card.data.license == "apache-2.0"
+    assert card.data.base_model == "someone/labse"
+    assert card.data.language == ["de", "en", "fr"]
+    assert 'AutoModel.from_pretrained("someone/mean"' in card.text
+    assert card.text.count("On the corpus *corpus*: ") == 2, card.text
+    for name in ("seed-1", "seed-2", "their mean"):
+        assert re.search(rf"{name} \| [01]\.\d{{3}} \| [01]\.\d{{3}} \|", card.text), name
+    model = HMDEForDocumentEmbedding.from_pretrained(tmp_path / "rotated")
+    expected = model.encode_documents(documents, HMDETokenizer.from_pretrained(tmp_path / "rotated"))
+    np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), expected, atol=1e-6)
+
+
+def test_the_trainings_of_make_release_are_recipes():
+    """Each says what the next one reads, with options that exist."""
+    command = ["make", "--dry-run", "release", "HUB=someone/hmde", "ARTICLES=articles", "LANGUAGES=[en, fr]"]
+    printed = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    lines = [line for line in printed.replace("\\\n", " ").splitlines() if "training/pretrain.py" in line]
+    recipes = []
+    for line in lines:
+        arguments = shlex.split(line.partition("training/pretrain.py")[2])
+        begin, end = arguments.index("$(ls"), arguments.index("true)")  # goes on from a checkpoint
+        recipes.append(options_from(PretrainRecipe, arguments[:begin] + arguments[end + 1 :]))
+    assert [recipe.seed for recipe in recipes] == [42, 43, 42, 43, 46, 47]
+    assert [recipe.freeze for recipe in recipes] == 2 * ["sentence_encoder"] + 4 * ["word_embeddings"]
+    starts, outputs = ([getattr(recipe, name) for recipe in recipes] for name in ("sentence_encoder", "output"))
+    assert starts[2:4] == outputs[:2]
+    assert starts[4] == starts[5]
+    corpora = [recipe.corpus for recipe in recipes]
+    assert corpora == [*4 * [corpora[0]], corpora[4], corpora[0]]
+    assert f"training.corpus --articles articles --output {corpora[4]} " in printed
+    means = re.findall(r"training.release.average --models '\[(.*?)\]'\s+--output (\S+)", printed.replace("\\\n", " "))
+    mean = means[-1][1]
+    assert means == [(", ".join(outputs[2:4]), starts[4]), (", ".join([starts[4], *outputs[4:]]), mean)]
+    assert re.search(rf"training.release.rotate --model {mean} .* --push_to_hub someone/hmde$", printed, re.MULTILINE)

@@ -1,0 +1,1 @@
+"""From trained folders to what is released: averaged, rotated, packed."""

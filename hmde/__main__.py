@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
+import hmde.common.terminal
+import hmde.common.threads
+
 from hmde.common.extras import MissingExtra, missing_extras_named
 
 

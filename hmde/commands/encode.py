@@ -24,9 +24,6 @@ from itertools import islice
 from json import loads
 from pathlib import Path
 
-import hmde.common.terminal
-import hmde.common.threads
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 from accelerate import Accelerator

@@ -11,9 +11,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import hmde.common.terminal
-import hmde.common.threads
-
 import torch
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from torch import Tensor, nn

@@ -10,8 +10,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import hmde.common.terminal
-import hmde.common.threads
 from hmde.common.quick_imports import quick_imports
 
 from hmde.commands.opening import without_bars

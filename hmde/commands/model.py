@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hmde.common.terminal
-import hmde.common.threads
-
 from hmde.commands.options import ModelOptions
 from hmde.common.files import check_is_new
 from hmde.release.released import put_released_model_together

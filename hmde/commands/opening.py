@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import hmde.common.threads
 from hmde.common.quick_imports import quick_imports
 
 from hmde.commands.options import QueryOptions, ServeOptions

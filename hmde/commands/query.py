@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import hmde.common.terminal
 from hmde.common.terminal import printable
 
 from rich.console import Console, Group

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import socket
 
-import hmde.common.terminal
-
 from hmde.commands.opening import opened
 from hmde.commands.options import ServeOptions
 from hmde.server.client import token

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from itertools import pairwise
 from pathlib import Path
-from threading import Timer
 from typing import Any
 
 from hmde.common.terminal import printable
@@ -20,8 +19,10 @@ from hmde.common.terminal import printable
 import yaml
 from jsonargparse import auto_cli, set_parsing_settings
 
+from hmde.common.extras import MissingExtra
+
 # Errors that an option, an input or the machine causes. Training raises the last at a loss that is not finite.
-MISTAKES = (ValueError, TypeError, OSError, MemoryError, FloatingPointError)
+MISTAKES = (ValueError, TypeError, OSError, MemoryError, FloatingPointError, MissingExtra)
 
 set_parsing_settings(docstring_parse_attribute_docstrings=True)  # --help shows the sentence under each field
 
@@ -121,16 +122,9 @@ def run(main: Callable[[], None]) -> None:
         received.append(signal.Signals(number))
         raise KeyboardInterrupt
 
-    def report(lost: Any) -> None:
-        if received and isinstance(lost.exc_value, KeyboardInterrupt):  # a destructor swallowed it: send it again
-            Timer(0.05, os.kill, (program, received[-1])).start()
-        else:
-            report_before(lost)
-
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # by a shell, for what it starts behind itself
     stopping = [signal.SIGTERM] if ignored else [signal.SIGINT, signal.SIGTERM]
     before = {number: signal.signal(number, stop) for number in stopping}
-    report_before, sys.unraisablehook = sys.unraisablehook, report
     try:
         main()
         sys.stdout.flush()
@@ -139,7 +133,6 @@ def run(main: Callable[[], None]) -> None:
         sys.exit(128 + signal.SIGPIPE)
     except (Exception, KeyboardInterrupt) as error:
         if received:  # some libraries, such as DuckDB, turn the interrupt into an error of their own
-            sys.unraisablehook = lambda _: None  # what libraries did not finish is no news
             _end(f"stopped by {received[-1].name}", 128 + received[-1])
         if os.environ.get("HMDE_TRACEBACK") or not isinstance(error, MISTAKES):
             raise
@@ -147,8 +140,6 @@ def run(main: Callable[[], None]) -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        if not received:
-            sys.unraisablehook = report_before
 
 
 def _end(line: str, code: int) -> None:

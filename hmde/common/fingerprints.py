@@ -73,4 +73,4 @@ def fingerprint_of_weights(weights: Iterable[tuple[str, torch.Tensor]]) -> str:
 
 def fingerprint_of_code() -> str:
     """Hashes the model's code, since another version of it may use the same weights in another way."""
-    return fingerprint_of_folder(Path(__file__).parents[1] / "modeling_hmde", "*.py")
+    return fingerprint_of_folder(Path(__file__).parents[2] / "modeling_hmde", "*.py")

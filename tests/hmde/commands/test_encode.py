@@ -18,6 +18,7 @@ import torch
 
 from hmde.__main__ import main
 from hmde.commands import encode as module
+from hmde.commands.options import EncodeOptions
 from hmde.documents.documents import Document
 from hmde.index.precomputed import PrecomputedEmbeddings
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
@@ -136,7 +137,7 @@ def test_two_processes_that_are_killed_and_started_again_write_what_one_writes(
 
 def test_shards_of_another_recipe_are_not_mixed_with_these(saved: str, collection: Path, tmp_path: Path) -> None:
     main(arguments(saved, collection, tmp_path / "out"))
-    with pytest.raises(ValueError, match=r"recipe\.json differs from this recipe"):
+    with pytest.raises(ValueError, match=r"recipe\.json differs from these options"):
         main(arguments(saved, collection, tmp_path / "out", documents_per_shard=9))
 
 
@@ -196,7 +197,7 @@ def test_a_data_set_of_the_hub_is_read_row_by_row(monkeypatch: pytest.MonkeyPatc
         return rows
 
     monkeypatch.setattr(module, "load_dataset", load)
-    recipe = module.EncodeRecipe("model", "someone/texts", "output", subset="news", split="test")
+    recipe = EncodeOptions("model", "someone/texts", "output", subset="news", split="test")
     documents = module.read_documents(recipe)
     assert [(document.id, document.text) for document in islice(documents, 2)] == [("7", "The cat."), ("9", "Le chat.")]
     with pytest.raises(ValueError, match="someone/texts, row 4: text is 3; it must be a string"):

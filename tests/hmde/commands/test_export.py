@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch.export import Dim
 
+from hmde.commands.options import ExportOptions
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 from tests.encoder_families import FAMILIES, save_family
 
@@ -163,7 +164,7 @@ def sentences_folder(
     options = {"sentence_pooling": "pooler", "document_norm": "pre", "num_document_layers": 1}
     make_model(xlmr, **options).save_pretrained(folder)
     HMDETokenizer.from_sentence_encoder(str(xlmr), query_prompt="die: ").save_pretrained(folder)
-    export_onnx.main(["--model", str(folder)])
+    export_onnx.main(ExportOptions(str(folder)))
     return folder
 
 

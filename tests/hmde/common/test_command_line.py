@@ -121,9 +121,7 @@ def test_a_signal_becomes_one_line_and_the_code_of_a_shell(
     number: signal.Signals,
     code: int,
     as_a_library_says_it: type[BaseException],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sys.unraisablehook", sys.unraisablehook)  # which a program that is stopped leaves silent
     before, cleaned = signal.getsignal(signal.SIGTERM), []
 
     def main() -> None:
@@ -138,36 +136,6 @@ def test_a_signal_becomes_one_line_and_the_code_of_a_shell(
         run(main)
     assert (ended.value.code, capsys.readouterr().err, cleaned) == (code, f"stopped by {number.name}\n", [True])
     assert signal.getsignal(signal.SIGTERM) == before
-
-
-INTERRUPTED_IN_A_DESTRUCTOR = """
-import os, signal, time
-from hmde.common.command_line import run
-
-class Slow:
-    def __del__(self):
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(0.01)
-
-class Noisy:
-    def __del__(self):
-        raise AttributeError("it was not finished")
-
-def main():
-    global noisy
-    noisy = Noisy()
-    Slow()
-    time.sleep(60)
-
-run(main)
-"""
-
-
-def test_a_signal_in_a_destructor_is_not_lost_and_what_is_not_finished_does_not_complain() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED_IN_A_DESTRUCTOR], cwd=REPOSITORY, capture_output=True, text=True, timeout=50
-    )
-    assert (ended.stderr, ended.returncode) == ("stopped by SIGTERM\n", 143)
 
 
 def test_a_reader_that_has_read_enough_ends_a_command_without_a_word() -> None:

@@ -36,6 +36,7 @@ class Index:
         dtype: of weights and activations, if the model is to be loaded.
 
     Raises:
+        IndexNotFound: there is none behind a URL.
         ValueError: there is no such model, it is not the one that made the index, or the index is damaged.
 
     >>> from hmde import Document, Index
@@ -54,7 +55,8 @@ class Index:
 
     def __init__(self, folder: str | Path, model: str | Encoder | None = None, *, dtype: Dtype = "auto") -> None:
         self.folder = place_of(folder)
-        self._snapshot = open_snapshot(self.folder) if is_index(self.folder) else None
+        new = isinstance(self.folder, Path) and not is_index(self.folder)  # behind a URL none can be made
+        self._snapshot = None if new else open_snapshot(self.folder)
         self._looked = time.monotonic()
         self.encoder = model if isinstance(model, Encoder) else self._load(model, dtype)
         if self._snapshot is not None:

@@ -78,10 +78,10 @@ def core(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def install(environment: Path, requirement: str) -> None:
+def install(environment: Path, requirement: str, *options: str) -> None:
     python = environment / "bin" / "python"
     pip = [python, "-m", "pip", "install", "--quiet", "--no-compile", "--constraint", REPOSITORY / "constraints.txt"]
-    done = shell([*pip, requirement], environment)
+    done = shell([*pip, *options, requirement], environment)
     if done.returncode and "No matching distribution" in done.stderr:
         pytest.skip(f"no package registry is reached: {done.stderr[-200:]}")
     assert done.returncode == 0, done.stderr[-4000:]
@@ -117,6 +117,7 @@ def test_the_first_commands_of_the_readme_run_where_nothing_else_is_there(
     wheel: Path, environment: Path, tmp_path: Path
 ) -> None:
     install(environment, f"{wheel}[{','.join(EXTRAS)}]")
+    install(environment, str(wheel), "--force-reinstall", "--no-deps")  # so that the command is that of the copy
     home, desk = tmp_path / "home", tmp_path / "desk"
     (desk / "my-documents").mkdir(parents=True)
     home.mkdir()

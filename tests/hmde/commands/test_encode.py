@@ -197,7 +197,7 @@ def test_a_data_set_of_the_hub_is_read_row_by_row(monkeypatch: pytest.MonkeyPatc
         return rows
 
     monkeypatch.setattr(module, "load_dataset", load)
-    recipe = EncodeOptions("model", "someone/texts", "output", subset="news", split="test")
+    recipe = EncodeOptions("someone/texts", "output", "model", subset="news", split="test")
     documents = module.read_documents(recipe)
     assert [(document.id, document.text) for document in islice(documents, 2)] == [("7", "The cat."), ("9", "Le chat.")]
     with pytest.raises(ValueError, match="someone/texts, row 4: text is 3; it must be a string"):

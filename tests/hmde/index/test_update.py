@@ -18,7 +18,7 @@ import pytest
 import hmde.index.ranking
 import hmde.index.snapshot
 import hmde.index.update
-from hmde import encode_collection
+from hmde.__main__ import main
 from hmde.documents.documents import Document, Documents
 from hmde.index.encoder import Encoder
 from hmde.index.precomputed import PrecomputedEmbeddings
@@ -117,13 +117,8 @@ def test_an_index_takes_precomputed_embeddings_and_encodes_the_rest(
     file = tmp_path / "documents.jsonl"
     rows = [{"id": name, "text": text, "language": "de"} for name, text in TEXTS.items()]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    options = {
-        "model": model_folder,
-        "documents": file,
-        "output": tmp_path / "embeddings",
-        "dtype": "float32",  # that of `counting`
-    }
-    encode_collection.main([f"--{name}={value}" for name, value in options.items()])
+    options = ["--model", str(model_folder), "--dtype", "float32"]  # those of `counting`
+    main(["encode", str(file), str(tmp_path / "embeddings"), *options])
     embeddings = PrecomputedEmbeddings(tmp_path / "embeddings", str(model_folder))
     with file.open("a") as lines:
         lines.write(json.dumps({"id": "new", "text": "Der Hund schlief."}) + "\n")

@@ -1,28 +1,30 @@
 PYTHON ?= python3
 BIN := .venv/bin
-RELEASED_MODEL := runs/hmde-small
-SAMPLE_MODEL := runs/hmde-sample
 
-.PHONY: quickstart model release test gpu integrations peers lowest audit clean
+.PHONY: quickstart model release test test-slow test-all gpu integrations peers lowest audit clean
 
-## Install, put the released model together, pretrain a small HMDE on the sample, evaluate both beside their baselines,
-## and search with the released one from a fresh process.
+## Install; search as a user does who has a wheel and no clone; then pretrain a small HMDE on the sample, evaluate it and
+## the released one beside their baselines, and search with it from a fresh process.
 quickstart: .venv/quickstart
+	rm -rf runs/at-home runs/hmde-sample runs/hmde-sample-training
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target runs/at-home/packages .
+	cp -r sample/docs runs/at-home/my-documents
+	cd runs/at-home && PYTHONPATH=packages ../../$(BIN)/python -m hmde index my-documents my-index
+	cd runs/at-home && PYTHONPATH=packages ../../$(BIN)/python -m hmde query my-index "Why does the tail of a comet point away from the Sun?"
 	$(MAKE) model
 	$(BIN)/python -m training.corpus --config configuration/corpora/sample.yaml
-	rm -rf $(SAMPLE_MODEL) $(SAMPLE_MODEL)-training
 	$(BIN)/accelerate launch --config_file configuration/accelerate/one-device.yaml training/pretrain.py --config configuration/pretrain/sample.yaml
 	$(BIN)/python -m evaluation --config configuration/evaluate/sample.yaml
-	@# A user's view: the model folder and the Hugging Face libraries, this repository neither installed nor in reach.
-	cp examples/search.py $(SAMPLE_MODEL)-training/
-	cd $(SAMPLE_MODEL)-training && HF_HUB_OFFLINE=1 ../../$(BIN)/python -I -c "import runpy, sys; \
-	    sys.path.remove('$(CURDIR)'); sys.argv[1:] = ['../hmde-small', '../../sample/docs/ru.jsonl', \
+	@# A folder and the Hugging Face libraries, this repository neither installed nor in reach.
+	cp examples/search.py runs/hmde-sample-training/
+	cd runs/hmde-sample-training && HF_HUB_OFFLINE=1 ../../$(BIN)/python -I -c "import runpy, sys; \
+	    sys.path.remove('$(CURDIR)'); sys.argv[1:] = ['../hmde-sample', '../../sample/docs/ru.jsonl', \
 	    'What makes the tail of a comet point away from the Sun?']; runpy.run_path('search.py', run_name='__main__')"
 
-## The released model, put together without a network: runs/hmde-small.
+## The released model and its sentence encoder as folders, without a network: runs/hmde-small and runs/e5-small.
 model: .venv/quickstart
 	$(BIN)/python -m hmde.release.e5 --output runs/e5-small
-	test -d $(RELEASED_MODEL) || $(BIN)/hmde model $(RELEASED_MODEL)
+	test -d runs/hmde-small || $(BIN)/hmde model runs/hmde-small
 
 ## Train on articles of your own as the released model was trained, and upload the mean of the trainings: make release
 ## HUB=you/name ARTICLES=... LANGUAGES=... The same command goes on after an interruption.
@@ -55,15 +57,24 @@ train = $(BIN)/accelerate launch training/pretrain.py --config configuration/pre
 mean = rm -rf $(RELEASE)/$(1) && $(BIN)/python -m training.release.average --models '[$(subst $(space),$(comma) ,$(addprefix $(RELEASE)/,$(2)))]' \
     --output $(RELEASE)/$(1) --corpus runs/corpus
 
-## Install, then lint, check types and run the tests.
+## Install, lint, check types and imports, and run the tests: the fast tier, in five minutes on two cores. The tests of
+## some files or folders, both tiers: make test FILES="tests/hmde/index".
 test: .venv/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
-	@# One thread to each process that the tests start, or four of them fight for two cores. What a file of tests prepares
-	@# is prepared once.
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+	@# Types are checked while the tests run.
+	@$(BIN)/mypy & types=$$!; $(PYTEST) $(or $(FILES),-m "not slow and not fresh_environment"); tests=$$?; wait $$types && exit $$tests
+
+## What proves again what the fast tier proves: other combinations, other papers, programs, exports.
+test-slow: .venv/test
+	$(PYTEST) -m "slow and not fresh_environment"
+
+test-all: test test-slow
+
+# One thread to each process that the tests start, or four of them fight for two cores. What a file of tests prepares is
+# prepared once.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 ## On a machine with a GPU, under ten minutes: the tests that need one, and encoding and pretraining beside what is common.
 gpu: .venv/test
@@ -112,7 +123,7 @@ AUDIT := .venv-audit
 .venv/quickstart: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@# Not --quiet: it takes minutes, and says what it is at.
-	$(BIN)/pip install --disable-pip-version-check --constraint constraints.txt --editable '.[train,eval,offline]'
+	$(BIN)/pip install --disable-pip-version-check --constraint constraints.txt --editable '.[train,eval,search,offline]'
 	touch $@
 
 .venv/test: pyproject.toml constraints.txt

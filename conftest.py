@@ -10,6 +10,7 @@ import threading
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported: no test may reach for the network
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell makes what i
 torch.set_num_threads(1)  # the models are too small to share among threads
 settings.register_profile("deterministic", derandomize=True, deadline=None, database=None)
 settings.load_profile("deterministic")
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Modules without a doctest are not imported to look for one: there are two hundred."""
+    if collection_path.suffix != ".py" or collection_path.name.startswith(("test_", "conftest")):
+        return None
+    return ">>>" not in collection_path.read_text(encoding="utf-8") or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

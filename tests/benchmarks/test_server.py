@@ -1,4 +1,4 @@
-"""The load on the server is what it is asked to be, and the files benchmark counts what is found."""
+"""The load on the server is what it is asked to be."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import files as files_benchmark
 from benchmarks import server as server_benchmark
 from hmde import Document, Index
 from hmde.server.app import make_app
@@ -29,10 +28,3 @@ def test_clients_share_the_requests_and_each_answer_is_timed(index: Index) -> No
     assert len(load.seconds) == 10
     assert load.rate > 0
     assert sum(load.seconds) / 3 <= 10 / load.rate
-
-
-def test_each_page_is_asked_for_and_counted_with_its_format(index: Index, capsys: pytest.CaptureFixture[str]) -> None:
-    files_benchmark.main(["--index", str(index.folder), "--ranking", "bm25"])
-    lines = [line for line in capsys.readouterr().out.splitlines() if line]
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
-    assert rows[2:] == [[".html", "1", "1", "1", "1", "1"], [".pdf", "1", "2", "2", "2", "2"]]

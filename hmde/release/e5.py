@@ -69,16 +69,13 @@ def main(argv: list[str] | None = None) -> None:
         return
     if output.exists():
         raise ValueError(f"{output} exists and is no checkpoint of this command; remove it, or name another folder")
-    write_checkpoint(output)
+    write_checkpoint(output, read_packed_file())
     print(f"wrote {output}")
 
 
-def write_checkpoint(output: Path) -> None:
-    """
-    Raises:
-        ValueError: as in `read_packed_file`.
-    """
-    packed = Packed(read_packed_file())
+def write_checkpoint(output: Path, data: bytes) -> None:
+    """Write the checkpoint that a packed file holds, whole or not at all."""
+    packed = Packed(data)
     with folder_written_whole(output) as folder:
         shutil.copytree(FILES, folder, dirs_exist_ok=True)
         packed.model().save_pretrained(folder)

@@ -57,28 +57,29 @@ def released_model() -> Path:
     if not folder.exists():
         with locked(cache / f"{folder.name}-first-use"):  # whoever waited finds the folder
             if not folder.exists():
-                logger.warning("putting %s together in %s, once; no network is needed", RELEASED, folder)
                 put_released_model_together(folder)
     return folder
 
 
 def put_released_model_together(output: str | Path) -> None:
-    """Write the folder of the released model.
+    """Write the folder of the released model, after one line that says so.
 
     Raises:
         ValueError: multilingual-e5-small is not installed, or the weights are not those that were released.
     """
     from hmde.release.difference import put_together  # the libraries of the model take seconds to import
-    from hmde.release.e5 import write_checkpoint
+    from hmde.release.e5 import read_packed_file, write_checkpoint
 
     output = Path(output)
+    try:
+        packed = read_packed_file()
+    except ValueError as error:
+        raise ValueError(f"{RELEASED}: {error}; {WITHOUT_NETWORK}") from None
+    logger.warning("putting %s together in %s, once; no network is needed", RELEASED, output)
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}-") as scratch:
         base, unchecked = Path(scratch) / "e5-small", Path(scratch) / output.name
-        try:
-            write_checkpoint(base)
-        except ValueError as error:
-            raise ValueError(f"{RELEASED}: {error}; {WITHOUT_NETWORK}") from None
+        write_checkpoint(base, packed)
         put_together(unchecked, base, DIFFERENCE)
         if (found := fingerprint_of_weights(sorted(load_file(unchecked / "model.safetensors").items()))) != WEIGHTS:
             raise ValueError(f"{RELEASED} has other weights ({found}) than were released ({WEIGHTS}); reinstall hmde")

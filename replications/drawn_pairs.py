@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from training.sentences.pairs import Pair, Pairs
+from replications.sentences.pairs import Pair, Pairs
 
 
 class DrawnPairs(Pairs):

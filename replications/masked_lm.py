@@ -9,9 +9,9 @@ from torch import Tensor
 from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from replications.new_encoder import StartOptions, start_encoder
-from training.sentences.batches import Rows, SentenceCollator
-from training.sentences.encoder import cut_encoder, prepare_encoder
-from training.sentences.stage import SentenceEncoderOptions
+from replications.sentences.batches import Rows, SentenceCollator
+from replications.sentences.encoder import cut_encoder, prepare_encoder
+from replications.sentences.stage import SentenceEncoderOptions
 
 
 @dataclass(kw_only=True)

@@ -23,9 +23,9 @@ from hmde.common.fingerprints import fingerprint
 from hmde.common.numbers import PositiveInt
 from hmde.common.saved_models import model_type_of, opening
 from replications.drawn_pairs import DrawnPairs
+from replications.sentences.encoder import check_architecture, load_encoder
+from replications.sentences.stage import PairsOptions
 from training.loop.checkpoints import training_folder
-from training.sentences.encoder import check_architecture, load_encoder
-from training.sentences.stage import PairsOptions
 
 SENTENCE_PAIRS_OF_A_VOCABULARY = 1_000_000  # on which a tokenizer is trained, at most
 

@@ -23,6 +23,7 @@ from replications.infoxlm.losses import MMLM, InfoXLMLosses
 from replications.infoxlm.pretrain import InfoXLMEncoder, InfoXLMRecipe
 from replications.masked_lm import encoder_with_head
 from replications.new_encoder import train_tokenizer
+from replications.sentences.pairs import Pair
 from replications.t_mde.pretrain import TMDELosses, TMDERecipe, tmde_encoder
 from replications.translation.losses import Distance
 from tests.pretraining import gradients, in_processes
@@ -42,7 +43,6 @@ from tests.sentence_pairs import (
     train,
     write_pairs,
 )
-from training.sentences.pairs import Pair
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,9 @@ from transformers import PreTrainedTokenizerFast
 from replications.laser.pretrain import LaserLosses, LaserRecipe, LaserTranslation, laser_encoder
 from replications.ntdv.losses import LOSSES as NTDV_LOSSES
 from replications.ntdv.losses import SquaredDistance
+from replications.sentences.batches import IGNORED, SentenceBatch
+from replications.sentences.losses import PairVectors
+from replications.sentences.pairs import Pair
 from replications.t_mde.pretrain import TMDELosses, TMDERecipe, TMDETranslation, tmde_encoder
 from replications.translation.data import TranslationCollator
 from replications.translation.encoder import TranslatingEncoder
@@ -20,9 +23,6 @@ from replications.translation.losses import LOSSES, Distance, drawn_by_lot, tran
 from tests.sentence_pairs import CLASER_OPTIONS, TMDE_ARCHITECTURE
 from tests.tiny_encoders import randomise, unigram_tokenizer
 from training.losses.candidates import EPSILON
-from training.sentences.batches import IGNORED, SentenceBatch
-from training.sentences.losses import PairVectors
-from training.sentences.pairs import Pair
 
 START = {"corpus": "", "output": "", "vocabulary_size": 60, "max_length": 100}
 

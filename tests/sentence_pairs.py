@@ -34,7 +34,7 @@ def write_pairs(folder: Path, num_pairs: int = 16, num_dev: int = 4) -> Path:
     return folder
 
 
-STUDENT = "training.pretrain_sentences"
+STUDENT = "replications.sentences.pretrain"
 INFOXLM = "replications.infoxlm.pretrain"
 LIGHTWEIGHT = "replications.lightweight.pretrain"
 TMDE = "replications.t_mde.pretrain"

@@ -18,8 +18,6 @@ from training.loop.loop import Progress
 from training.pretrain_recipe import PretrainRecipe
 
 TEMPLATES = Path(__file__).parent / "templates"
-P_AT_1 = "The share of dev sentences whose nearest one in the other language is their translation, mean of both ways"
-ABOUT = "A multilingual sentence encoder, trained on pairs of sentences that are translations of each other."
 
 
 def write_model_card(recipe: PretrainRecipe, folder: Path, progress: Progress) -> None:
@@ -77,58 +75,6 @@ def write_average_card(
     trainings = [below_heading(card.text, "How it was trained") if card else "" for card in cards]
     training = section("average.md", models=models, trainings=trainings, num_concepts=num_concepts, rows=scores)
     model_card(name, config, data, str(data.base_model or ""), training).save(folder / "README.md")
-
-
-def write_sentence_card(
-    recipe: Any,
-    folder: Path,
-    progress: Progress,
-    *,
-    about: str = ABOUT,
-    score: str = "p_at_1",
-    measure: str = P_AT_1,
-    task: str = "translation-retrieval",
-) -> None:
-    """Write the `README.md` of a sentence encoder.
-
-    Args:
-        recipe: a `PairsOptions`.
-        folder: the finished model's.
-        about: what the model is.
-        score: the name of the dev score over all tables.
-        measure: what the dev scores are.
-        task: what the Hub calls that which was measured.
-    """
-    options = asdict(recipe)
-    kept_scores = progress.history[progress.kept_step]
-    tables = [name.removesuffix(f"_{score}") for name in kept_scores if name.endswith(f"_{score}")]
-    columns = [*(f"{table}_{score}" for table in tables), score]
-    name = recipe.push_to_hub or recipe.output
-    data = card_data(
-        options.get("sentence_encoder"),
-        language=sorted({language for table in tables for language in table.split("-")}),
-        model_name=name,
-        pipeline_tag="feature-extraction",
-        tags=["sentence-embeddings", "multilingual", "cross-lingual-retrieval"],
-        eval_results=[dev_result(task, Path(recipe.corpus).name, "accuracy", score, kept_scores[score])],
-    )
-    write_card(
-        folder,
-        TEMPLATES / "sentence_encoder.md",
-        data,
-        name=name,
-        about=about,
-        start=data.base_model or options.get("sentence_encoder"),
-        pooling=options.get("pooling"),
-        layer=options.get("sentence_layer"),
-        measure=measure,
-        own_code=any(folder.glob("modeling_*.py")),
-        recipe=as_yaml(options),
-        kept_step=progress.kept_step,
-        steps=max(progress.history),
-        tables=tables,
-        rows=[[step, *(f"{scores[column]:.3f}" for column in columns)] for step, scores in progress.history.items()],
-    )
 
 
 def dev_result(task: str, corpus: str, metric: str, name: str, value: float) -> EvalResult:

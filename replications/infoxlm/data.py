@@ -17,9 +17,9 @@ from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
 from replications.drawn_pairs import DrawnPairs
 from replications.infoxlm.losses import InfoXLMLosses
 from replications.masked_lm import maskable
+from replications.sentences.batches import IGNORED, Rows, SentenceCollator
+from replications.sentences.pairs import Pair
 from training.data.articles import load_articles, rows_of_split
-from training.sentences.batches import IGNORED, Rows, SentenceCollator
-from training.sentences.pairs import Pair
 
 CHARACTERS_PER_TOKEN = 16  # more than any language has, so that a text is cut before it is tokenized
 

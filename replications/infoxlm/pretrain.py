@@ -2,7 +2,7 @@
 
     accelerate launch replications/infoxlm/pretrain.py --config replications/infoxlm/infoxlm.yaml [--key value ...]
 
-Reads and writes what training/pretrain_sentences.py does. All options: `--help`, or this file and losses.py.
+Reads and writes what replications/sentences/pretrain.py does. All options: `--help`, or this file and losses.py.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from replications.infoxlm.data import InfoXLMCollator, InfoXLMPairs, Texts
 from replications.infoxlm.losses import InfoXLMLosses, infoxlm_losses, masked_tokens
 from replications.masked_lm import MaskedLMOptions, check_mask_token, encoder_with_head, predict_tokens
 from replications.new_encoder import start_tokenizer
+from replications.sentences.batches import SentenceBatch
+from replications.sentences.cards import write_sentence_card
+from replications.sentences.encoder import SentenceEncoder
+from replications.sentences.losses import PairVectors, chosen_losses, weighted_losses
+from replications.sentences.stage import sentence_stage
 from training.loop.cached_gradients import Chunk, Embeddings, Rows
 from training.loop.loop import Stage, train
 from training.loop.momentum import MomentumQueue
-from training.model_card import write_sentence_card
-from training.sentences.batches import SentenceBatch
-from training.sentences.encoder import SentenceEncoder
-from training.sentences.losses import PairVectors, chosen_losses, weighted_losses
-from training.sentences.stage import sentence_stage
 
 
 @dataclass(kw_only=True)

@@ -23,13 +23,13 @@ from replications.infoxlm.losses import (
     masked_tokens,
 )
 from replications.masked_lm import check_mask_token
+from replications.sentences.batches import SentenceBatch
+from replications.sentences.losses import PairVectors, chosen_losses, weighted_losses
+from replications.sentences.pairs import DevPairs
 from tests.pretraining import write_corpus
 from tests.sentence_pairs import write_pairs
 from tests.tiny_encoders import unigram_tokenizer
 from training.loop.momentum import MomentumQueue
-from training.sentences.batches import SentenceBatch
-from training.sentences.losses import PairVectors, chosen_losses, weighted_losses
-from training.sentences.pairs import DevPairs
 
 PAIRS, HIDDEN, VOCABULARY = 4, 6, 9
 

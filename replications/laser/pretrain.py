@@ -2,7 +2,7 @@
 
     accelerate launch replications/laser/pretrain.py --config replications/laser/laser.yaml [--key value ...]
 
-Reads and writes what training/pretrain_sentences.py does. All options: `--help`, or this file and
+Reads and writes what replications/sentences/pretrain.py does. All options: `--help`, or this file and
 replications/translation/losses.py.
 """
 
@@ -21,13 +21,13 @@ from hmde.common.command_line import options_from, run
 from hmde.common.numbers import PositiveInt
 from replications.laser.decoder import LSTMDecoder
 from replications.new_encoder import StartOptions
+from replications.sentences.batches import SentenceBatch
+from replications.sentences.cards import write_sentence_card
+from replications.sentences.losses import chosen_losses
 from replications.translation.encoder import TranslatingEncoder
 from replications.translation.losses import Distance, Translation
 from replications.translation.stage import translating_encoder, translation_stage
 from training.loop.loop import Stage, train
-from training.model_card import write_sentence_card
-from training.sentences.batches import SentenceBatch
-from training.sentences.losses import chosen_losses
 
 
 @dataclass(kw_only=True)

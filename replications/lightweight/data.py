@@ -12,8 +12,8 @@ from transformers import PreTrainedTokenizerBase
 
 from replications.lightweight.losses import GenerativeTask
 from replications.masked_lm import maskable
-from training.sentences.batches import Rows, SentenceCollator
-from training.sentences.pairs import Pair
+from replications.sentences.batches import Rows, SentenceCollator
+from replications.sentences.pairs import Pair
 
 
 class GenerativeCollator(SentenceCollator):

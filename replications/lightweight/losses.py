@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hmde.common.numbers import PositiveFloat
-from training.sentences.losses import Align, Distillation, LossFunction, PairVectors
+from replications.sentences.losses import Align, Distillation, LossFunction, PairVectors
 
 SHRINK = 0.999  # of differences in equation 6, whose logarithm of a cosine is infinite at 1
 

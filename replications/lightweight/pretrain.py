@@ -2,7 +2,7 @@
 
     accelerate launch replications/lightweight/pretrain.py --config replications/lightweight/lightweight.yaml
 
-Reads and writes what training/pretrain_sentences.py does. All options: `--help`, or this file and losses.py.
+Reads and writes what replications/sentences/pretrain.py does. All options: `--help`, or this file and losses.py.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from replications.lightweight.data import GenerativeCollator
 from replications.lightweight.losses import LOSSES, LightweightLosses, words_from_vectors
 from replications.masked_lm import MaskedLMOptions, check_mask_token, encoder_with_head, predict_tokens
 from replications.new_encoder import start_tokenizer
+from replications.sentences.batches import SentenceBatch, SentenceCollator
+from replications.sentences.cards import write_sentence_card
+from replications.sentences.encoder import SentenceEncoder
+from replications.sentences.losses import Teacher, chosen_losses, student_losses, weighted_losses
+from replications.sentences.stage import sentence_stage
 from training.loop.cached_gradients import Chunk, Embeddings
 from training.loop.loop import Stage, train
-from training.model_card import write_sentence_card
-from training.sentences.batches import SentenceBatch, SentenceCollator
-from training.sentences.encoder import SentenceEncoder
-from training.sentences.losses import Teacher, chosen_losses, student_losses, weighted_losses
-from training.sentences.stage import sentence_stage
 
 
 @dataclass(kw_only=True)

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from replications.lightweight.data import GenerativeCollator, word_targets
 from replications.lightweight.losses import LOSSES, Generative, LightweightLosses, similarity, words_from_vectors
+from replications.sentences.batches import SentenceBatch
+from replications.sentences.losses import PairVectors, chosen_losses, weighted_losses
+from replications.sentences.pairs import DevPairs, Pair
 from tests.sentence_pairs import write_pairs
 from tests.tiny_encoders import unigram_tokenizer
-from training.sentences.batches import SentenceBatch
-from training.sentences.losses import PairVectors, chosen_losses, weighted_losses
-from training.sentences.pairs import DevPairs, Pair
 
 PAIRS, HIDDEN, VOCABULARY = 4, 6, 9
 

@@ -16,10 +16,10 @@ from hmde.common.saved_models import model_type_of
 from replications.drawn_pairs import DrawnPairs
 from replications.ntdv.decoder import GRUDecoder
 from replications.ntdv.modeling_ntdv import NTDVModel
+from replications.sentences.batches import tokenized
+from replications.sentences.encoder import SentenceEncoder
 from replications.translation.encoder import DECODER, add_translation_losses
 from training.loop.cached_gradients import Chunk, Embeddings
-from training.sentences.batches import tokenized
-from training.sentences.encoder import SentenceEncoder
 
 PAIRS_OF_EVIDENCE = 100_000  # in which tokens are counted, at most, to know their language
 PAIRS_AT_ONCE = 512

@@ -2,7 +2,7 @@
 
     accelerate launch replications/ntdv/pretrain.py --config replications/ntdv/ntdv.yaml [--key value ...]
 
-Reads and writes what training/pretrain_sentences.py does. All options: `--help`, or this file and losses.py.
+Reads and writes what replications/sentences/pretrain.py does. All options: `--help`, or this file and losses.py.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from replications.ntdv.encoder import (
 from replications.ntdv.losses import LOSSES, NTDVLosses
 from replications.ntdv.modeling_ntdv import NTDVConfig, NTDVModel
 from replications.ntdv.train_translator import two_languages
+from replications.sentences.batches import SentenceBatch
+from replications.sentences.cards import write_sentence_card
+from replications.sentences.losses import chosen_losses, weighted_losses
+from replications.sentences.pairs import Pair
+from replications.sentences.stage import PairsOptions, sentence_stage
 from replications.translation.data import TranslationCollator
 from training.loop.loop import Stage, train
-from training.model_card import write_sentence_card
-from training.sentences.batches import SentenceBatch
-from training.sentences.losses import chosen_losses, weighted_losses
-from training.sentences.pairs import Pair
-from training.sentences.stage import PairsOptions, sentence_stage
 
 
 @dataclass(kw_only=True)

@@ -28,14 +28,14 @@ from replications.ntdv.losses import LOSSES, BothWays, SquaredDistance
 from replications.ntdv.modeling_ntdv import GRUConfig, GRUModel, NTDVConfig, NTDVModel
 from replications.ntdv.pretrain import NTDVCollator
 from replications.ntdv.train_translator import TranslatorRecipe, translator_encoder
+from replications.sentences.batches import SentenceBatch
+from replications.sentences.losses import PairVectors
+from replications.sentences.pairs import Pair
 from replications.translation.data import TranslationCollator
 from replications.translation.losses import drawn_by_lot
 from tests.pretraining import gradients
 from tests.sentence_pairs import SENTENCES, options, write_pairs, write_table
 from tests.tiny_encoders import randomise, unigram_tokenizer
-from training.sentences.batches import SentenceBatch
-from training.sentences.losses import PairVectors
-from training.sentences.pairs import Pair
 
 IDS = torch.tensor([[0, 5, 9, 6, 2], [0, 7, 2, 1, 1], [0, 8, 12, 2, 1]])
 MASK = (IDS != 1).long()

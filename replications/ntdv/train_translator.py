@@ -23,14 +23,14 @@ from transformers import PreTrainedTokenizerBase
 from hmde.common.command_line import options_from, run
 from replications.new_encoder import StartOptions
 from replications.ntdv.decoder import GRUDecoder
+from replications.sentences.batches import SentenceBatch, SentenceCollator
+from replications.sentences.cards import write_sentence_card
+from replications.sentences.pairs import DevPairs, pair_files
 from replications.translation.encoder import TranslatingEncoder
 from replications.translation.losses import Translation
 from replications.translation.stage import translating_encoder, translation_stage
 from training.loop.cached_gradients import cut_into_chunks
 from training.loop.loop import Progress, Stage, train
-from training.model_card import write_sentence_card
-from training.sentences.batches import SentenceBatch, SentenceCollator
-from training.sentences.pairs import DevPairs, pair_files
 
 ABOUT = """\
 A translation (NMT) model: this encoder, and a decoder that looks at its hidden states (`decoder.safetensors`). An NTDV

@@ -2,7 +2,7 @@
 
     accelerate launch replications/t_mde/pretrain.py --config replications/t_mde/t-mde.yaml [--key value ...]
 
-Reads and writes what training/pretrain_sentences.py does. All options: `--help`, or this file and
+Reads and writes what replications/sentences/pretrain.py does. All options: `--help`, or this file and
 replications/translation/losses.py.
 """
 
@@ -21,14 +21,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hmde.common.command_line import options_from, run
 from replications.new_encoder import StartOptions
+from replications.sentences.batches import SentenceBatch
+from replications.sentences.cards import write_sentence_card
+from replications.sentences.losses import chosen_losses
 from replications.t_mde.decoder import TransformerDecoder
 from replications.translation.encoder import TranslatingEncoder
 from replications.translation.losses import Distance, Translation
 from replications.translation.stage import translating_encoder, translation_stage
 from training.loop.loop import Stage, train
-from training.model_card import write_sentence_card
-from training.sentences.batches import SentenceBatch
-from training.sentences.losses import chosen_losses
 
 
 @dataclass(kw_only=True)

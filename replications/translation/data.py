@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from training.sentences.batches import IGNORED, Rows, SentenceCollator
-from training.sentences.pairs import Pair
+from replications.sentences.batches import IGNORED, Rows, SentenceCollator
+from replications.sentences.pairs import Pair
 
 
 class TranslationCollator(SentenceCollator):

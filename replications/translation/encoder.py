@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from modeling_hmde.inference_hmde import evaluating
+from replications.sentences.batches import IGNORED
+from replications.sentences.encoder import SentenceEncoder
 from replications.translation.losses import Translation, translation
 from training.loop.cached_gradients import Chunk, Embeddings, Rows
-from training.sentences.batches import IGNORED
-from training.sentences.encoder import SentenceEncoder
 
 DECODER = "decoder.safetensors"  # in the folder of an encoder
 LANGUAGE_SIZE = 32  # of the vector of the target language, as in LASER

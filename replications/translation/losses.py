@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hmde.common.numbers import NonNegativeFloat, PositiveFloat, PositiveInt, Share
+from replications.sentences.batches import IGNORED
+from replications.sentences.losses import LossFunction, PairVectors
 from training.losses.candidates import EPSILON, same_concept
 from training.losses.distance_constraint import nearer_than_negatives
 from training.losses.processes import mean_of_all_processes, rows_of_other_processes
-from training.sentences.batches import IGNORED
-from training.sentences.losses import LossFunction, PairVectors
 
 LOTS = 6364136223846793005  # odd, so that its products, modulo 2 ** 64, are a permutation of all integers
 

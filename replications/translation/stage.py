@@ -12,14 +12,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from replications.drawn_pairs import DrawnPairs
 from replications.new_encoder import StartOptions, start_encoder, start_tokenizer
+from replications.sentences.batches import SentenceBatch
+from replications.sentences.encoder import prepare_encoder
+from replications.sentences.losses import weighted_losses
+from replications.sentences.stage import sentence_stage
 from replications.translation.data import TranslationCollator
 from replications.translation.encoder import Decoder, TranslatingEncoder, load_decoder
 from replications.translation.losses import LOSSES, Translation
 from training.loop.loop import Stage
-from training.sentences.batches import SentenceBatch
-from training.sentences.encoder import prepare_encoder
-from training.sentences.losses import weighted_losses
-from training.sentences.stage import sentence_stage
 
 
 def translating_encoder(

@@ -146,9 +146,9 @@ def packages_in_all(file: Path, seen: set[Path]) -> set[str]:
     "command",
     [
         "training/pretrain.py",
-        "training/pretrain_sentences.py",
+        "replications/sentences/pretrain.py",
         "training/corpus/__main__.py",
-        "training/corpus/sentence_pairs.py",
+        "replications/sentences/corpus.py",
     ],
 )
 def test_training_needs_the_packages_of_its_extra_and_no_others(command: str) -> None:

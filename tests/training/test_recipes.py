@@ -19,12 +19,12 @@ from replications.longformer.pretrain import LongformerRecipe
 from replications.ntdv.pretrain import NTDVRecipe
 from replications.ntdv.train_translator import TranslatorRecipe
 from replications.question_answering.finetune import FinetuneQuestionsRecipe
+from replications.sentences.pretrain import PretrainSentencesRecipe
 from replications.t_mde.pretrain import TMDERecipe
 from tests.paths import REPOSITORY
 from training.corpus.recipe import CorpusRecipe
 from training.finetune import FinetuneRecipe
 from training.pretrain_recipe import PretrainRecipe
-from training.pretrain_sentences import PretrainSentencesRecipe
 
 CONFIGURATION = REPOSITORY / "configuration"
 RECIPES: dict[str, type] = {  # by the beginning of a file's path
@@ -33,7 +33,7 @@ RECIPES: dict[str, type] = {  # by the beginning of a file's path
     "configuration/evaluate/": ReplicationsRecipe,
     "configuration/finetune/": FinetuneRecipe,
     "configuration/pretrain/": PretrainRecipe,
-    "configuration/pretrain_sentences/": PretrainSentencesRecipe,
+    "replications/sentences/student": PretrainSentencesRecipe,
     "replications/infoxlm/infoxlm": InfoXLMRecipe,
     "replications/infoxlm/evaluate": ReplicationsRecipe,
     "replications/infoxlm/xnli": FinetuneRecipe,

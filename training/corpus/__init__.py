@@ -1,5 +1,4 @@
-"""Training data from text: triples of documents (paper, section 3.1), see `build`, and pairs of sentences with their
-translations, see `sentence_pairs`."""
+"""Training data from text: triples of documents (paper, section 3.1), see `build`."""
 
 import hmde.common.terminal  # this file is run before those of the commands, and duckdb takes long to import
 

@@ -32,27 +32,6 @@ def triples_card(statistics: dict[str, Any]) -> str:
     return str(DatasetCard.from_template(data, str(TEMPLATES / "triples.md"), statistics=statistics, sources=sources))
 
 
-def sentence_pairs_card(name: str, recipe: Any, statistics: dict[str, dict[str, int]]) -> str:
-    """
-    Args:
-        name: of the data set.
-        recipe: a `SentencePairsRecipe`.
-        statistics: by pair of languages: the pairs of each split, and those left out, by reason.
-    """
-    data = DatasetCardData(
-        language=sorted({code for languages in recipe.files for code in languages.split("-")}),
-        task_categories=["translation"],
-        pretty_name=name,
-        configs=[{"config_name": languages, "data_files": f"pairs/{languages}.parquet"} for languages in recipe.files],
-    )
-    reasons = list(dict.fromkeys(reason for counts in statistics.values() for reason in counts))
-    return str(
-        DatasetCard.from_template(
-            data, str(TEMPLATES / "sentence_pairs.md"), name=name, recipe=recipe, statistics=statistics, reasons=reasons
-        )
-    )
-
-
 def most_frequent_sources(counts: list[list[Any]]) -> str:
     """Sources with their licences. There may be as many as articles; the most frequent ones are named."""
     frequent = sorted(counts, key=lambda row: -row[2])[:SOURCES_SHOWN]

@@ -16,10 +16,10 @@ from transformers import AutoModel, AutoTokenizer
 from hmde.common.fingerprints import fingerprint_of_model
 from hmde.common.numbers import PositiveFloat
 from hmde.common.saved_models import model_type_of, opening
+from replications.sentences.batches import SentenceBatch
+from replications.sentences.encoder import SentenceEncoder, SentencePooling
 from training.loop.cached_gradients import embed_in_chunks
 from training.losses.processes import rows_of_other_processes
-from training.sentences.batches import SentenceBatch
-from training.sentences.encoder import SentenceEncoder, SentencePooling
 
 
 class PairVectors:

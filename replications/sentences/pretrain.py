@@ -1,11 +1,11 @@
 """Train a sentence encoder on pairs of sentences: it learns a teacher's vectors, or finds translations, or both.
 
-    accelerate launch training/pretrain_sentences.py --config configuration/pretrain_sentences/student.yaml [--key ...]
+    accelerate launch replications/sentences/pretrain.py --config replications/sentences/student.yaml [--key ...]
 
 Reads a folder of parallel text (docs/sentence-encoders.md); writes a model folder that `AutoModel`, `AutoTokenizer` and
 `HMDEForDocumentEmbedding.from_sentence_encoder` open, and beside it a training folder with checkpoints and logs, from
 which `--resume true` resumes. On SIGTERM it finishes the step, saves a checkpoint and exits with code 143. All options:
-`python training/pretrain_sentences.py --help`, or training/sentences/stage.py.
+`python replications/sentences/pretrain.py --help`, or replications/sentences/stage.py.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from accelerate.utils import set_seed
 from transformers import AutoTokenizer
 
 from hmde.common.command_line import options_from, run
+from replications.sentences.batches import SentenceBatch, SentenceCollator
+from replications.sentences.cards import write_sentence_card
+from replications.sentences.encoder import SentenceEncoder, cut_encoder, load_encoder, prepare_encoder
+from replications.sentences.losses import SentenceLosses, Teacher, chosen_losses, student_losses, weighted_losses
+from replications.sentences.pairs import Pairs
+from replications.sentences.stage import SentenceEncoderOptions, sentence_stage
 from training.loop.loop import Stage, train
-from training.model_card import write_sentence_card
-from training.sentences.batches import SentenceBatch, SentenceCollator
-from training.sentences.encoder import SentenceEncoder, cut_encoder, load_encoder, prepare_encoder
-from training.sentences.losses import SentenceLosses, Teacher, chosen_losses, student_losses, weighted_losses
-from training.sentences.pairs import Pairs
-from training.sentences.stage import SentenceEncoderOptions, sentence_stage
 
 
 @dataclass(kw_only=True)

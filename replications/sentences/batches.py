@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from replications.sentences.pairs import Pair
 from training.data.batches import integer_of
-from training.sentences.pairs import Pair
 
 Rows = dict[str, Tensor]  # input_ids and attention_mask (rows, tokens), and what else a loss needs
 

@@ -12,10 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.sentence_pairs import write_pairs, write_table
-from tests.tiny_encoders import unigram_tokenizer
-from training.sentences.batches import SentenceBatch, SentenceCollator
-from training.sentences.losses import (
+from replications.sentences.batches import SentenceBatch, SentenceCollator
+from replications.sentences.losses import (
     Align,
     PairVectors,
     SentenceLosses,
@@ -25,7 +23,9 @@ from training.sentences.losses import (
     student_losses,
     weighted_losses,
 )
-from training.sentences.pairs import DevPairs, Pair, Pairs, precision_at_1
+from replications.sentences.pairs import DevPairs, Pair, Pairs, precision_at_1
+from tests.sentence_pairs import write_pairs, write_table
+from tests.tiny_encoders import unigram_tokenizer
 
 PAIR = Pair("p0", "p0", "The cat sat.", "Die Katze lag.", ("en", "de"))
 

@@ -14,10 +14,12 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
+from replications.sentences import pretrain
+from replications.sentences.encoder import SentenceEncoder, cut_encoder, load_encoder
+from replications.sentences.pairs import DevPairs
 from tests.sentence_pairs import NO_DROPOUT, options, write_pairs
-from training import pretrain_sentences
-from training.sentences.encoder import SentenceEncoder, cut_encoder, load_encoder
-from training.sentences.pairs import DevPairs
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +29,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_kept_encoder_has_the_score_of_its_card(pairs, xlmr, tmp_path):
     changes = {"losses": {"align": {}}, "architecture": NO_DROPOUT, "epochs": 12, "prompt": "See: "}
-    pretrain_sentences.main(options(pairs, xlmr, tmp_path / "model", **changes))
+    pretrain.main(options(pairs, xlmr, tmp_path / "model", **changes))
     card = ModelCard.load(tmp_path / "model" / "README.md")
     rows = [line.split(" | ") for line in card.text.splitlines() if line.startswith("| ") and line[2].isdigit()]
     scores = {int(row[0].strip("| ")): float(row[-1].strip("| ")) for row in rows}
@@ -46,7 +48,7 @@ def test_the_last_step_is_kept_where_the_recipe_says_so(pairs, xlmr, tmp_path, m
     scores = iter([0.9, 0.5, 0.7])
     monkeypatch.setattr(DevPairs, "evaluate", lambda *_: {"p_at_1": next(scores)})
     changes = {"losses": {"align": {}}, "max_steps": 2, "eval_steps": 1, "warmup_steps": 0, "keep": keep}
-    pretrain_sentences.main(options(pairs, xlmr, tmp_path / "model", **changes))
+    pretrain.main(options(pairs, xlmr, tmp_path / "model", **changes))
     card = ModelCard.load(tmp_path / "model" / "README.md")
     assert f"The model kept is that of optimizer step {kept} of 2." in card.text
     (checkpoint,) = (tmp_path / "model-training" / "checkpoints").glob("*00002")
@@ -66,7 +68,7 @@ def test_the_learning_rate_rises_and_falls_as_the_schedule_says(pairs, xlmr, tmp
 
     monkeypatch.setattr(Accelerator, "log", note)
     changes = {"losses": {"align": {}}, "schedule": schedule, "max_steps": 8, "warmup_steps": 2}
-    pretrain_sentences.main(options(pairs, xlmr, tmp_path / "model", **changes))
+    pretrain.main(options(pairs, xlmr, tmp_path / "model", **changes))
     assert rates[1] == pytest.approx(0.5e-3)
     assert rates[2] == pytest.approx(1e-3)
     for step in (3, 8):
@@ -117,7 +119,7 @@ def test_vectors_are_those_of_the_layer_and_the_pooling_that_the_recipe_names(xl
 )
 def test_a_bad_recipe_is_refused_before_anything_is_written(pairs, xlmr, tmp_path, changes, message):
     with pytest.raises(ValueError, match=message):
-        pretrain_sentences.main(options(pairs, xlmr, tmp_path / "model", **({"losses": {"align": {}}} | changes)))
+        pretrain.main(options(pairs, xlmr, tmp_path / "model", **({"losses": {"align": {}}} | changes)))
     assert not list(tmp_path.iterdir())
 
 
@@ -125,10 +127,10 @@ def test_a_run_does_not_go_on_with_another_teacher_in_the_same_folder(pairs, xlm
     teacher = shutil.copytree(xlmr, tmp_path / "teacher")
     losses = {"distillation": {"teacher": str(teacher)}}
     arguments = options(pairs, xlmr, tmp_path / "model", losses=losses, max_steps=1)
-    pretrain_sentences.main(arguments)
+    pretrain.main(arguments)
     (teacher / "another.txt").touch()
     with pytest.raises(ValueError, match=r"files of the teacher was '[0-9a-f]+' and is '[0-9a-f]+'; start anew"):
-        pretrain_sentences.main([*arguments, "--resume", "true"])
+        pretrain.main([*arguments, "--resume", "true"])
 
 
 def test_a_student_narrower_than_its_teacher_is_refused(pairs, xlmr, labse, tmp_path):
@@ -136,7 +138,7 @@ def test_a_student_narrower_than_its_teacher_is_refused(pairs, xlmr, labse, tmp_
     BertModel(config).save_pretrained(tmp_path / "narrow")
     AutoTokenizer.from_pretrained(labse).save_pretrained(tmp_path / "narrow")
     with pytest.raises(ValueError, match="have 32 values and those of the student 16; give the student a hidden_size"):
-        pretrain_sentences.main(
+        pretrain.main(
             options(pairs, tmp_path / "narrow", tmp_path / "model", losses={"distillation": {"teacher": str(labse)}})
         )
 
@@ -151,4 +153,4 @@ def test_a_loss_that_is_not_a_number_stops_the_run_and_names_its_pair(pairs, xlm
 
     monkeypatch.setattr(SentenceEncoder, "forward", spoil)
     with pytest.raises(FloatingPointError, match=r"align_loss is nan in a batch in which the embeddings of \w+ \(en-"):
-        pretrain_sentences.main(options(pairs, xlmr, tmp_path / "model", losses={"align": {}}))
+        pretrain.main(options(pairs, xlmr, tmp_path / "model", losses={"align": {}}))

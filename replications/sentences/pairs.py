@@ -160,7 +160,7 @@ def pair_files(folder: Path) -> list[Path]:
     """
     if files := sorted((folder / "pairs").glob("*.parquet")):
         return files
-    raise ValueError(f"{folder} has no pairs/<one>-<other>.parquet, which training.corpus.sentence_pairs makes")
+    raise ValueError(f"{folder} has no pairs/<one>-<other>.parquet, which replications.sentences.corpus makes")
 
 
 def read_pairs(path: Path, split: str) -> Dataset:

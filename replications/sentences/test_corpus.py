@@ -11,8 +11,10 @@ import pyarrow.parquet as parquet
 import pytest
 from huggingface_hub import DatasetCard
 
-from training.corpus import sentence_pairs, translation_files
-from training.sentences.pairs import Pairs
+from replications.sentences import corpus, translation_files
+from replications.sentences.pairs import Pairs
+
+pytestmark = pytest.mark.slow
 
 ENGLISH = ["The cat sat.", "Hello", "", "Same", "a", "The cat sat.", "Dogs bark."]
 GERMAN = ["Die Katze saß.", "Hallo", "leer", "Same", "a" * 10, "Die Katze saß.", "Hunde bellen."]
@@ -25,13 +27,13 @@ def write(path: Path, lines: list[str]) -> str:
 
 def make(folder: Path, files: dict[str, list[str]], **changes: object) -> Path:
     values = {"output": folder / "parallel", "files": json.dumps(files)} | changes
-    sentence_pairs.main([part for name, value in values.items() for part in (f"--{name}", str(value))])
+    corpus.main([part for name, value in values.items() for part in (f"--{name}", str(value))])
     return folder / "parallel"
 
 
 @pytest.mark.parametrize("form", ["moses", "tsv"])
 def test_pairs_are_kept_once_and_what_is_left_out_is_counted(tmp_path, form, monkeypatch):
-    monkeypatch.setattr(sentence_pairs, "ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(corpus, "ROWS_AT_ONCE", 2)
     if form == "moses":
         files = [write(tmp_path / "x.en", ENGLISH), write(tmp_path / "x.de", GERMAN)]
     else:
@@ -232,7 +234,7 @@ def test_a_stopped_run_goes_on_and_ends_as_another(tmp_path, monkeypatch):
         for code in ("de", "fr")
     }  # fmt: skip
     whole = make(tmp_path, files).rename(tmp_path / "whole")
-    write_table, written = sentence_pairs.write_table, []
+    write_table, written = corpus.write_table, []
 
     def stopped(connection, recipe, languages, target):
         written.append(languages)
@@ -240,8 +242,8 @@ def test_a_stopped_run_goes_on_and_ends_as_another(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return write_table(connection, recipe, languages, target)
 
-    monkeypatch.setattr(sentence_pairs, "write_table", stopped)
-    monkeypatch.setattr(sentence_pairs, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(corpus, "write_table", stopped)
+    monkeypatch.setattr(corpus, "ROWS_AT_ONCE", 7)
     with pytest.raises(KeyboardInterrupt):
         make(tmp_path, files)
     assert not (tmp_path / "parallel").exists()

@@ -1,6 +1,6 @@
 """Sentences and their translations, from files of OPUS, of others and of the Hub, as tables of pairs.
 
-    python -m training.corpus.sentence_pairs --output runs/parallel --files '{"en-de": ["books.en", "books.de"]}'
+    python -m replications.sentences.corpus --output runs/parallel --files '{"en-de": ["books.en", "books.de"]}'
 
 `files` names, for each pair of languages,
 
@@ -11,10 +11,10 @@
                           split and its id or segment_id are kept if it has them
     owner/name:config     a data set of the Hub with a column `translation`, such as Helsinki-NLP/opus-100:de-en
 
-and the command writes `pairs/<one>-<other>.parquet`, see training/sentences/pairs.py. Files are read piece by piece,
-and one query of DuckDB, which goes to disk beyond its memory limit, says of each pair which split it is in or why it is
-left out. The finished tables of a stopped run are kept in `<output>.steps`, where the same command resumes. The same
-files always make the same tables.
+and the command writes `pairs/<one>-<other>.parquet`, see replications/sentences/pairs.py. Files are read piece by
+piece, and one query of DuckDB, which goes to disk beyond its memory limit, says of each pair which split it is in or
+why it is left out. The finished tables of a stopped run are kept in `<output>.steps`, where the same command resumes.
+The same files always make the same tables.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from hmde.common.command_line import options_from, run
 from hmde.common.files import check_is_new, file_written_whole, folder_written_whole, locked, write_json, write_text
 from hmde.common.numbers import PositiveFloat, Share
 from hmde.common.progress import progress_bar
+from replications.sentences.cards import sentence_pairs_card
+from replications.sentences.translation_files import Translation, is_on_the_hub, read_translations
 from training.corpus.database import SECONDS, count_by, database, define_draw, quoted, read_parquet, write_parquet
-from training.corpus.dataset_cards import sentence_pairs_card
 from training.corpus.recipe import SPLITS
 from training.corpus.steps import open_steps, remove_steps
-from training.corpus.translation_files import Translation, is_on_the_hub, read_translations
 
 SCHEMA = pa.schema([("row", pa.int64()), *((name, pa.string()) for name in Translation._fields)])
 ROWS_AT_ONCE = 50_000

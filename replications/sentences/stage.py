@@ -13,6 +13,10 @@ from accelerate.utils import set_seed
 from torch import Tensor
 
 from hmde.common.numbers import NonNegativeFloat, PositiveFloat, PositiveInt, Share
+from replications.sentences.batches import SentenceBatch, SentenceCollator
+from replications.sentences.encoder import SentenceEncoder, SentencePooling
+from replications.sentences.losses import PairVectors, Teacher
+from replications.sentences.pairs import DevPairs, Pairs
 from training.data.batches import Batches
 from training.loop.cached_gradients import Embeddings
 from training.loop.loop import Stage
@@ -20,10 +24,6 @@ from training.loop.meter import Work
 from training.loop.momentum import MomentumQueue
 from training.loop.options import LoopOptions
 from training.models import groups_by_decay
-from training.sentences.batches import SentenceBatch, SentenceCollator
-from training.sentences.encoder import SentenceEncoder, SentencePooling
-from training.sentences.losses import PairVectors, Teacher
-from training.sentences.pairs import DevPairs, Pairs
 
 
 @dataclass(kw_only=True)
@@ -31,7 +31,7 @@ class PairsOptions(LoopOptions):
     """What every training on pairs of sentences is told. Each loss keeps its own options beside it."""
 
     corpus: str
-    """Folder of parallel text: `pairs/<one>-<other>.parquet`, see training/sentences/pairs.py."""
+    """Folder of parallel text: `pairs/<one>-<other>.parquet`, see replications/sentences/pairs.py."""
 
     max_length: PositiveInt = 128
     """Tokens of a row at most, with its special tokens. A longer one is cut."""

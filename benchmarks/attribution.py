@@ -13,11 +13,10 @@ score a whole paragraph find the paragraph among all. Writes
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import hmde.common.threads
 
@@ -26,6 +25,7 @@ import torch
 
 from benchmarks.measure import write_results
 from evaluation.datasets.languages import languages_of
+from evaluation.datasets.lareqa import read_paragraphs
 from evaluation.recipes import SystemOptions
 from evaluation.systems import check_systems, load_system
 from evaluation.systems.hmde import HMDESystem
@@ -116,43 +116,21 @@ def read_questions(folder: Path, pair: str) -> tuple[list[Question], list[str]]:
         ValueError: a file is missing or not in SQuAD's format, or no question has an answer.
     """
     question_language, paragraph_language = languages_of(pair)
-    texts = {
-        question_id: question
-        for _, questions in _read_squad(folder / f"{question_language}.json")
-        for question_id, question, _ in questions
-    }
-    paragraphs = _read_squad(folder / f"{paragraph_language}.json")
+    asked = read_paragraphs(folder / f"{question_language}.json")
+    texts = {name: text for paragraph in asked for name, text, _ in paragraph.questions}
+    paragraphs = read_paragraphs(folder / f"{paragraph_language}.json")
     questions = [
-        Question(texts[question_id], index, answers)
-        for index, (_, asked) in enumerate(paragraphs)
-        for question_id, _, answers in asked
-        if answers and question_id in texts
+        Question(texts[name], index, answers)
+        for index, paragraph in enumerate(paragraphs)
+        for name, _, answers in paragraph.questions
+        if answers and name in texts
     ]
     if not questions:
         raise ValueError(
             f"no question of {question_language}.json has an answer in {paragraph_language}.json of {folder}; check "
             "that the ids of the two agree"
         )
-    return questions, [text for text, _ in paragraphs]
-
-
-def _read_squad(path: Path) -> list[tuple[str, list[tuple[str, str, list[int]]]]]:
-    """The text of each paragraph, and its questions: id, text, and where the answers begin."""
-    if not path.is_file():
-        raise ValueError(f"{path} is missing; write one file of questions and paragraphs a language there")
-
-    def parts(question: dict[str, Any]) -> tuple[str, str, list[int]]:
-        begins = [int(answer["answer_start"]) for answer in question["answers"]]
-        return question["id"], question["question"], begins
-
-    try:
-        return [
-            (paragraph["context"], [parts(question) for question in paragraph["qas"]])
-            for article in json.loads(path.read_text(encoding="utf-8-sig"))["data"]
-            for paragraph in article["paragraphs"]
-        ]
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise ValueError(f"{path} is not in SQuAD's format (data, paragraphs, context, qas): {error!r}") from None
+    return questions, [paragraph.text for paragraph in paragraphs]
 
 
 def evaluate(

@@ -1,19 +1,15 @@
-"""Plots of scores and of document vectors. Knows no systems."""
+"""Plots of scores. Knows no systems."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from evaluation.datasets.labelled_sets import LabelledTexts
 from hmde.common.files import file_written_whole
-
-POINTS_PER_LANGUAGE = 200  # documents in a plot of vectors
-SEED = 0  # of the layout of t-SNE
 
 Colour = tuple[float, ...]
 
@@ -57,32 +53,6 @@ def plot_rows(title: str, scores: dict[str, dict[str, float]], colour_of: Mappin
     axes.set_ylim(bottom=0)
     axes.set_title(title)
     figure.legend(loc="outside lower center", ncols=4, fontsize=8)
-    return save(figure, path)
-
-
-def plot_vectors(title: str, texts: Sequence[LabelledTexts], vectors: Sequence[np.ndarray], path: Path) -> Path:
-    """Documents of several languages in two dimensions by t-SNE, coloured by language and by topic.
-
-    Args:
-        title: of the plot.
-        texts: the documents of each language.
-        vectors: (documents, hidden) of each language.
-        path: of the image.
-    """
-    from sklearn.manifold import TSNE
-
-    shown = np.concatenate([language_vectors[:POINTS_PER_LANGUAGE] for language_vectors in vectors])
-    languages = [part.language for part in texts for _ in part.labels[:POINTS_PER_LANGUAGE]]
-    topics = [label for part in texts for label in part.labels[:POINTS_PER_LANGUAGE]]
-    perplexity = min(30.0, (len(shown) - 1) / 3)
-    points = TSNE(perplexity=perplexity, init="random", random_state=SEED).fit_transform(shown)
-    figure = Figure(figsize=(10, 5), layout="constrained")
-    figure.suptitle(title)
-    for axes, name, kinds in zip(figure.subplots(1, 2), ("language", "topic"), (languages, topics)):
-        for kind, colour in colours(sorted(set(kinds))).items():
-            axes.scatter(*points[[one == kind for one in kinds]].T, s=8, label=kind, color=colour)
-        axes.set(title=f"by {name}", xticks=[], yticks=[])
-        axes.legend(fontsize=7, ncols=2, loc="best")
     return save(figure, path)
 
 

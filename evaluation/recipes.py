@@ -55,11 +55,11 @@ class SystemOptions:
     def __post_init__(self) -> None:
         if self.kind not in SYSTEMS:
             raise ValueError(f"kind is {self.kind!r}; it must be one of {', '.join(SYSTEMS)}")
-        _, needs, takes, _ = SYSTEMS[self.kind]
-        if not {"kind", *needs} <= self.given.keys() <= {"kind", *needs, *takes}:
+        takes = SYSTEMS[self.kind].takes
+        if not self.given.keys() <= {"kind", *takes} or bool(self.model) != ("model" in takes):
+            needs = "needs a model and" if "model" in takes else "has no model and"
             raise ValueError(
-                f"a system has the options {self.given}; of kind {self.kind} it needs {list(needs)} and may have "
-                f"{list(takes)}"
+                f"a system has the options {self.given}; of kind {self.kind} it {needs} may have {list(takes)}"
             )
 
     @property
@@ -121,7 +121,7 @@ class RetrievalTask(TaskOptions):
     split: str | None = None
     query_source: QuerySource = "queries"
     training_languages: list[str] = field(default_factory=list)
-    measure: Literal["MAP", "nDCG@10", "MRR", "Recall@100", "P@1"] = "MAP"
+    measure: Literal["MAP", "MAP@20", "nDCG@10", "MRR", "Recall@100", "P@1"] = "MAP"
     depth: NonNegativeInt = 0
 
 

@@ -1,6 +1,6 @@
 """The kinds of systems and tasks that a recipe can name. A new kind is a module and a line here or, elsewhere,
 
-    SYSTEMS["longformer"] = SystemKind("replications.longformer.system", needs=("model",), takes=("pooling",))
+    SYSTEMS["longformer"] = SystemKind("replications.longformer.system", takes=("model", "pooling"))
     TASKS["questions"] = "replications.question_answering.task"
 
 Options that only such a kind has, and the section of its tasks, stand in a recipe that extends `EvaluationRecipe`, see
@@ -28,26 +28,24 @@ from typing import NamedTuple
 class SystemKind(NamedTuple):
     """
     module: what computes it.
-    needs, takes: the options that a recipe must give, and may give; see SystemOptions.
+    takes: the options that a recipe may give, see SystemOptions; `model` it must give, if it is among them.
     ranks: whether it ranks whole collections and has no vectors to give.
     """
 
     module: str
-    needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
     ranks: bool = False
 
 
-_HMDE = SystemKind("evaluation.systems.hmde", needs=("model",), takes=("query_path",))
+_HMDE = SystemKind("evaluation.systems.hmde", takes=("model", "query_path"))
 # Sentence encoders that were never trained on documents; each kind reads a document in its own way.
 _FIRST = SystemKind(
     "evaluation.systems.pieces",
-    needs=("model",),
-    takes=("pooling", "sentence_layer", "query_prompt", "document_prompt", "max_length"),
+    takes=("model", "pooling", "sentence_layer", "query_prompt", "document_prompt", "max_length"),
 )
 _PIECES = _FIRST._replace(takes=(*_FIRST.takes, "max_pieces"))
 _NEAREST = "evaluation.systems.nearest_piece"
-_SEARCH = SystemKind("evaluation.systems.search", needs=("model",), takes=("query_path",), ranks=True)
+_SEARCH = _HMDE._replace(module="evaluation.systems.search", ranks=True)
 
 SYSTEMS = {
     # A trained HMDE, which knows its own pooling, prompts and lengths.
@@ -58,15 +56,12 @@ SYSTEMS = {
     "windows": _PIECES,
     # The mean over sentences, split as an HMDE splits them.
     "sentences": _PIECES,
-    # The same mean, weighted by the tokens of each sentence.
-    "weighted_sentences": _PIECES,
-    # As `weighted_sentences`, and sentences are read together, up to max_length tokens at a time.
+    # The mean over the tokens of sentences that are read together, up to max_length tokens at a time.
     "passages": _PIECES,
     # A model of the library sentence-transformers, read as its own configuration says.
     "sentence_transformers": SystemKind(
         "evaluation.systems.sentence_transformers",
-        needs=("model",),
-        takes=("query_prompt", "document_prompt", "max_length", "trust_remote_code"),
+        takes=("model", "query_prompt", "document_prompt", "max_length", "trust_remote_code"),
     ),
     # A document's score is that of its nearest sentence, read by itself, or of its nearest window. The kinds from here
     # on skip queries that are whole documents.

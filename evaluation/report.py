@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import evaluate
 import yaml
 
-from evaluation.plots import SEED, colours, plot_averages, plot_rows
+from evaluation.plots import colours, plot_averages, plot_rows
 from evaluation.significance import bootstrap_interval, paired_p_values
 from evaluation.tables import Table, environment
-from hmde.common.files import write_json, write_text
+from hmde.common.files import file_written_whole, write_text
 from hmde.common.progress import progress_bar
 
 # A difference is marked if its p-value is lower than this.
@@ -43,7 +44,6 @@ def write_comparison(recipe: dict[str, Any], results: Results) -> None:
     widths = [table_of_intervals(task, task_results) for task, task_results in results.items()]
     made = {
         "command": shlex.join(["python", "-m", program(), *sys.argv[1:]]),
-        "seed": SEED,
         "environment": environment(),
         "recipe": recipe,
     }
@@ -54,7 +54,8 @@ def write_comparison(recipe: dict[str, Any], results: Results) -> None:
         }
         for task, task_results in results.items()
     }
-    write_json(output / "results.json", made | {"tasks": kept})
+    with file_written_whole(output / "results.json") as partial:
+        evaluate.save(partial, **made, tasks=kept)
     plain = json.loads(json.dumps(made))  # range types become the numbers that they are
     how = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
     sections = {
@@ -120,7 +121,7 @@ def measure_of(results: dict[str, Result]) -> str:
 
 
 def plot(results: Results, folder: Path) -> list[Path]:
-    """All plots that the results allow. Those of vectors were made with the results."""
+    """All plots that the results allow."""
     colour_of = colours(system for task_results in results.values() for system in task_results)  # the same in all plots
     paths = []
     averages = {
@@ -140,6 +141,4 @@ def plot(results: Results, folder: Path) -> list[Path]:
             for system, result in task_results.items()
         }
         paths.append(plot_rows(f"{measure_of(task_results)} on {task}", rows, colour_of, folder / f"{task}.png"))
-    all_results = [result for task_results in results.values() for result in task_results.values()]
-    vector_plots = [folder / result["plot"] for result in all_results if "plot" in result]
-    return paths + [path for path in vector_plots if path.exists()]
+    return paths

@@ -14,8 +14,7 @@ from replications.question_answering.options import QuestionTask
 
 SYSTEMS["longformer"] = SystemKind(
     "replications.longformer.system",
-    needs=("model",),
-    takes=("pooling", "query_prompt", "document_prompt", "global_attention"),
+    takes=("model", "pooling", "query_prompt", "document_prompt", "global_attention"),
 )
 TASKS["reranking"] = "replications.reranking"
 TASKS["translation_search"] = "replications.translation_search"

@@ -42,7 +42,6 @@ PIECES: dict[str, dict[str, Any]] = {
     "first": {"segmentation": "chunks", "max_sentences": 1},
     "windows": {"segmentation": "windows", "max_sentences": 32},
     "sentences": SENTENCES,
-    "weighted_sentences": SENTENCES,
     "passages": SENTENCES,
 }
 LONGEST_SENTENCE_OF_A_PASSAGE = 128  # tokens
@@ -61,10 +60,8 @@ def check(name: str, options: SystemOptions) -> None:
 def load(options: SystemOptions, dtype: torch.dtype) -> HMDESystem:
     reading: dict[str, Any] = {}  # fields of HMDEConfig
     longest = options.max_length or (512 if options.kind in ("first", "passages") else 128)
-    if options.kind in ("weighted_sentences", "passages"):
-        reading["document_pooling"] = "token_mean"
     if options.kind == "passages":
-        reading["passage_length"] = longest
+        reading |= {"document_pooling": "token_mean", "passage_length": longest}
         longest = min(longest, LONGEST_SENTENCE_OF_A_PASSAGE)
     most = {"max_sentences": options.max_pieces} if options.max_pieces is not None else {}
     prompts = {"sentence_prompt": options.document_prompt, "query_prompt": options.query_prompt}

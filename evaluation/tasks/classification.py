@@ -33,7 +33,6 @@ from evaluation.datasets.labelled_sets import (
     read_labelled_set,
 )
 from evaluation.metrics import Measured, scores_of_labels
-from evaluation.plots import plot_vectors
 from evaluation.recipes import MEASURES, ClassificationTask
 from evaluation.systems import System
 from evaluation.tables import Scores, averages
@@ -106,7 +105,7 @@ def evaluate_system(
     learn: Learn = learn,
     protocol: str = "",
 ) -> dict[str, Any]:
-    """Everything that is reported of a system whose vectors are left as they are. Plots them too.
+    """Everything that is reported of a system whose vectors are left as they are.
 
     Args:
         learn, protocol: the classifier above the vectors, and what it is; if not given, the task's.
@@ -120,18 +119,11 @@ def evaluate_system(
         bar = f"{run.bar}, draw {draw + 1} of {task.bootstrap_resamples}"
         draws.append(scores_by_row(learn_and_test(task, labelled, vectors, learn, bar, draw, chosen)[0]))
     over_draws = f"; averages over {task.bootstrap_resamples} draws of the training documents too" if draws else ""
-    result = {
+    return {
         "protocol": f"frozen vectors, {protocol or f'{CLASSIFIERS[task.classifier]} {CHOSEN}'}{over_draws}",
         **summary(task, measured, [f"{language}-{language}" for language in task.train_languages], draws),
         "chosen": chosen,
     }
-    if not task.multilabel and sum(len(test.texts) for test in labelled.tests) > 2:  # of fewer, t-SNE says nothing
-        result["plot"] = f"{run.task}-{run.system}.png"
-        with progress_bar(f"{run.bar}: plot", 1, "plot") as progress:
-            shown = [vectors[test.file] for test in labelled.tests]
-            plot_vectors(run.system, labelled.tests, shown, run.output / "plots" / result["plot"])
-            progress.update()
-    return result
 
 
 def learn_and_test(

@@ -14,7 +14,7 @@ import numpy as np
 
 from evaluation.datasets.languages import POOL, languages_of
 from evaluation.datasets.retrieval_sets import RetrievalSet, Run, read_retrieval_set
-from evaluation.metrics import RETRIEVAL_MEASURES, retrieval_values
+from evaluation.measures.retrieval.retrieval import RETRIEVAL_MEASURES, retrieval_values
 from evaluation.recipes import RetrievalTask
 from evaluation.similarity import RUN_DEPTH, Ranking, inner_products, ranked_by
 from evaluation.systems import System

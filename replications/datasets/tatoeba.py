@@ -11,7 +11,7 @@ from evaluation.recipes import RetrievalTask
 from replications.datasets.translations import read_translations, write_translations
 
 # The language that stands for a group of languages there.
-INDIVIDUAL_LANGUAGES = {"fa": "pes", "lv": "lvs", "ms": "zsm", "no": "nob", "sw": "swh", "tl": "tgl", "zh": "cmn"}
+INDIVIDUAL_LANGUAGES = {"fa": "pes", "fil": "tgl", "lv": "lvs", "ms": "zsm", "no": "nob", "sw": "swh", "zh": "cmn"}
 
 
 def convert(task: RetrievalTask, output: Path) -> None:

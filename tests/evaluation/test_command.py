@@ -120,9 +120,9 @@ def test_clef_and_mldoc_go_through_the_whole_command(recipe: dict[str, Any]) -> 
         "![averages](plots/averages.png)",
     ):
         assert line in report.splitlines()
-    for path in ("averages", "clef", "mldoc-frozen", "mldoc-first", "mldoc-seg"):
+    for path in ("averages", "clef", "mldoc-frozen"):
         assert (Path(recipe["output"]) / "plots" / f"{path}.png").stat().st_size > 1000
-    assert results["seed"] == 0
+    assert results["_evaluate_version"]  # what evaluate.save adds
     assert results["environment"]["packages"]["torch"]
 
 
@@ -255,7 +255,7 @@ print(sorted({"torch", "transformers", "numpy"} & set(sys.modules)))
 
 @pytest.mark.parametrize("file", sorted((REPOSITORY / "evaluation").rglob("*.py")), ids=lambda path: path.stem)
 def test_a_library_that_few_tasks_need_is_imported_where_it_is_used(file: Path) -> None:
-    heavy = {"bm25s", "Stemmer", "sentence_transformers", "sklearn", "evaluate", "ir_datasets", "datasets"}
+    heavy = {"bm25s", "Stemmer", "sentence_transformers", "sklearn", "ir_datasets"}
     statements = ast.parse(file.read_text(encoding="utf-8")).body
     names = {alias.name for statement in statements if isinstance(statement, ast.Import) for alias in statement.names}
     names |= {statement.module or "" for statement in statements if isinstance(statement, ast.ImportFrom)}
@@ -412,7 +412,7 @@ RECIPES = {path.stem for path in (REPOSITORY / "configuration/evaluate").glob("*
 NOT_BY_THEMSELVES = {"published", "paper-authors"}  # numbers of a paper, and what is put on top of another recipe
 
 
-OF_REPLICATIONS = {"development", "open", "paper", "sentences"}  # name kinds that replications/ has
+OF_REPLICATIONS = {"development", "open", "paper", "public"}  # name kinds that replications/ has
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES - NOT_BY_THEMSELVES))

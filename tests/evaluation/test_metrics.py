@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 
+import evaluate
 import numpy as np
 import pytest
 
-from evaluation.metrics import r_precisions, retrieval_values, scores_of_labels
+from evaluation.measures.retrieval.retrieval import retrieval_values
+from evaluation.metrics import r_precisions, scores_of_labels
+from tests.paths import REPOSITORY
+
+MEASURES = REPOSITORY / "evaluation" / "measures"
 
 
 def run_of(count: int) -> dict[str, float]:
@@ -28,8 +33,23 @@ def run_of(count: int) -> dict[str, float]:
 )
 def test_measures_look_as_far_down_as_their_names_say(rank: int, ndcg: float, recall: float, first: float) -> None:
     values = retrieval_values({"q": {f"d{rank:03}": 1}}, {"q": run_of(120)})
-    expected = {"MAP": 1 / rank, "nDCG@10": ndcg, "MRR": 1 / rank, "Recall@100": recall, "P@1": first}
+    expected = {"MAP": 1 / rank, "MAP@20": (rank <= 20) / rank, "MRR": 1 / rank}
+    expected |= {"nDCG@10": ndcg, "Recall@100": recall, "P@1": first}
     assert {name: by_query["q"] for name, by_query in values.items()} == pytest.approx(expected)
+
+
+def test_the_library_evaluate_loads_the_measures_from_their_folders_without_a_network() -> None:
+    ranking = evaluate.load(str(MEASURES / "retrieval"))
+    values = ranking.compute(predictions=[["a", "b"], ["c"]], references=[["b"], ["d", "c"]], grades=[[1], [2, 1]])
+    ideal = 2 + 1 / math.log2(3)
+    assert values == pytest.approx(
+        {"MAP": 0.5, "MAP@20": 0.5, "MRR": 0.75, "nDCG@10": (1 / math.log2(3) + 1 / ideal) / 2}
+        | {"Recall@100": 0.75, "P@1": 0.5}
+    )
+    labels = evaluate.load(str(MEASURES / "accuracy_and_f1"))
+    assert labels.compute(predictions=["a", "b"], references=["a", "a"]) == pytest.approx(
+        {"accuracy": 0.5, "macro_f1": 1 / 3}
+    )
 
 
 def test_average_precision_and_reciprocal_rank_are_of_the_whole_ranking_where_it_is_known() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import evaluation.similarity as module
-from evaluation.metrics import retrieval_values
+from evaluation.measures.retrieval.retrieval import retrieval_values
 from evaluation.similarity import highest, inner_products, ranks
 
 

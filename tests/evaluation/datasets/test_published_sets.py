@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.datasets import module_of
+from evaluation.datasets import module_of, public
 from evaluation.datasets.labelled_sets import read_labelled_texts
 from evaluation.datasets.languages import long_code
 from evaluation.datasets.retrieval_sets import read_retrieval_set
 from evaluation.recipes import ClassificationTask, RetrievalTask
+from hmde.common.fingerprints import digest
 
 
 def written(path: Path, content: str | bytes) -> Path:
@@ -66,6 +67,65 @@ def test_ntrex_becomes_documents_with_one_id_in_all_languages(tmp_path: Path) ->
     written(folder / "NTREX-128" / "newstest2019-ref.deu.txt", "Eins.\n")
     with pytest.raises(ValueError, match=r"newstest2019-ref.deu.txt has 1 lines, DOCUMENT_IDS.tsv 3"):
         convert(task, tmp_path / "out")
+
+
+def test_a_question_of_lareqa_seeks_the_sentence_in_which_its_answer_begins_in_every_language(tmp_path: Path) -> None:
+    def paragraph(text: str, breaks: list[list[int]], asked: dict[str, int]) -> dict:
+        questions = [
+            {"id": name, "question": f"{name}?", "answers": [{"answer_start": at}]} for name, at in asked.items()
+        ]
+        return {"context": text, "sentence_breaks": breaks, "qas": questions}
+
+    contents = {
+        # The first and the last sentence read alike, so both answer q1. The answer of q2 begins between two sentences.
+        "en": paragraph("It is so. No. It is so.", [[0, 9], [10, 13], [14, 23]], {"q1": 3, "q2": 9, "q3": 10}),
+        "de": paragraph("Ja. Nein.", [[0, 3], [4, 9]], {"q1": 0, "q2": 4, "q3": 4}),
+    }
+    for language, content in contents.items():
+        squad = {"data": [{"paragraphs": [content]}]}
+        written(tmp_path / "lareqa" / f"{language}.json", json.dumps(squad))
+    task = RetrievalTask(str(tmp_path / "lareqa"), ["en-all", "de-all", "en-de", "en-en"], format="lareqa")
+    convert(task, tmp_path / "out")
+    found = read_retrieval_set(tmp_path / "out", task.pairs)
+    assert dict(found.documents["en"]) == {"en-0.0": "It is so.", "en-0.1": "No.", "en-0.2": "It is so."}
+    assert found.judgements("en-all") == {
+        "q1": {"en.en-0.0": 1, "en.en-0.2": 1, "de.de-0.0": 1},
+        "q3": {"en.en-0.1": 1, "de.de-0.1": 1},
+    }
+    assert found.judgements("de-all")["q2"] == {"de.de-0.1": 1}
+    written(tmp_path / "lareqa" / "de.json", "{}")
+    with pytest.raises(ValueError, match=r"de\.json is not in SQuAD's format"):
+        convert(task, tmp_path / "out")
+
+
+@pytest.fixture
+def repositories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two files of public sets, in a folder that stands for their repositories."""
+    sums = []
+    for name in ("lareqa/ar.json", "sib200/data/eng_Latn/dev.tsv"):
+        file = written(tmp_path / "there" / name, name)
+        sums.append(f"{digest(file)}  {name}\n")
+    addresses = {folder: f"file://{tmp_path / 'there' / folder}" for folder in public.ADDRESSES}
+    monkeypatch.setattr(public, "ADDRESSES", addresses)
+    monkeypatch.setattr(public, "CHECKSUMS", written(tmp_path / "public.sha256", "".join(sums)))
+    return tmp_path / "there"
+
+
+def test_public_sets_are_fetched_once_and_compared_with_their_checksums(repositories: Path, tmp_path: Path) -> None:
+    output = tmp_path / "here"
+    assert public.fetch(output) == 2
+    assert (output / "sib200/data/eng_Latn/dev.tsv").read_text() == "sib200/data/eng_Latn/dev.tsv"
+    assert public.fetch(output) == 0
+    (output / "lareqa/ar.json").write_text("damaged")
+    assert public.fetch(output) == 1
+    (output / "lareqa/ar.json").unlink()
+    written(repositories / "lareqa/ar.json", "another file")
+    with pytest.raises(ValueError, match=r"lareqa/ar.json is not the file that public.sha256 knows"):
+        public.fetch(output)
+    assert not (output / "lareqa/ar.json").exists()
+    (repositories / "lareqa/ar.json").unlink()
+    with pytest.raises(OSError, match=r"lareqa/ar.json cannot be fetched .*; put the file at .*here/lareqa/ar.json"):
+        public.fetch(output)
 
 
 @pytest.mark.parametrize("mark", ["\u2028", "\x85", "\x0c", "\r"])

@@ -174,14 +174,6 @@ def test_a_language_with_a_region_is_the_same_language_as_itself(recipe: dict[st
     assert found["averages"] == AVERAGES
 
 
-def test_a_single_test_document_has_a_result_without_a_plot(recipe: dict[str, Any]) -> None:
-    task = recipe["classification"]["topics"] | {"test_languages": ["fr"]}
-    write_texts(Path(task["data"]) / "fr.test.tsv", ("cats", CATS))
-    found = run_main(recipe | {"classification": {"topics": task}})["tasks"]["topics-frozen"]["base"]
-    assert found["rows"]["en-fr"]["accuracy"] == 1.0
-    assert "plot" not in found
-
-
 def test_a_classifier_of_transformers_is_tested_too(recipe: dict[str, Any], labse: Path, tmp_path: Path) -> None:
     labels = {"id2label": {0: "cats", 1: "dogs"}, "label2id": {"cats": 0, "dogs": 1}}
     model = BertForSequenceClassification.from_pretrained(labse, **labels)

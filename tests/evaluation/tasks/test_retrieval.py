@@ -16,7 +16,7 @@ import yaml
 
 from evaluation.__main__ import main
 from evaluation.datasets.retrieval_sets import RetrievalSet
-from evaluation.metrics import RETRIEVAL_MEASURES
+from evaluation.measures.retrieval.retrieval import RETRIEVAL_MEASURES
 from evaluation.recipes import RetrievalTask
 from evaluation.systems.hmde import HMDESystem
 from evaluation.tasks.retrieval import (
@@ -84,7 +84,10 @@ def test_a_query_without_a_relevant_document_in_the_collection_is_skipped_and_co
     # d3, relevant to q2, is not in French; q1 ranks d1 .8, d4 0.
     scores = evaluate_retrieval(Lookup(SYSTEM_VECTORS), RETRIEVAL_SET, ["en-fr"])["en-fr"]
     ndcg = pytest.approx(1 / math.log2(3))
-    assert scores == {"MAP": 0.5, "MRR": 0.5, "nDCG@10": ndcg, "Recall@100": 1, "P@1": 0, "queries": 1, "skipped": 1}
+    assert scores == {"MAP": 0.5, "MAP@20": 0.5, "MRR": 0.5, "nDCG@10": ndcg, "Recall@100": 1, "P@1": 0} | {
+        "queries": 1,
+        "skipped": 1,
+    }
 
 
 def test_each_language_is_encoded_once_for_all_pairs() -> None:
@@ -250,7 +253,7 @@ def run_main(recipe: dict[str, Any], *arguments: str) -> Path:
 def test_every_measure_is_kept_by_pair_average_and_query(recipe: dict[str, Any], labse: Path) -> None:
     run_main(recipe)
     found = json.loads((Path(recipe["output"]) / "results" / "task" / "base.json").read_text(encoding="utf-8"))
-    expected = {"MAP": 0.75, "MRR": 0.75, "nDCG@10": pytest.approx((1 + 1 / math.log2(3)) / 2)}
+    expected = {"MAP": 0.75, "MAP@20": 0.75, "MRR": 0.75, "nDCG@10": pytest.approx((1 + 1 / math.log2(3)) / 2)}
     expected |= {"Recall@100": 1.0, "P@1": 0.5}
     assert found["rows"] == {pair: expected | {"queries": 2, "skipped": 1} for pair in ("en-de", "en-fr")}
     assert found["averages"] == dict.fromkeys(
@@ -279,7 +282,7 @@ def test_measure_and_depth_can_be_chosen_on_the_command_line(recipe: dict[str, A
     results = json.loads((output / "results.json").read_text(encoding="utf-8"))
     scores = results["tasks"]["task"]["base"]["rows"]["en-fr"]
     assert scores == {
-        "MAP": 0.5, "MRR": 0.5, "nDCG@10": 0.5, "Recall@100": 0.5, "P@1": 0.5, "queries": 2, "skipped": 1
+        "MAP": 0.5, "MAP@20": 0.5, "MRR": 0.5, "nDCG@10": 0.5, "Recall@100": 0.5, "P@1": 0.5, "queries": 2, "skipped": 1
     }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: quickstart model release test test-slow test-all gpu integrations peers lowest audit clean
+.PHONY: quickstart model release test test-slow test-all gpu integrations peers lowest python audit clean
 
 ## Install; search as a user does who has a wheel and no clone; then pretrain a small HMDE on the sample, evaluate it and
 ## the released one beside their baselines, and search with it from a fresh process.
@@ -108,6 +108,13 @@ lowest:
 LOWEST := .venv-lowest
 LOWEST_TESTS := tests/common tests/modeling_hmde tests/search tests/evaluation
 
+## The fast tier of the tests with another Python that is installed: make python VERSION=3.13
+python:
+	@test -n "$(VERSION)" || { echo "name the version: make python VERSION=3.13"; exit 2; }
+	test -x .venv-$(VERSION)/bin/python || python$(VERSION) -m venv .venv-$(VERSION)
+	.venv-$(VERSION)/bin/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	OMP_NUM_THREADS=1 .venv-$(VERSION)/bin/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not fresh_environment"
+
 ## What the quickstart installs: known weaknesses, by a service of PyPI, and licences.
 audit: .venv/quickstart
 	test -x $(AUDIT)/bin/python || $(PYTHON) -m venv $(AUDIT)
@@ -132,4 +139,4 @@ AUDIT := .venv-audit
 	touch $@
 
 clean:
-	rm -rf .venv .venv-lowest .venv-audit runs
+	rm -rf .venv .venv-* runs

@@ -162,6 +162,7 @@ def test_an_integer_beyond_64_bits_is_refused() -> None:
     assert options_from(Options, ["--size", str(2**63 - 1)]) == Options(2**63 - 1)
 
 
+@pytest.mark.slow
 def test_pretrain_says_what_is_wrong_in_one_line() -> None:
     command = [sys.executable, "training/pretrain.py", "--epochs", "0", "--corpus", "x", "--output", "y"]
     ended = subprocess.run(command, capture_output=True, text=True)

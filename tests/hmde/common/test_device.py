@@ -40,6 +40,7 @@ def test_cores_are_divided_among_processes(monkeypatch, num_processes, environme
         torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 def test_the_users_number_of_threads_stays():
     code = "from hmde.common.device import use_all_cores; print(use_all_cores(2))"
     environment = os.environ | LAUNCHED | {"OMP_NUM_THREADS": "2"}  # which PyTorch reads when it is imported

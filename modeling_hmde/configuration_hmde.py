@@ -19,7 +19,7 @@ except ImportError as error:
 from huggingface_hub.dataclasses import StrictDataclassFieldValidationError, strict
 
 from .encoders_hmde import check_layers, check_sentence_layer, longest_text
-from .loading_hmde import be_found_by_dill
+from .loading_hmde import AUTO_MAP, ShipsCode, be_found_by_dill
 from .pipeline_hmde import width_after
 
 SentencePooling = Literal["cls", "mean", "pooler", "lasttoken", "weightedmean", "max", "mean_sqrt_len_tokens"]
@@ -54,7 +54,7 @@ def with_builtin_errors(config_class: Any) -> Any:
 
 @with_builtin_errors
 @strict
-class HMDEConfig(PreTrainedConfig):
+class HMDEConfig(ShipsCode, PreTrainedConfig):
     """Everything that decides what an HMDE computes. The defaults are the paper's (section 2.1 and appendix A.1).
 
     Args:
@@ -169,6 +169,10 @@ class HMDEConfig(PreTrainedConfig):
         own = {name: kwargs.pop(name) for name in {*kwargs} & {*HMDEConfig.__annotations__} - {"sentence_config"}}
         return super().from_dict(config_dict | own | {"_from_file": True}, **kwargs)
 
+    def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
+        self.auto_map = {**getattr(self, "auto_map", {}), "AutoConfig": AUTO_MAP["AutoConfig"]}
+        super().save_pretrained(save_directory, *args, **kwargs)
+
     @classmethod
     def from_json_file(cls, json_file: Any) -> Any:
         return cls.from_pretrained(json_file)
@@ -252,11 +256,6 @@ class HMDEConfig(PreTrainedConfig):
                     f"{field} is {getattr(self, field)}, outside the sentence encoder's vocabulary of "
                     f"{sentence.vocab_size}; take it from that encoder's tokenizer"
                 )
-        if getattr(sentence, "num_hidden_layers", None) == 0 and self.sentence_pooling != "mean":
-            raise ValueError(
-                f"sentence_pooling is {self.sentence_pooling!r}, but the sentence encoder has no layers, so no token "
-                "knows of the others; use 'mean'"
-            )
         positions = longest_text(sentence)
         for field in ("max_sentence_length", "passage_length"):
             if positions is not None and getattr(self, field) > positions:

@@ -43,14 +43,11 @@ _modes: dict[nn.Module, dict[nn.Module, bool]] = {}
 
 
 def sentence_vectors(output: Any) -> Iterator[tuple[Tensor, None]]:
-    """For each document of an HMDEOutput the vectors of its sentences (sentences, hidden), not normalised."""
+    """For each document of an HMDEOutput the vectors of its sentences (sentences, hidden), not normalised, float32, on
+    the CPU."""
     real = output.sentence_lengths > 0
-    return _by_document(output.sentence_vectors[real], real.sum(dim=1))
-
-
-def _by_document(vectors: Tensor, counts: Tensor) -> Iterator[tuple[Tensor, None]]:
-    """(sentences, hidden) and how many belong to each document (documents,) -> those of each, float32, on the CPU."""
-    return ((part, None) for part in vectors.float().cpu().split(counts.tolist()))
+    vectors = output.sentence_vectors[real].float().cpu()
+    return ((part, None) for part in vectors.split(real.sum(dim=1).tolist()))
 
 
 class InferenceMixin(nn.Module):
@@ -204,10 +201,9 @@ class InferenceMixin(nn.Module):
         def read(inputs: Any) -> Reading:
             if scoring == "contribution":
                 return None, self._contributions(self(**inputs, return_dict=True))
-            if self.config.passage_length:  # the pass for the document is not needed
-                found, vectors = self.hmde.encode_sentences(**inputs, alone=True)
-                return None, _by_document(self.hmde.rotation(vectors), found.document.bincount())
-            return None, sentence_vectors(self(**inputs, output_sentence_vectors=True, return_dict=True))
+            alone = bool(self.config.passage_length)  # then the pass for the document is not needed
+            wanted = {"sentences_only": alone, "output_sentence_vectors": not alone}
+            return None, sentence_vectors(self(**inputs, **wanted, return_dict=True))
 
         return self._encode(
             documents,
@@ -231,9 +227,13 @@ class InferenceMixin(nn.Module):
 
     @property
     def _input_device(self) -> torch.device:
-        """Where inputs go. Where weights are offloaded, `device` is "meta", and accelerate's hook knows the device."""
-        device: Any = getattr(getattr(self, "_hf_hook", None), "execution_device", None)
-        return torch.device(self.device if device is None else device)
+        """Where inputs go. Where weights are offloaded, `device` is "meta", and accelerate's hooks know the device."""
+        if self.device.type != "meta":
+            return self.device
+        hooks = [module._hf_hook for module in self.modules() if hasattr(module, "_hf_hook")]
+        hooks += [inner for hook in hooks for inner in getattr(hook, "hooks", ())]  # of a sequence of hooks
+        devices = (getattr(hook, "execution_device", None) for hook in hooks)
+        return torch.device(next(device for device in devices if device is not None))
 
     def _encode(
         self,

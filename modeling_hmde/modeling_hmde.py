@@ -11,7 +11,6 @@ After Galoğlu, Litschko and Glavaš, "A General-Purpose Multilingual Document E
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,6 @@ from huggingface_hub import CommitInfo, ModelCard
 from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedModel
 from transformers import initialization as init
-from transformers.dynamic_module_utils import custom_object_save
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import can_return_tuple
 
@@ -29,9 +27,9 @@ from .document_encoder_hmde import DocumentEncoder, DocumentPositions, ResidualP
 from .encoders_hmde import encoder_family
 from .inference_hmde import InferenceMixin
 from .layers_hmde import auto_class, cut_above_layer
-from .loading_hmde import be_found_by_dill, check_weight_map, check_weights
-from .outputs_hmde import HMDEOutput, selected
-from .packing_hmde import pad_tokens, scatter_sentences
+from .loading_hmde import AUTO_MAP, ShipsCode, be_found_by_dill, check_weight_map, check_weights, refuse_arguments
+from .outputs_hmde import HMDEOutput
+from .packing_hmde import scatter_sentences
 from .pipeline_hmde import read_pipeline
 from .publishing_hmde import model_card, upload
 from .rotation_hmde import Rotation
@@ -44,11 +42,14 @@ if TYPE_CHECKING:
     from typing import Self
 
 
+# The modules of an `HMDEModel`; what else a model has is a head.
+HMDE_MODULES = ("sentence_encoder", "sentence_modules", "document_encoder", "rotation")
+
 # `from_sentence_encoder` reads these fields from the checkpoint, so they may not be given.
 READ_FROM_THE_CHECKPOINT = {"sentence_config", "start_token_id", "pad_token_id", "num_special_tokens"}
 
 
-class HMDEPreTrainedModel(PreTrainedModel):
+class HMDEPreTrainedModel(ShipsCode, PreTrainedModel):
     config: HMDEConfig
     config_class = HMDEConfig
     base_model_prefix = "hmde"
@@ -57,6 +58,7 @@ class HMDEPreTrainedModel(PreTrainedModel):
     _supports_sdpa = True
     _supports_flash_attn = True
     _supports_attention_backend = True
+    accepts_loss_kwargs = False  # losses are means, so the Trainer must divide them by the accumulation steps
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -79,7 +81,7 @@ class HMDEPreTrainedModel(PreTrainedModel):
         """As for other models, but missing weights are an error.
 
         Raises:
-            ValueError: weights are missing, other than those of a classifier, or lie outside of the folder. With
+            ValueError: weights are missing, other than those of a head, or lie outside of the folder. With
                 `ignore_mismatched_sizes=True`, those that are missing are new.
         """
         if pretrained_model_name_or_path is not None:
@@ -91,7 +93,10 @@ class HMDEPreTrainedModel(PreTrainedModel):
         # Here, transformers draws missing weights at random, however large they are, and only says so in a table.
         if not load_config.ignore_mismatched_sizes:
             missing = loading_info.missing_and_mismatched() - model.all_tied_weights_keys.keys()
-            check_weights(load_config.pretrained_model_name_or_path, missing, head="classifier.")
+            # The weights of a head, ours or a subclass's, may be missing: they are trained anew.
+            parts = (f"{module}." for module in HMDE_MODULES)
+            own = [name for name in missing if name.removeprefix("hmde.").startswith((*parts,))]
+            check_weights(load_config.pretrained_model_name_or_path, own)
         return PreTrainedModel._finalize_model_loading(model, load_config, loading_info)
 
     @classmethod
@@ -121,7 +126,7 @@ class HMDEPreTrainedModel(PreTrainedModel):
         sentence_encoder, report = auto_class(sentence_config).from_pretrained(
             name_or_path, subfolder=pipeline.encoder, config=sentence_config, output_loading_info=True, **loading
         )
-        check_weights(name_or_path, report["missing_keys"], head="pooler.")
+        check_weights(name_or_path, (name for name in report["missing_keys"] if not name.startswith("pooler.")))
         sentence_encoder.config.name_or_path = ""  # may be a path of this machine; the model card names the encoder
         config = HMDEConfig(
             sentence_config=sentence_encoder.config,
@@ -141,16 +146,21 @@ class HMDEPreTrainedModel(PreTrainedModel):
         return model.eval()
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:  # type: ignore[override]
-        # Each Auto class finds its model in the folder, whichever of the models was saved there.
-        self.config.auto_map = {
-            "AutoConfig": "configuration_hmde.HMDEConfig",
-            "AutoModel": "modeling_hmde.HMDEForDocumentEmbedding",
-            "AutoModelForSequenceClassification": "modeling_hmde.HMDEForSequenceClassification",
-        }
-        Path(save_directory).mkdir(parents=True, exist_ok=True)
-        custom_object_save(self, save_directory)  # transformers copies no code for HMDEModel, which has no Auto class
-        write_sentence_transformers_files(Path(save_directory))
+        """As for other models. The folder opens where only transformers is installed: it holds HMDE's code.
+
+        Raises:
+            ValueError: the weights are in shards (FSDP2), and no `state_dict` is given.
+        """
+        sharded = any(hasattr(weight, "device_mesh") for weight in self.parameters())
+        if sharded and kwargs.get("state_dict") is None and getattr(self.config, "distributed_config", None) is None:
+            raise ValueError(
+                "the weights are in shards, of which each process has its own; give the whole ones: state_dict="
+                "get_model_state_dict(model, options=StateDictOptions(full_state_dict=True)), both of "
+                "torch.distributed.checkpoint.state_dict"
+            )
+        self.config.auto_map = dict(AUTO_MAP)
         super().save_pretrained(save_directory, **kwargs)
+        write_sentence_transformers_files(Path(save_directory))
 
     def push_to_hub(self, repo_id: str, **options: Any) -> CommitInfo:  # type: ignore[override]
         """Upload weights, configuration and code. The tokenizer is pushed by itself.
@@ -203,45 +213,49 @@ class HMDEModel(SentenceReadingMixin, HMDEPreTrainedModel):
     @can_return_tuple
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         sentence_ids: Tensor | None = None,
         sentence_lengths: Tensor | None = None,
-        output_hidden_states: bool | int | Sequence[int] | None = None,
+        output_hidden_states: bool | None = None,
         output_attentions: bool | None = None,
-        output_sentence_encoder: bool = False,
         output_sentence_vectors: bool = False,
+        sentences_only: bool = False,
         **kwargs: Any,
     ) -> HMDEOutput:
         """Encode documents.
 
         Args:
-            input_ids: (documents, tokens), padded at either end, or, with `sentence_lengths`, (documents, passages,
-                tokens).
-            attention_mask: of the shape of `input_ids`, 1 for real tokens. None: 1 wherever `sentence_ids` is not -1,
-                or, without them, `input_ids` is not padding.
+            input_ids: (documents, tokens), padded at either end.
+            attention_mask: (documents, tokens), 1 for real tokens. None: 1 wherever `sentence_ids` is not -1, or,
+                without them, `input_ids` is not padding.
             sentence_ids: (documents, tokens), of each token the index of its sentence. None: each sentence begins with
                 the start token.
-            sentence_lengths: (documents, sentences). For exporters, which need shapes that do not depend on the tokens:
-                `tokenizer.by_passage` makes these inputs, and nothing is checked.
+            sentence_lengths: (documents, sentences), for exporters; see `forward_by_passage`.
             output_hidden_states, output_attentions: also return those of the document encoder (see `HMDEOutput`).
                 Attention weights are kept by `attn_implementation="eager"` only. None: as the configuration says.
-                One or several indices ask for these hidden states alone; a negative index counts from the end.
-            output_sentence_encoder: return those of the sentence encoder too. It is run once more for them, on all
-                passages in one batch, and needs `attn_implementation` "eager" or "sdpa".
-            output_sentence_vectors: return the vectors by which sentences are compared with queries. They need rows of
-                tokens, not `sentence_lengths`.
+            output_sentence_vectors: return the vectors by which sentences are compared with queries.
+            sentences_only: read each sentence by itself, with the sentence encoder alone, as it reads queries, and
+                return `sentence_vectors` and `sentence_lengths` only.
 
         Raises:
             ValueError: an id is out of the vocabulary, a row is all padding or has neither `sentence_ids` nor a start
-                token at its start, the attention does not keep its weights, or `sentence_lengths` came where sentence
-                vectors or the sentence encoder's states are asked for.
+                token at its start, the attention does not keep its weights, or `sentence_lengths` came with an
+                argument for rows.
+            TypeError: there are no `input_ids`, or there is an argument that HMDE does not have.
         """
-        if (output_sentence_vectors or output_sentence_encoder) and sentence_lengths is not None:
-            raise ValueError(
-                "sentence_lengths came with output_sentence_vectors or output_sentence_encoder, which need rows of "
-                "tokens; leave one of them out"
-            )
+        refuse_arguments(input_ids, kwargs)
+        ids: Any = input_ids
+        if sentence_lengths is not None:
+            if sentence_ids is not None or any(
+                (output_hidden_states, output_attentions, output_sentence_vectors, sentences_only)
+            ):
+                raise ValueError("sentence_lengths came with an argument for rows of tokens; leave one of them out")
+            return self.forward_by_passage(ids, attention_mask, sentence_lengths)
+        rows = (ids, attention_mask, sentence_ids)
+        if sentences_only:
+            alone, lengths = self._read_rows(*rows, alone=True)
+            return HMDEOutput(sentence_vectors=self.rotation(alone), sentence_lengths=lengths)
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         if output_attentions is None:
@@ -251,42 +265,48 @@ class HMDEModel(SentenceReadingMixin, HMDEPreTrainedModel):
                 f"attention by {self.config._attn_implementation} does not keep its weights, so there are no "
                 'output_attentions; call model.set_attn_implementation("eager") before'
             )
-        # An index of 0 asks for a layer, though it equals False.
-        hidden_states: list | None = None if output_hidden_states is None or output_hidden_states is False else []
-        attentions: list | None = [] if output_attentions else None
-        if sentence_lengths is None:
-            sentences, vectors = self.encode_sentences(input_ids, attention_mask, sentence_ids)
-            sentence_embeddings, sentence_lengths = scatter_sentences(vectors, sentences, len(input_ids))
-        else:
-            sentence_embeddings = self.encode_passages(input_ids, attention_mask, sentence_lengths)
+        output = self._contextualise(*self._read_rows(*rows), output_hidden_states, output_attentions)
+        if output_sentence_vectors and self.config.passage_length:
+            output.sentence_vectors = self.rotation(self._read_rows(*rows, alone=True)[0])
+        elif output_sentence_vectors:
+            output.sentence_vectors = output.last_hidden_state
+        return output
+
+    def forward_by_passage(
+        self, input_ids: Tensor, attention_mask: Tensor | None, sentence_lengths: Tensor
+    ) -> HMDEOutput:
+        """`forward` for exporters, which need shapes that do not depend on the tokens. Nothing is checked.
+
+        Args:
+            input_ids, attention_mask: (documents, passages, tokens), and
+            sentence_lengths: (documents, sentences): what `tokenizer.by_passage` makes.
+        """
+        return self._contextualise(self.encode_passages(input_ids, attention_mask, sentence_lengths), sentence_lengths)
+
+    def _read_rows(
+        self, input_ids: Tensor, attention_mask: Tensor | None, sentence_ids: Tensor | None, *, alone: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Sentence vectors (documents, sentences, hidden) and the tokens of each sentence (documents, sentences)."""
+        sentences, vectors = self.encode_sentences(input_ids, attention_mask, sentence_ids, alone)
+        return scatter_sentences(vectors, sentences, len(input_ids))
+
+    def _contextualise(
+        self, sentence_embeddings: Tensor, sentence_lengths: Tensor, states: bool = False, weights: bool = False
+    ) -> HMDEOutput:
+        """What the document encoder makes of sentence vectors; on request, its hidden states and attention weights."""
+        hidden_states: list[Tensor] | None = [] if states else None
+        attentions: list[Any] | None = [] if weights else None
         contextualised, documents = self.document_encoder(
             sentence_embeddings, sentence_lengths, hidden_states, attentions
         )
-        contextualised, documents = self.rotation(contextualised), self.rotation(documents)
-        output = HMDEOutput(
-            last_hidden_state=contextualised,
-            pooler_output=documents,
+        return HMDEOutput(
+            last_hidden_state=self.rotation(contextualised),
+            pooler_output=self.rotation(documents),
             sentence_embeddings=sentence_embeddings,
             sentence_lengths=sentence_lengths,
-            hidden_states=None if hidden_states is None else selected(hidden_states, output_hidden_states),
+            hidden_states=None if hidden_states is None else tuple(hidden_states),
             attentions=None if attentions is None else tuple(attentions),
         )
-        if output_sentence_vectors and self.config.passage_length:
-            sentences, vectors = self.encode_sentences(input_ids, attention_mask, sentence_ids, alone=True)
-            output.sentence_vectors = scatter_sentences(self.rotation(vectors), sentences, len(input_ids))[0]
-        elif output_sentence_vectors:
-            output.sentence_vectors = contextualised
-        if output_sentence_encoder:
-            sentences, passages = self.find_passages(
-                input_ids, attention_mask, sentence_ids, self.config.passage_length
-            )
-            ids, mask = pad_tokens(input_ids, sentences, passages.length, self.config.pad_token_id)
-            requested = {"output_hidden_states": hidden_states is not None, "output_attentions": output_attentions}
-            lower = self.sentence_encoder(input_ids=ids, attention_mask=mask, **requested)
-            if hidden_states is not None:
-                output.sentence_encoder_hidden_states = selected(lower.hidden_states, output_hidden_states)
-            output.sentence_encoder_attentions = lower.attentions
-        return output
 
 
 class HMDEForDocumentEmbedding(InferenceMixin, HMDEPreTrainedModel):
@@ -299,7 +319,7 @@ class HMDEForDocumentEmbedding(InferenceMixin, HMDEPreTrainedModel):
 
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         sentence_ids: Tensor | None = None,
         sentence_lengths: Tensor | None = None,
@@ -325,19 +345,19 @@ class HMDEForDocumentEmbedding(InferenceMixin, HMDEPreTrainedModel):
         Raises:
             ValueError: a row for the sentence encoder has more than one sentence, or the errors of `HMDEModel.forward`.
         """
-        if self.config.query_path == "document_encoder":
-            return self(input_ids, attention_mask, sentence_ids, return_dict=True).pooler_output
-        sentences, vectors = self.hmde.encode_sentences(input_ids, attention_mask, sentence_ids)
-        if len(vectors) != len(input_ids):
-            row = int(sentences.document[sentences.position == 1][0])
+        as_documents = self.config.query_path == "document_encoder"
+        # By the model itself, so that whatever is wrapped around its forward pass sees queries too.
+        output = self(input_ids, attention_mask, sentence_ids, sentences_only=not as_documents, return_dict=True)
+        if as_documents:
+            return output.pooler_output
+        if output.sentence_lengths.shape[1] > 1:
+            row = int(output.sentence_lengths[:, 1].nonzero()[0])
             raise ValueError(f"query {row} has more than one sentence; tokenize queries with as_queries=True")
-        return self.hmde.rotation(vectors)
+        return output.sentence_vectors[:, 0]
 
 
 class HMDEForSequenceClassification(HMDEPreTrainedModel):
     """A linear classifier on the document embedding: softmax(W d + b), equation 2."""
-
-    accepts_loss_kwargs = False  # the loss is a mean, so the Trainer must divide it by the accumulation steps
 
     def __init__(self, config: HMDEConfig) -> None:
         super().__init__(config)
@@ -350,16 +370,18 @@ class HMDEForSequenceClassification(HMDEPreTrainedModel):
     @can_return_tuple
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         sentence_ids: Tensor | None = None,
         labels: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
         """Classify documents.
 
         Args:
-            input_ids, attention_mask, sentence_ids: see `HMDEModel.forward`.
+            input_ids, attention_mask, sentence_ids, output_hidden_states, output_attentions: see `HMDEModel.forward`.
             labels: (documents,) int64 class ids, (documents, labels) float for several labels a document, or
                 (documents,) float with one label for regression; `config.problem_type` decides where it is set.
 
@@ -367,7 +389,15 @@ class HMDEForSequenceClassification(HMDEPreTrainedModel):
             `logits` (documents, labels), `loss` if there are labels, and `hidden_states` and `attentions` on request
             (see `HMDEOutput`).
         """
-        output = self.hmde(input_ids, attention_mask, sentence_ids, return_dict=True, **kwargs)
+        refuse_arguments(input_ids, kwargs)
+        output = self.hmde(
+            input_ids,
+            attention_mask,
+            sentence_ids,
+            output_hidden_states=output_hidden_states,
+            output_attentions=output_attentions,
+            return_dict=True,
+        )
         logits = self.classifier(self.dropout(output.pooler_output))
         loss = None
         if labels is not None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 from transformers.utils import ModelOutput
@@ -22,15 +20,12 @@ class HMDEOutput(ModelOutput):
         sentence_lengths: (documents, sentences), int64, the tokens read of each sentence, 0 where there is none.
         sentence_vectors: with `output_sentence_vectors`, (documents, sentences, hidden), the vectors by which sentences
             are compared with queries, zero at padding: `last_hidden_state`, or, where sentences share passages, those
-            of a second pass, which reads each sentence by itself.
+            of a second pass, which reads each sentence by itself. With `sentences_only`, the sentence encoder's of each
+            sentence by itself, turned by the `rotation`.
         hidden_states: with `output_hidden_states`, the input of the document encoder and the output of each of its
-            layers: (documents, 1 + sentences, hidden), the DBOS vector first, zero at padding; None in place of those
-            that were not asked for.
+            layers: (documents, 1 + sentences, hidden), the DBOS vector first, zero at padding.
         attentions: with `output_attentions`, the attention weights of each layer of the document encoder: (documents,
             heads, 1 + sentences, 1 + sentences), each row a distribution over the DBOS vector and the sentences.
-        sentence_encoder_hidden_states, sentence_encoder_attentions: with `output_sentence_encoder`, the same of the
-            sentence encoder: (passages, tokens, hidden) and (passages, heads, tokens, tokens). The passages of all
-            documents follow each other; without `passage_length` each is a sentence.
     """
 
     last_hidden_state: Tensor | None = None
@@ -38,17 +33,5 @@ class HMDEOutput(ModelOutput):
     sentence_embeddings: Tensor | None = None
     sentence_lengths: Tensor | None = None
     sentence_vectors: Tensor | None = None
-    hidden_states: tuple[Tensor | None, ...] | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
     attentions: tuple[Tensor, ...] | None = None
-    sentence_encoder_hidden_states: tuple[Tensor | None, ...] | None = None
-    sentence_encoder_attentions: tuple[Tensor, ...] | None = None
-
-
-def selected(hidden_states: Sequence[Tensor], wanted: Any) -> tuple[Tensor | None, ...]:
-    """All hidden states if `wanted` is True. For one or several indices, those hidden states and None elsewhere; an
-    index out of range is ignored, as in transformers."""
-    if wanted is True:
-        return tuple(hidden_states)
-    indices = [wanted] if isinstance(wanted, int) else wanted
-    chosen = {index % len(hidden_states) for index in indices if -len(hidden_states) <= index < len(hidden_states)}
-    return tuple(layer if index in chosen else None for index, layer in enumerate(hidden_states))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from .attention_hmde import PACKED_ATTENTION, packed_attention_arguments
 from .encoders_hmde import encoder_family, first_position, longest_text
@@ -58,10 +57,7 @@ class SentenceReadingMixin(nn.Module):
                 "export it with the inputs that tokenizer.by_passage makes"
             )
         passage_length = 0 if alone else self.config.passage_length
-        sentences, passages = self.find_passages(input_ids, attention_mask, sentence_ids, passage_length)
-        if self._is_static:
-            means = self._encode_static(tokens_of(input_ids, sentences), sentences.length)
-            return sentences, self.sentence_modules(means)
+        sentences, passages = self._find_passages(input_ids, attention_mask, sentence_ids, passage_length)
         self._check_positions(passages.length)
         budget = MAX_TOKENS_PER_BUCKET_ON_GPU if input_ids.is_cuda else MAX_TOKENS_PER_BUCKET
         buckets = bucket_by_length(passages.length, budget)
@@ -70,14 +66,14 @@ class SentenceReadingMixin(nn.Module):
         passage_lengths = [passages.length[bucket] for bucket in buckets]
         sentence_config = self.sentence_encoder.config
         if encoder_family(sentence_config).packable and sentence_config._attn_implementation in PACKED_ATTENTION:
-            embeddings = self._embed_tokens([tokens_of(input_ids, bucket) for bucket in bucket_sentences])
-            vectors = [self._encode_packed(*bucket) for bucket in zip(embeddings, bucket_sentences, passage_lengths)]
+            words = self._words(input_ids, bucket_sentences, passage_lengths)
+            vectors = [self._encode_packed(*bucket) for bucket in zip(words, bucket_sentences, passage_lengths)]
         else:
             vectors = [self._encode_padded(input_ids, *bucket) for bucket in zip(bucket_sentences, passage_lengths)]
         in_order = torch.cat(order).argsort()
         return sentences, self.sentence_modules(torch.cat(vectors)[in_order])
 
-    def find_passages(
+    def _find_passages(
         self, input_ids: Tensor, attention_mask: Tensor | None, sentence_ids: Tensor | None, passage_length: int
     ) -> tuple[Sentences, Passages]:
         """The sentences of a batch as they are read, and the passages. Arguments as in `encode_sentences`.
@@ -116,40 +112,34 @@ class SentenceReadingMixin(nn.Module):
                 f"set the tokenizer's max_sentence_length to {positions} or less"
             )
 
-    def _embed_tokens(self, buckets: list[Tensor]) -> Iterator[Tensor]:
-        """The tokens (tokens,) of each bucket -> their word embeddings (1, tokens, hidden).
+    def _words(
+        self, input_ids: Tensor, buckets: list[Sentences], passage_lengths: list[Tensor]
+    ) -> Iterable[dict[str, Tensor]]:
+        """The tokens of each bucket as the sentence encoder takes them, in one row: ids, or word embeddings.
 
-        They are looked up once for the distinct tokens of all buckets. A lookup for each bucket would give a gradient
-        of the size of the whole embedding matrix each time.
+        For a backward pass, the embeddings are looked up once for all buckets: a lookup for each would give a gradient
+        of the size of the whole embedding matrix each time. A hook on the word embeddings, such as NEFTune's, sees each
+        passage in a row of its own, as in a padded batch.
         """
-        ids, indices = torch.cat(buckets).unique(return_inverse=True)
-        embeddings = self.get_input_embeddings()(ids)
-        for indices_of_bucket in indices.split(list(map(len, buckets))):
-            yield embeddings[indices_of_bucket].unsqueeze(0)
+        embed = self.get_input_embeddings()
+        if embed._forward_hooks:
+            padded = (
+                pad_tokens(input_ids, *bucket, self.config.pad_token_id) for bucket in zip(buckets, passage_lengths)
+            )
+            return ({"inputs_embeds": embed(ids)[mask.bool()].unsqueeze(0)} for ids, mask in padded)
+        ids_of_buckets = [tokens_of(input_ids, bucket) for bucket in buckets]
+        sharded = any(hasattr(weight, "device_mesh") for weight in embed.parameters())  # until its encoder is called
+        if torch.is_grad_enabled() and not sharded:
+            embeddings = embed(torch.cat(ids_of_buckets).unsqueeze(0)).split([*map(len, ids_of_buckets)], dim=1)
+            return ({"inputs_embeds": bucket} for bucket in embeddings)
+        return ({"input_ids": ids.unsqueeze(0)} for ids in ids_of_buckets)
 
-    @property
-    def _is_static(self) -> bool:
-        """Whether the sentence encoder has no layers, so that the vector of a token is the same in every text."""
-        return getattr(self.sentence_encoder.config, "num_hidden_layers", None) == 0
-
-    def _embed_alone(self, ids: Tensor) -> Tensor:
-        """What an encoder without layers makes of tokens (tokens,), each as a text of its own: (tokens, hidden)."""
-        return self.sentence_encoder(input_ids=ids.unsqueeze(1)).last_hidden_state.squeeze(1)
-
-    def _encode_static(self, ids: Tensor, lengths: Tensor) -> Tensor:
-        """The tokens (tokens,) of sentences end to end -> the vectors of the sentences (sentences, hidden), the means
-        of those of their tokens. Each distinct token is read once."""
-        distinct, indices = ids.unique(return_inverse=True)
-        states = self._embed_alone(distinct)
-        summable = states.to(torch.promote_types(states.dtype, torch.float32))
-        return F.embedding_bag(indices, summable, lengths.cumsum(0) - lengths, mode="mean").to(states.dtype)
-
-    def _encode_packed(self, embeddings: Tensor, sentences: Sentences, passage_lengths: Tensor) -> Tensor:
-        """The word embeddings (1, tokens, hidden) of passages end to end -> the vectors of their sentences (sentences,
-        hidden). passage_lengths: (passages,), tokens of each."""
+    def _encode_packed(self, words: dict[str, Tensor], sentences: Sentences, passage_lengths: Tensor) -> Tensor:
+        """The words of passages end to end -> the vectors of their sentences (sentences, hidden). passage_lengths:
+        (passages,), tokens of each."""
         first_positions = torch.full_like(passage_lengths, first_position(self.sentence_encoder.config))
         output = self.sentence_encoder(
-            inputs_embeds=embeddings,
+            **words,
             position_ids=ranges(first_positions, passage_lengths).unsqueeze(0),
             **packed_attention_arguments(passage_lengths),
         )
@@ -167,19 +157,15 @@ class SentenceReadingMixin(nn.Module):
         """Passages (documents, passages, tokens) and the tokens of each sentence (documents, sentences) -> sentence
         vectors (documents, sentences, hidden), zero where there is no sentence. All shapes follow from the inputs'."""
         real = input_ids != self.config.pad_token_id if attention_mask is None else attention_mask.bool()
-        if self._is_static:
-            tokens = self._embed_alone(input_ids.flatten()).unflatten(0, (len(input_ids), -1))
-            vectors = pool_sentences("mean", tokens, real.flatten(1), sentence_lengths)
+        # A passage of padding alone attends to its first token, or its softmax would be over nothing.
+        first = torch.zeros_like(real)
+        first[:, :, 0] = True
+        output = self.sentence_encoder(
+            input_ids=input_ids.flatten(0, 1), attention_mask=(real | first).flatten(0, 1).long()
+        )
+        if self.config.sentence_pooling == "pooler":  # with this pooling, a passage is one sentence
+            vectors = output.pooler_output.unflatten(0, input_ids.shape[:2])
         else:
-            # A passage of padding alone attends to its first token, or its softmax would be over nothing.
-            first = torch.zeros_like(real)
-            first[:, :, 0] = True
-            output = self.sentence_encoder(
-                input_ids=input_ids.flatten(0, 1), attention_mask=(real | first).flatten(0, 1).long()
-            )
-            if self.config.sentence_pooling == "pooler":  # with this pooling, a passage is one sentence
-                vectors = output.pooler_output.unflatten(0, input_ids.shape[:2])
-            else:
-                tokens = output.last_hidden_state.unflatten(0, input_ids.shape[:2]).flatten(1, 2)
-                vectors = pool_sentences(self.config.sentence_pooling, tokens, real.flatten(1), sentence_lengths)
+            tokens = output.last_hidden_state.unflatten(0, input_ids.shape[:2]).flatten(1, 2)
+            vectors = pool_sentences(self.config.sentence_pooling, tokens, real.flatten(1), sentence_lengths)
         return self.sentence_modules(vectors).masked_fill((sentence_lengths == 0).unsqueeze(-1), 0)

@@ -21,7 +21,7 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER, TruncationS
 from transformers.utils import logging
 
 from .configuration_hmde import HMDEConfig
-from .loading_hmde import be_found_by_dill, refuse_misspelt
+from .loading_hmde import ShipsCode, be_found_by_dill, refuse_misspelt
 from .pipeline_hmde import read_pipeline
 from .publishing_hmde import upload
 from .rows_hmde import Piece, Row, RowEncoding, Tokens, common_start, join_pieces
@@ -47,7 +47,7 @@ LongSentences = Literal["split", "cut"]
 SENTENCE_SPANS = {"sentences": sentence_spans, "punkt": punkt_spans}  # the other segmentations have no sentences
 
 
-class HMDETokenizer(PreTrainedTokenizerFast):
+class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
     """A sentence encoder's tokenizer, applied to documents.
 
     It splits a text into sentences, keeps `max_sentences` of them, and puts them end to end, each with the sentence
@@ -112,6 +112,7 @@ class HMDETokenizer(PreTrainedTokenizerFast):
         self.sentence_prompt = sentence_prompt
         self.query_prompt = query_prompt
         kwargs["split_special_tokens"] = True  # never read a special token in a text
+        kwargs["auto_map"] = {"AutoTokenizer": ("tokenization_hmde.HMDETokenizer", None)}
         super().__init__(
             *args,
             max_sentences=max_sentences,

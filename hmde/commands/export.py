@@ -31,7 +31,7 @@ class Embedder(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor, sentence_lengths: Tensor) -> tuple[Tensor, Tensor]:
         """(documents, passages, tokens) twice and (documents, sentences) -> document embeddings (documents, hidden),
         not normalised, and sentence vectors (documents, sentences, hidden), zero where there is no sentence."""
-        output = self.model(input_ids, attention_mask, sentence_lengths=sentence_lengths)
+        output = self.model.hmde.forward_by_passage(input_ids, attention_mask, sentence_lengths)
         return output.pooler_output, output.sentence_embeddings
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModel, AutoTokenizer
 
 from modeling_hmde import HMDETokenizer
 from tests.reference_model import (
@@ -72,47 +70,6 @@ def test_attentions_that_are_not_kept_are_refused(labse: Path, make_model: MakeM
         model(**tokenize(labse), output_attentions=True)
 
 
-def test_the_sentence_encoders_states_and_attentions_come_on_request(labse: Path, make_model: MakeModel) -> None:
-    model = make_model(labse, attn_implementation="eager")
-    encoder, tokenizer = (
-        AutoModel.from_pretrained(labse, attn_implementation="eager"),
-        AutoTokenizer.from_pretrained(labse),
-    )
-    wanted = {"output_hidden_states": True, "output_attentions": True}
-    with torch.no_grad():
-        assert model(**tokenize(labse), **wanted).sentence_encoder_hidden_states is None
-        output = model(**tokenize(labse), **wanted, output_sentence_encoder=True)
-        for index, sentence in enumerate(itertools.chain(*DOCUMENTS)):
-            expected = encoder(**tokenizer(sentence, return_tensors="pt"), **wanted)
-            count = expected.hidden_states[0].shape[1]
-            for actual, states in zip(output.sentence_encoder_hidden_states, expected.hidden_states, strict=True):
-                torch.testing.assert_close(actual[index, :count], states[0], **TOLERANCE)
-            for actual, weights in zip(output.sentence_encoder_attentions, expected.attentions, strict=True):
-                torch.testing.assert_close(actual[index, :, :count, :count], weights[0], **TOLERANCE)
-
-
-@pytest.mark.parametrize("wanted", [0, -1, [1, -3], [2, 7, -9], (), False])
-def test_indices_select_hidden_states(labse: Path, make_model: MakeModel, wanted: object) -> None:
-    """As a list of all of them is indexed; an index that there is not selects nothing."""
-    model = make_model(labse, attn_implementation="eager")
-    with torch.no_grad():
-        everything = model(**tokenize(labse), output_hidden_states=True, output_sentence_encoder=True)
-        output = model(**tokenize(labse), output_hidden_states=wanted, output_sentence_encoder=True)
-    for name in ("hidden_states", "sentence_encoder_hidden_states"):
-        if wanted is False:
-            assert getattr(output, name) is None
-            continue
-        expected = everything[name]
-        chosen = [
-            range(len(expected))[index]
-            for index in ([wanted] if isinstance(wanted, int) else wanted)
-            if -len(expected) <= index < len(expected)
-        ]
-        assert [index for index, states in enumerate(output[name]) if states is not None] == sorted(chosen)
-        for index in chosen:
-            torch.testing.assert_close(output[name][index], expected[index])
-
-
 def test_gradients_reach_the_hidden_states_and_attentions(labse: Path, make_model: MakeModel) -> None:
     output = make_model(labse, attn_implementation="eager")(
         **tokenize(labse), output_hidden_states=True, output_attentions=True
@@ -143,8 +100,8 @@ def test_sentence_vectors_are_contextual_or_in_passages_read_alone(
     assert make_model(labse)(**rows).sentence_vectors is None, "nobody asked"
 
 
-def test_sentence_vectors_need_rows_of_tokens(labse: Path, tokenizer: HMDETokenizer, make_model: MakeModel) -> None:
-    model = make_model(labse, **PASSAGES)
-    inputs = {name: torch.tensor(rows) for name, rows in tokenizer.by_passage(tokenizer([TEXT]), model.config).items()}
-    with pytest.raises(ValueError, match="sentence_lengths came with output_sentence_vectors"):
-        model(**inputs, output_sentence_vectors=True)
+def test_an_argument_for_rows_is_refused_beside_passages(labse: Path, make_model: MakeModel) -> None:
+    lengths = torch.tensor([[3]])
+    for argument in ("output_sentence_vectors", "sentences_only", "output_hidden_states"):
+        with pytest.raises(ValueError, match="sentence_lengths came with an argument for rows of tokens"):
+            make_model(labse)(torch.tensor([[[2, 7, 3]]]), sentence_lengths=lengths, **{argument: True})

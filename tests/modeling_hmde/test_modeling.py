@@ -22,7 +22,6 @@ from modeling_hmde import (
     HMDETokenizer,
     inference_hmde,
 )
-from modeling_hmde.layers_hmde import keep_layers
 
 MakeModel = Callable[..., HMDEForDocumentEmbedding]
 MODEL_CLASSES = [HMDEModel, HMDEForDocumentEmbedding, HMDEForSequenceClassification]
@@ -370,54 +369,10 @@ def test_sentences_can_be_read_by_themselves_with_a_model_that_reads_passages(
 ) -> None:
     row = torch.tensor([[2, 7, 8, 3, 2, 9, 3, 2, 10, 11, 12, 3]])
     options = {"sentence_pooling": "mean", "max_sentence_length": 40}
-    together, alone = make_model(labse, passage_length=40, **options).hmde, make_model(labse, **options).hmde
-    expected = alone.encode_sentences(row, None)[1]
-    torch.testing.assert_close(together.encode_sentences(row, None, alone=True)[1], expected)
-    assert not torch.allclose(together.encode_sentences(row, None)[1], expected, atol=1e-2)
-
-
-@torch.no_grad()
-def test_with_one_layer_tokens_are_read_together(labse: Path, make_model: MakeModel) -> None:
-    model = make_model(labse, sentence_pooling="mean")
-    encoder = model.hmde.sentence_encoder
-    keep_layers(encoder, [0])
-    encoder.config.num_hidden_layers = 1
-    ids = torch.tensor([[model.config.start_token_id, 9, 10, 11]])
-    expected = AutoModel.from_pretrained(labse, num_hidden_layers=1).eval()(ids).last_hidden_state[0].mean(dim=0)
-    torch.testing.assert_close(model(ids).sentence_embeddings[0, 0], expected)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("encoder", ["labse", "xlmr"])
-@pytest.mark.parametrize("passage_length", [0, 40])
-def test_without_layers_a_sentence_is_the_mean_of_its_tokens(
-    request: pytest.FixtureRequest, make_model: MakeModel, encoder: str, passage_length: int
-) -> None:
-    folder = request.getfixturevalue(encoder)
-    model = make_model(folder, sentence_pooling="mean", max_sentence_length=40, passage_length=passage_length)
-    tokenizer = HMDETokenizer.from_sentence_encoder(str(folder), max_sentence_length=40)
-    static = model.hmde.sentence_encoder
-    keep_layers(static, [])
-    static.config.num_hidden_layers = 0
-    texts = ["The cat sat on the mat. The dog saw it.", "A cat."]
-    rows = tokenizer(texts, padding=True, return_tensors="pt")
-    output = model(**rows)
-    for document, sentence_ids in enumerate(rows["sentence_ids"]):
-        for sentence in range(int(sentence_ids.max()) + 1):
-            tokens = rows["input_ids"][document][sentence_ids == sentence]
-            if passage_length:  # within a passage, no sentence but the first has a start token, only the last an end
-                tokens = tokens[sentence > 0 : None if sentence == sentence_ids.max() else -1]
-            alone = [static(input_ids=token.view(1, 1)).last_hidden_state[0, 0] for token in tokens]
-            expected = torch.stack(alone).mean(dim=0)
-            torch.testing.assert_close(output.sentence_embeddings[document, sentence], expected)
-    by_passage = tokenizer.by_passage(tokenizer(texts), model.config)
-    exported = model(**{name: torch.from_numpy(array) for name, array in by_passage.items()})
-    torch.testing.assert_close(exported.sentence_embeddings, output.sentence_embeddings)
-
-
-def test_without_layers_only_the_mean_of_tokens_is_read() -> None:
-    with pytest.raises(ValueError, match="sentence_pooling is 'cls', but the sentence encoder has no layers"):
-        HMDEConfig(sentence_config={"model_type": "bert", "num_hidden_layers": 0}, sentence_pooling="cls")
+    together, alone = make_model(labse, passage_length=40, **options), make_model(labse, **options)
+    expected = alone(row).sentence_embeddings
+    torch.testing.assert_close(together(row, sentences_only=True).sentence_vectors, expected)
+    assert not torch.allclose(together(row).sentence_embeddings, expected, atol=1e-2)
 
 
 @torch.no_grad()
@@ -429,7 +384,7 @@ def test_a_passage_of_padding_alone_has_a_token_to_attend_to(labse: Path, make_m
         lambda _, __, inputs: masks.append(inputs["attention_mask"]), with_kwargs=True
     )
     passages = torch.tensor([[[2, 7, 3], [2, 8, 3]], [[2, 9, 3], [0, 0, 0]]])
-    output = model(passages, sentence_lengths=torch.tensor([[3, 3], [3, 0]]))
+    output = model.hmde.forward_by_passage(passages, None, torch.tensor([[3, 3], [3, 0]]))
     assert masks[0].tolist() == [[1, 1, 1], [1, 1, 1], [1, 1, 1], [1, 0, 0]]
     assert output.pooler_output.isfinite().all()
     assert not output.sentence_embeddings[1, 1].any()

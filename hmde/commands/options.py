@@ -60,6 +60,8 @@ class QueryOptions:
     """Documents to show; a server gives at most 100."""
     sentences: NonNegativeInt = 2
     """Sentences to show of each document, best first."""
+    text: bool = False
+    """With `--json`, the whole text of each document, too."""
     model: str | None = None
     """Where the model that made the index is now, if it was moved."""
     dtype: Dtype = "float32"

@@ -40,6 +40,7 @@ def from_server(options: QueryOptions) -> list[dict[str, Any]]:
         where=options.where,
         hits=options.hits,
         sentences=options.sentences,
+        text=options.text,
     )
 
 
@@ -52,7 +53,7 @@ def from_index(options: QueryOptions) -> list[dict[str, Any]]:
         languages=languages_asked(options),
         where=options.where,
     )
-    return [hit.to_dict(options.sentences) for hit in hits]
+    return [hit.to_dict(options.sentences, options.text) for hit in hits]
 
 
 def languages_asked(options: QueryOptions) -> list[str] | None:

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import get_args
 
 import hmde.common.threads
 
@@ -15,10 +16,15 @@ from hmde.common.device import Dtype
 from hmde.documents.documents import Document
 from hmde.index import Ranking
 from hmde.index.encoder import Encoder
+from hmde.index.hits import Hit, hits_of
 from hmde.index.precomputed import PrecomputedEmbeddings
-from hmde.index.ranking import Hit, search_index
+from hmde.index.ranking import CANDIDATES, rank
 from hmde.index.snapshot import Snapshot, is_index, open_snapshot, place_of
 from hmde.index.update import Changes, remove_documents, update_index
+from modeling_hmde.attribution_hmde import Scoring
+
+MOST_HITS = 2**31 - 1  # LanceDB counts no further
+PARTS_PER_HIT = 2  # that are ranked, as far as files have parts
 
 SECONDS_BETWEEN_LOOKS = 1.0  # at the folder, whether another process has changed the index
 
@@ -149,6 +155,7 @@ class Index:
         query: str,
         hits: int = 5,
         *,
+        offset: int = 0,
         ranking: Ranking | None = None,
         languages: Sequence[str] | None = None,
         where: str | None = None,
@@ -158,11 +165,52 @@ class Index:
 
         Args:
             query: a text in any language.
-            hits: documents at most.
-            ranking: see `hmde.index.ranking.search_index`.
-            languages, where, vector: see `hmde.index.ranking.rank`.
+            hits: documents at most. Parts of one file, such as pages, count as one: the others stand in `Hit.parts`.
+            offset: leave out so many of the best: those that were shown before.
+            ranking: `dense` by the cosine of the vectors of query and document; `bm25` by words in common, without
+                documents that have none; `hybrid` by both; `late` as `hybrid`, but with the weighted mean of the
+                cosines of the document and of its best sentence in place of the document's. If None, the best that
+                encodes no document for a query: `late` where the index keeps sentences, else `dense`.
+            languages: only documents in these, as ISO 639-1 codes; in all if None.
+            where: only documents that meet this condition in SQL, on id, title, language, text and the names of
+                metadata: `"year > 2020 AND author = 'Li'"`.
+            vector: (hidden,), L2-normalised, the query's by `encoder.encode_queries`, if it is known already: many are
+                encoded faster together.
+
+        Returns:
+            hits, whose score is a cosine in `dense`, a BM25 score in `bm25`, and in the other two a cosine from which
+            is taken what words in common speak against. The score of a sentence is its cosine with the query; in an
+            index without sentences, for `dense`, what it contributes to the document's cosine, unless the model's DBOS
+            vector gives that.
 
         Raises:
-            IndexNotFound, UnknownLanguage, InvalidCondition, TypeError, ValueError: as `ranking.search_index`.
+            ValueError: the query is blank; there is no such ranking; `hits` or `offset` is out of range; the files of
+                the index are damaged. Of its kinds, IndexNotFound: no document has been added; UnknownLanguage: the
+                index has no document in a language; InvalidCondition: `where` is no condition on the documents, or
+                fails on one of them.
+            TypeError: `languages` is one string.
         """
-        return search_index(self.snapshot, query, self.encoder, hits, ranking, languages, where, vector)
+        _check(query, hits, offset, ranking, languages)
+        index = self.snapshot
+        ranking = ranking or ("late" if index.keeps_sentences else "dense")
+        if vector is None:
+            (vector,) = self.encoder.encode_queries([query])
+        # Parts of one file become one hit, so more of them are ranked.
+        depth = min(max(PARTS_PER_HIT * (offset + hits), CANDIDATES), MOST_HITS)
+        scores = rank(index, query, self.encoder, ranking, depth, languages, where, vector)
+        adds_up = ranking == "dense" and self.encoder.model.config.document_pooling != "dbos"
+        scoring: Scoring = "contribution" if adds_up and not index.keeps_sentences else "maximum"
+        return hits_of(index, self.encoder, vector, scores, scoring, slice(offset, offset + hits))
+
+
+def _check(query: str, hits: int, offset: int, ranking: Ranking | None, languages: Sequence[str] | None) -> None:
+    """Refuses what `Index.search` does not take."""
+    if not query.strip():
+        raise ValueError(f"the query is {query!r}, without a word; write what is to be found")
+    if ranking not in (None, *get_args(Ranking)):
+        raise ValueError(f"ranking is {ranking!r}; choose one of {', '.join(get_args(Ranking))}")
+    for name, value, least in (("hits", hits, 1), ("offset", offset, 0)):
+        if not least <= value <= MOST_HITS:
+            raise ValueError(f"{name} is {value}; give {least} or more, and at most {MOST_HITS}")
+    if isinstance(languages, str):
+        raise TypeError(f"languages is the string {languages!r}; give a list of codes, such as ['de']")

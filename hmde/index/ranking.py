@@ -11,19 +11,15 @@ late    the best documents of hybrid, and those with the best sentences, ranked 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any, NamedTuple, get_args
 
 import numpy as np
-import torch
 
-from hmde.documents.documents import Document
 from hmde.index import Ranking
 from hmde.index.bm25 import query_terms, terms
-from hmde.index.encoder import Encoder, cut
-from hmde.index.snapshot import Snapshot, one_of
-from modeling_hmde import Explanation, late_score
-from modeling_hmde.attribution_hmde import DocumentSentences, Scoring, score_sentences
+from hmde.index.encoder import Encoder
+from hmde.index.hits import as_long_as, sentences_of
+from hmde.index.snapshot import Snapshot
+from modeling_hmde import late_score
 
 # `hybrid` fuses at least so many documents by cosine with as many by BM25. `late` ranks at least so many of them again.
 CANDIDATES = 50
@@ -32,83 +28,9 @@ CANDIDATES = 50
 # tell only nearly which are best.
 MORE_BY_SENTENCES = 4
 
-MOST_HITS = 2**31 - 1  # LanceDB counts no further
-
 # The weight of BM25 in `hybrid` and `late`: words take at most this share of the range of the cosines of the nearest
 # documents, because that range differs from model to model. Tuned on the development sets (docs/search.md).
 BM25_WEIGHT = 0.3
-
-
-class UnknownLanguage(ValueError):
-    """A language is asked for in which the index has no document."""
-
-
-class Hit(NamedTuple):
-    """A document, its score in the ranking that was asked for, and how well its sentences match the query."""
-
-    document: Document
-    score: float
-    explanation: Explanation
-
-    def to_dict(self, num_sentences: int | None = None) -> dict[str, Any]:
-        """What JSON shows of a hit: the document, its score and its best sentences.
-
-        Args:
-            num_sentences: at most; all if None.
-        """
-        sentences = [
-            {**sentence._asdict(), "text": self.document.text[sentence.begin : sentence.end]}
-            for sentence in self.explanation.sentences[:num_sentences]
-        ]
-        return asdict(self.document) | {"score": self.score, "sentences": sentences}
-
-
-def search_index(
-    index: Snapshot,
-    query: str,
-    encoder: Encoder,
-    num_hits: int = 5,
-    ranking: Ranking | None = None,
-    languages: Sequence[str] | None = None,
-    where: str | None = None,
-    vector: np.ndarray | None = None,
-) -> list[Hit]:
-    """The best documents for a query, best first, each explained by its sentences.
-
-    The score of a sentence is its cosine with the query. Where the index keeps no sentences and the ranking is `dense`,
-    it is what the sentence contributes to the document's cosine, unless the model's DBOS vector gives that.
-
-    Args:
-        index, query, encoder, languages, where, vector: as in `rank`.
-        num_hits: documents at most.
-        ranking: as in `rank`. None: the best that encodes no document for a query, which is `late` if the index keeps
-            sentences, else `dense`.
-
-    Raises:
-        TypeError: `languages` is one string.
-        ValueError: the query is blank, there is no such ranking, or `num_hits` is not positive or above MOST_HITS; and
-            as `rank`.
-    """
-    if not query.strip():
-        raise ValueError(f"the query is {query!r}, without a word; write what is to be found")
-    if ranking not in (None, *get_args(Ranking)):
-        raise ValueError(f"ranking is {ranking!r}; choose one of {', '.join(get_args(Ranking))}")
-    if num_hits < 1:
-        raise ValueError(f"hits is {num_hits}; give 1 or more")
-    if num_hits > MOST_HITS:
-        raise ValueError(f"hits is {num_hits}; give at most {MOST_HITS}")
-    if isinstance(languages, str):
-        raise TypeError(f"languages is the string {languages!r}; give a list of codes, such as ['de']")
-    ranking = ranking or ("late" if index.keeps_sentences else "dense")
-    if vector is None:
-        (vector,) = encoder.encode_queries([query])
-    scores = rank(index, query, encoder, ranking, num_hits, languages, where, vector)
-    documents = index.documents(list(scores))
-    adds_up = ranking == "dense" and encoder.model.config.document_pooling != "dbos"
-    scoring: Scoring = "contribution" if adds_up and not index.keeps_sentences else "maximum"
-    sentences = _sentences(index, list(scores), encoder, scoring)
-    explanations = [score_sentences(_as_long_as(vector, document), document) for document in sentences]
-    return [Hit(*hit) for hit in zip(documents, scores.values(), explanations)]
 
 
 def rank(
@@ -138,13 +60,7 @@ def rank(
         InvalidCondition: `where` is no condition on documents of the index, or cannot be computed for one of them.
         ValueError: its files are damaged.
     """
-    if languages is not None and (unknown := sorted({*languages} - {*index.languages})):
-        known = ", ".join(index.languages) or "none at all"
-        raise UnknownLanguage(f"the index has no documents in {', '.join(unknown)}; their languages are: {known}")
-    conditions = [one_of("language", languages)] if languages is not None else []
-    if where is not None:
-        conditions.append(index.in_brackets(where))
-    condition = " AND ".join(conditions) or None
+    condition = index.condition(languages, where)
     if ranking == "bm25":
         return _best(index.bm25(_terms(index, query, languages), depth, condition), depth)
     if vector is None:
@@ -158,7 +74,8 @@ def rank(
     by_sentences: list[str] = []
     if ranking == "late" and index.keeps_sentences:
         by_sentences = index.nearest_sentences(vector, MORE_BY_SENTENCES * width, condition)
-    cosines |= _cosines(index, vector, [id for id in dict.fromkeys([*bm25, *by_sentences]) if id not in cosines])
+    further = [id for id in dict.fromkeys([*bm25, *by_sentences]) if id not in cosines]
+    cosines |= dict(zip(further, (index.vectors(further) @ vector).tolist()))
     languages_found = index.languages_of(list(cosines))
     words = scaled_bm25(bm25, cosines, languages_found, _coverages(index, query, bm25, languages_found))
     hybrid = _best({id: cosine + words[id] for id, cosine in cosines.items()}, width)
@@ -166,7 +83,8 @@ def rank(
         return _best(hybrid, depth)
 
     candidates = list(dict.fromkeys([*hybrid, *by_sentences]))
-    best = _best_sentences(index, vector, candidates, encoder)
+    sentences = zip(candidates, sentences_of(index, candidates, encoder, "maximum"))
+    best = {id: float((found.vectors @ as_long_as(vector, found)).max()) for id, found in sentences}
     return _best({id: late_score(cosines[id], best[id]) + words[id] for id in candidates}, depth)
 
 
@@ -221,27 +139,6 @@ def _coverages(
 
 def _terms(index: Snapshot, query: str, languages: Sequence[str] | None) -> list[str]:
     return query_terms(query, languages or [None, *index.languages])
-
-
-def _cosines(index: Snapshot, query: np.ndarray, ids: Sequence[str]) -> dict[str, float]:
-    return dict(zip(ids, (index.vectors(ids) @ torch.from_numpy(query)).tolist())) if ids else {}
-
-
-def _best_sentences(index: Snapshot, query: np.ndarray, ids: Sequence[str], encoder: Encoder) -> dict[str, float]:
-    """The cosine of each document's best sentence, by id."""
-    sentences = _sentences(index, ids, encoder, "maximum")
-    return {id: float((found.vectors @ _as_long_as(query, found)).max()) for id, found in zip(ids, sentences)}
-
-
-def _sentences(index: Snapshot, ids: Sequence[str], encoder: Encoder, scoring: Scoring) -> list[DocumentSentences]:
-    if scoring == "maximum" and index.keeps_sentences:
-        return index.sentences(ids)
-    return encoder.encode_sentences(index.documents(ids), scoring)
-
-
-def _as_long_as(query: np.ndarray, document: DocumentSentences) -> torch.Tensor:
-    """The query's vector, cut if those of the sentences were."""
-    return torch.from_numpy(cut(query, document.vectors.shape[-1]))
 
 
 def _best(scores: dict[str, float], depth: int) -> dict[str, float]:

@@ -4,7 +4,7 @@ Its columns are id, title, language, text, one for each name in the documents' m
 terms of the text, with spaces between), vector (hidden,), float32, L2-normalised, and, if the index keeps sentences,
 spans (sentences, 2) and sentence_signs, sentence_magnitudes and sentence_lengths, the codes that codes.py makes of
 their vectors, which are cut to the smallest size that the model was trained for. The metadata of the table name the
-model that made it, and hold its probe, the size of the sentence vectors, and a name that no other index has.
+model that made it, and hold FORMAT, its probe, the size of the sentence vectors, and a name that no other index has.
 
 Each write makes a new version of the table, as a whole or not at all. A process that is killed leaves the version
 before, and a reader goes on seeing the version that it opened.
@@ -35,6 +35,10 @@ from hmde.index.encoder import Encoder, cut, sentence_of_probe
 from modeling_hmde.attribution_hmde import DocumentSentences
 
 TABLE = "documents"
+
+# Of all that this file describes and of what is done to a text before it is encoded or its words are counted: an index
+# of another format is refused. 1 had no number.
+FORMAT = 2
 DOCUMENT_COLUMNS = ["id", "title", "language", "text"]
 CODE_COLUMNS = [f"sentence_{name}" for name in Codes._fields]
 
@@ -64,6 +68,10 @@ class Signs(NamedTuple):
     ids: pa.StringArray
     words: np.ndarray
     firsts: np.ndarray
+
+
+class UnknownLanguage(ValueError):
+    """A language is asked for in which the index has no document."""
 
 
 class InvalidCondition(ValueError):
@@ -126,30 +134,41 @@ class Snapshot:
                 "compared; query it with that model, or make a new index in another folder"
             )
 
-    def in_brackets(self, where: str) -> str:
-        """An SQL condition of a user, which can stand between others.
+    def condition(self, languages: Sequence[str] | None, where: str | None) -> str | None:
+        """The SQL condition that documents are in some languages and meet a condition of a user; None for no condition.
 
         Raises:
-            InvalidCondition: `where` is no condition on the columns of the index.
+            UnknownLanguage: the index has no document in a language.
+            InvalidCondition: `where` is no condition on the columns of the index, or fails on one of its documents.
         """
-        bracketed = f"({where}\n)"  # the line break ends a comment
-        # A closing bracket too many in `where` ends the first trial early, and LanceDB ignores what follows. In the
-        # second trial it is an error, because AS BOOLEAN must come before the bracket that closes CAST.
-        trials = (bracketed, f"CAST({where}\nAS BOOLEAN)")
+        conditions = []
+        if languages is not None:
+            if unknown := sorted({*languages} - {*self.languages}):
+                known = ", ".join(self.languages) or "none at all"
+                raise UnknownLanguage(
+                    f"the index has no documents in {', '.join(unknown)}; their languages are: {known}"
+                )
+            conditions.append(one_of("language", languages))
+        if where is not None:
+            # Whatever `where` holds ends inside the brackets of CAST, and IS TRUE takes nothing but a condition. The
+            # line break ends a comment.
+            conditions.append(f"CAST(({where}\n) IS TRUE AS BOOLEAN)")
+            self._try_out(where, conditions[-1])
+        return " AND ".join(conditions) or None
+
+    def _try_out(self, where: str, condition: str) -> None:
+        """Evaluates a condition on all documents, so that what fails later is no fault of it."""
         with store_errors(self.folder):
-            try:
-                for trial in trials:
-                    self.table.search().where(trial).select(["id"]).limit(1).to_arrow()
-            except Exception as error:  # a panic of LanceDB has a type of its own
-                if isinstance(error, (RuntimeError, OSError)) and "Not supported" not in str(error):
-                    raise
-                said = re.split(r", /|\(\w+ \{", str(error))[0]  # without its place in LanceDB, or the parsed condition
-                reason = " ".join(re.sub("^Invalid input, |^lance error: ", "", said).split())
-                raise InvalidCondition(
-                    f"{where!r} is no condition on documents ({reason}); write one in SQL, such as \"language = 'de'\""
-                    f", on these columns: {', '.join([*DOCUMENT_COLUMNS, *self.metadata_columns])}"
-                ) from None
-        return bracketed
+            self.table.count_rows("id IS NOT NULL")  # fails if the files of the index are damaged
+        try:
+            self.table.count_rows(condition)
+        except Exception as error:  # a panic of LanceDB has a type of its own
+            said = re.split(r", /|\(\w+ \{", str(error))[0]  # without its place in LanceDB, or the parsed condition
+            reason = " ".join(re.sub("^Invalid input, |^lance error: ", "", said).split())
+            raise InvalidCondition(
+                f"{where!r} is no condition on documents, or fails on one of them ({reason}); write one in SQL, such "
+                f"as \"language = 'de'\", on these columns: {', '.join([*DOCUMENT_COLUMNS, *self.metadata_columns])}"
+            ) from None
 
     def nearest(self, query: np.ndarray, depth: int, where: str | None = None) -> dict[str, float]:
         """The cosines of the documents whose vectors are nearest to a query vector (hidden,), by id.
@@ -204,9 +223,9 @@ class Snapshot:
             documents.append(Document(**row, metadata=metadata))
         return documents
 
-    def vectors(self, ids: Sequence[str]) -> torch.Tensor:
+    def vectors(self, ids: Sequence[str]) -> np.ndarray:
         """(documents, hidden), the vectors of the documents with these ids."""
-        return torch.tensor(_matrix(self.rows(ids, ["id", "vector"])["vector"].combine_chunks()))
+        return _matrix(self.rows(ids, ["id", "vector"])["vector"].combine_chunks())
 
     def languages_of(self, ids: Sequence[str]) -> dict[str, str | None]:
         """The languages of the documents with these ids, by id."""
@@ -254,36 +273,36 @@ def open_snapshot(folder: str | Path) -> Snapshot:
 
     Raises:
         IndexNotFound: the folder holds no index.
-        ValueError: its files are damaged, or an earlier version wrote them.
+        ValueError: its files are damaged, or it has another FORMAT.
     """
     folder = place_of(folder)
     if not is_index(folder):
         raise IndexNotFound(f"{folder} holds no index; make one with: hmde index DOCUMENTS {folder} --model MODEL")
     with store_errors(folder):
         table = lancedb.connect(folder).open_table(TABLE)
-        metadata = table.schema.metadata
-    if b"made" not in metadata:
-        raise ValueError(f"{folder} was made by an earlier version; remove the folder and index the documents again")
+        metadata = table.schema.metadata or {}
+    if (found := int(metadata.get(b"format", 1))) != FORMAT:
+        raise ValueError(
+            f"{folder} has format {found}, and this hmde reads and writes format {FORMAT}; index the documents again "
+            "in another folder (hmde index DOCUMENTS NEW-INDEX), or install the hmde that made it"
+        )
     probe, size = np.array(json.loads(metadata[b"probe"])), int(metadata[b"coded_size"])
     return Snapshot(folder, table, metadata[b"model"].decode(), probe, size, metadata[b"made"].decode())
 
 
 @contextmanager
 def store_errors(folder: str | Path) -> Iterator[None]:
-    """Turns the errors of LanceDB into messages that name the folder and the remedy, or what a condition cannot do."""
+    """Turns the errors of LanceDB into messages that name the folder and the remedy."""
     try:
         yield
     except (RuntimeError, OSError) as error:
-        if "No space left" in str(error):
+        number = re.search(r"\(os error (\d+)\)", str(error))  # with which Rust ends every error of the system
+        code = int(number[1]) if number else 0
+        if code == errno.ENOSPC:
             message = f"the disk of {folder} is full; make room and index again: what was committed is kept"
             raise OSError(errno.ENOSPC, message) from error
-        if "ermission denied" in str(error) or "Read-only" in str(error):
+        if code in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise ValueError(f"{folder} may not be written by this user: {error}") from error
-        if "applying filter expression" in str(error):
-            reason = str(error).split("to batch: ")[-1].split(", /")[0]
-            raise InvalidCondition(
-                f"the condition cannot be computed for every document ({reason}); exclude such documents, or change it"
-            ) from None
         raise ValueError(
             f"{folder} is damaged or not complete ({error}); the documents are where they were, so remove the folder "
             "and index them again"

@@ -26,6 +26,7 @@ from hmde.index.precomputed import PrecomputedEmbeddings
 from hmde.index.snapshot import (
     CODE_COLUMNS,
     DOCUMENT_COLUMNS,
+    FORMAT,
     PARTITIONS,
     ROWS_PER_BATCH,
     TABLE,
@@ -217,7 +218,13 @@ def _create(folder: Path, encoder: Encoder, sentences: bool) -> None:
         for name, codes in zip(CODE_COLUMNS, encode(np.empty((0, size)), np.empty(size))):
             columns[name] = pa.list_(pa.list_(pa.uint8(), codes.shape[1]))
     probe = json.dumps(encoder.probe().tolist())
-    metadata = {"model": encoder.name, "probe": probe, "coded_size": str(size), "made": uuid4().hex}
+    metadata = {
+        "model": encoder.name,
+        "format": str(FORMAT),
+        "probe": probe,
+        "coded_size": str(size),
+        "made": uuid4().hex,
+    }
     # hmde/index/bm25.py has already lowered and stemmed the words. LanceDB would leave out those of 40 bytes or more.
     bm25 = FTS(
         base_tokenizer="whitespace",

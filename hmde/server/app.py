@@ -26,8 +26,8 @@ from torch import from_numpy
 from hmde.documents.documents import Document
 from hmde.index.encoder import Encoder, cut
 from hmde.index.highlight import STYLE, marked
+from hmde.index.hits import Hit
 from hmde.index.index import Index
-from hmde.index.ranking import Hit
 from hmde.server.batching import Batcher
 from hmde.server.guards import BodyLimit, Limits, required, say_errors
 from hmde.server.schemas import EmbeddingsRequest, RerankDocument, RerankRequest, SearchRequest
@@ -124,7 +124,7 @@ def make_app(index: Index, token: str | None = None, limits: Limits = Limits()) 
     @app.post("/search", dependencies=allowed)
     async def search(asked: SearchRequest) -> dict[str, Any]:
         """The best documents of the index, and their sentences with begin and end in the text, best first."""
-        return {"hits": [hit.to_dict(asked.sentences) for hit in await find(asked)]}
+        return {"hits": [hit.to_dict(asked.sentences, asked.text) for hit in await find(asked)]}
 
     @app.post("/v1/embeddings", dependencies=allowed)
     async def embeddings(asked: EmbeddingsRequest) -> dict[str, Any]:

@@ -16,8 +16,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBasic, HTTPBasicC
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hmde.index.ranking import UnknownLanguage
-from hmde.index.snapshot import InvalidCondition
+from hmde.index.snapshot import InvalidCondition, UnknownLanguage
 from hmde.server.batching import Overloaded
 
 

@@ -32,6 +32,7 @@ class SearchRequest(Body):
     ] = None
     hits: Annotated[int, Field(ge=1, le=100, description="Documents, at most.")] = 5
     sentences: Annotated[int | None, Field(ge=0, description="Best sentences of each; all if not given.")] = None
+    text: Annotated[bool, Field(description="With the whole text of each document.")] = False
 
 
 class EmbeddingsRequest(Body):

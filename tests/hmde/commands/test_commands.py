@@ -26,7 +26,7 @@ def test_the_terminal_indexes_and_answers_in_words_and_in_json(
     main(["index", documents, index, "--json", "true", "--dtype", "float32"])
     counts = {"added": 0, "changed": 0, "removed": 0, "unchanged": 4}
     assert json.loads(capsys.readouterr().out) == counts | {"unreadable": {}}
-    main(["query", index, "The cat", "--hits", "2", "--sentences", "1", "--json", "true", "--dtype", "float32"])
+    main(["query", index, "The cat", "--hits", "2", "--sentences", "1", "--json", "true", "--text", "true"])
     hits = json.loads(capsys.readouterr().out)
     assert len(hits) == 2
     for hit in hits:
@@ -85,7 +85,7 @@ def test_nothing_in_a_document_commands_the_terminal(
     options = ["--columns.metadata", "[note]", "--dtype", "float32"]
     main(["index", str(tmp_path / "a.jsonl"), index, "--model", str(model_folder), *options])
     main(["query", index, "cat"])
-    main(["query", index, "cat", "--json", "true", "--where", "note LIKE 'cat%'"])
+    main(["query", index, "cat", "--json", "true", "--text", "true", "--where", "note LIKE 'cat%'"])
     printed = capsys.readouterr().out
     assert not {character for character in printed if not character.isprintable()} - {"\n"}
     (hit,) = json.loads(printed[printed.index("[\n") :])

@@ -6,14 +6,12 @@ import inspect
 
 from hmde.commands.options import QueryOptions, ServeOptions
 from hmde.index.index import Index
-from hmde.index.ranking import search_index
 
 
 def test_five_documents_with_two_sentences_each_are_shown() -> None:
     options = QueryOptions("index", "question")
     assert (options.hits, options.sentences) == (5, 2)
     assert inspect.signature(Index.search).parameters["hits"].default == options.hits
-    assert inspect.signature(search_index).parameters["num_hits"].default == options.hits
 
 
 def test_a_server_listens_to_its_own_machine_only() -> None:

@@ -12,8 +12,7 @@ import pytest
 
 from hmde.documents.documents import Columns, Document, Documents
 from hmde.index.encoder import Encoder
-from hmde.index.ranking import search_index
-from hmde.index.snapshot import open_snapshot
+from hmde.index.index import Index
 from hmde.index.update import update_index
 from tests.hmde.small_index import CountingEncoder
 
@@ -71,7 +70,7 @@ def test_the_title_of_a_row_is_searched_as_the_first_line_of_its_text(tmp_path: 
     (tmp_path / "books.jsonl").write_text('{"title": "Rom", "text": "Romane und ihre Orte."}')
     assert [document.text for document in read(tmp_path / "books.jsonl")] == ["Rom\nRomane und ihre Orte."]
     update_index(tmp_path / "index", documents, encoder)
-    (hit, *others) = search_index(open_snapshot(tmp_path / "index"), "Danube", encoder, ranking="bm25")
+    (hit, *others) = Index(tmp_path / "index", encoder).search("Danube", ranking="bm25")
     assert (hit.document.title, others) == ("The Danube", [])
 
 
@@ -131,7 +130,7 @@ def test_a_lone_surrogate_anywhere_does_not_stop_an_index(tmp_path: Path, encode
     row = {"id": "\ud800", "title": "\udfff", "language": "\ud9ff", "text": "The cat \ud800 sat. \ud83d\ude00"}
     (source / "a.jsonl").write_text(json.dumps(row))
     update_index(tmp_path / "index", Documents(source), encoder, sentences=True)
-    hits = search_index(open_snapshot(tmp_path / "index"), "The cat", encoder, ranking="late")
+    hits = Index(tmp_path / "index", encoder).search("The cat", ranking="late")
     assert {hit.document for hit in hits} == {
         Document("a.jsonl#\ufffd", "\ufffd", "\ufffd", "\ufffd\nThe cat \ufffd sat. \U0001f600"),
         Document("caf\\xe9.txt", "caf\\xe9", None, "The cat."),

@@ -11,8 +11,7 @@ from hmde.__main__ import main
 from hmde.documents.documents import DETECT, Document, Documents
 from hmde.documents.files import _reflowed
 from hmde.index.encoder import Encoder
-from hmde.index.ranking import search_index
-from hmde.index.snapshot import open_snapshot
+from hmde.index.index import Index
 from hmde.index.update import update_index
 from tests.hmde.documents.office_files import write_docx, write_epub, write_pdf, write_zip
 
@@ -37,7 +36,7 @@ def test_a_pdf_is_read_page_by_page_and_a_page_without_text_is_no_document(tmp_p
 def test_a_hit_names_file_and_page(tmp_path: Path, encoder: Encoder) -> None:
     write_pdf(tmp_path / "sky.pdf", [["The Moon circles the Earth."], ["Der Hund sah die Katze."]])
     update_index(tmp_path / "index", Documents(tmp_path / "sky.pdf"), encoder)
-    (hit, *_) = search_index(open_snapshot(tmp_path / "index"), "Hund", encoder, ranking="bm25")
+    (hit, *_) = Index(tmp_path / "index", encoder).search("Hund", ranking="bm25")
     assert (hit.document.title, hit.document.id) == ("sky, page 2", "sky.pdf#page=2")
 
 

@@ -145,13 +145,12 @@ def test_a_condition_on_metadata_leaves_the_others_out(index: Index, ranking: st
     [
         ("yeah > 1", "No field named yeah"),
         ("year >", "Expected: an expression"),
-        ("year", "does not return a boolean"),
-        ("year > 'a'", "could not convert"),
+        ("year", "Cannot infer common argument type"),
+        ("year > 'a'", "Cannot cast string 'a'"),
         ("", "Expected: an expression"),
         ("year IN (SELECT 1)", "not supported"),
         ("select > 6", "Expected: an expression"),
         ("true; drop", "found: ;"),
-        ("true) OR (true", "found: AS"),
         ("true) OR true", "Invalid function"),
         ("true AS BOOLEAN) OR (true", "found: AS"),
         ("year = max(year)", r"does not support logical expression AggregateFunction\)"),
@@ -170,7 +169,7 @@ def test_a_condition_that_is_none_is_refused_with_the_columns_that_there_are(
 
 @pytest.mark.parametrize("where", ["1/0 = 1", "CAST(by AS INT) > 3", "regexp_match(by, '(')"])
 def test_a_condition_that_fails_on_a_document_is_no_damage_of_the_index(index: Index, where: str) -> None:
-    with pytest.raises(InvalidCondition, match="the condition cannot be computed for every document"):
+    with pytest.raises(InvalidCondition, match="fails on one of them"):
         index.search("The cat", where=where)
 
 
@@ -188,8 +187,8 @@ def test_a_condition_may_name_the_text(index: Index) -> None:
     [
         ({"ranking": "lat"}, ValueError, "ranking is 'lat'; choose one of dense, bm25, hybrid, late"),
         ({"hits": 0}, ValueError, "hits is 0; give 1 or more"),
-        ({"hits": -1}, ValueError, "hits is -1; give 1 or more"),
-        ({"hits": 2**31}, ValueError, "hits is 2147483648; give at most 2147483647"),
+        ({"hits": 2**31}, ValueError, "hits is 2147483648; give 1 or more, and at most 2147483647"),
+        ({"offset": -1}, ValueError, "offset is -1; give 0 or more"),
         ({"languages": "en"}, TypeError, "languages is the string 'en'; give a list"),
     ],
 )

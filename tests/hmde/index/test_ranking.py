@@ -22,8 +22,9 @@ import hmde.index.update
 from hmde.documents.documents import Document
 from hmde.index import Ranking
 from hmde.index.encoder import Encoder, cut
-from hmde.index.ranking import UnknownLanguage, rank, scaled_bm25, search_index
-from hmde.index.snapshot import open_snapshot
+from hmde.index.index import Index
+from hmde.index.ranking import rank, scaled_bm25
+from hmde.index.snapshot import UnknownLanguage, open_snapshot
 from hmde.index.update import update_index
 from modeling_hmde.attribution_hmde import DocumentSentences, score_sentences
 from tests.hmde.small_index import TEXTS, CountingEncoder, as_kept, documents_of
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.lancedb
 
 def test_documents_are_ranked_by_cosine_and_explained_by_their_sentences(tmp_path: Path, encoder: Encoder) -> None:
     update_index(tmp_path, documents_of(TEXTS), encoder, sentences=False)
-    hits = search_index(open_snapshot(tmp_path), "The cat", encoder, num_hits=3, ranking="dense")
+    hits = Index(tmp_path, encoder).search("The cat", 3, ranking="dense")
     (query,) = encoder.model.encode_queries(["The cat"], encoder.tokenizer)
     cosines = {
         name: float(encoder.encode([Document(name, name, None, text)])[0] @ query) for name, text in TEXTS.items()
@@ -174,7 +175,7 @@ def test_sentence_vectors_are_cut_and_take_three_bits_a_number_and_a_byte(tmp_pa
     np.testing.assert_allclose(
         document.vectors, as_kept(torch.from_numpy(cut(whole.vectors.numpy(), 8)), encoder), atol=1e-6
     )
-    (hit,) = search_index(index, "The cat", encoder, num_hits=1)
+    (hit,) = Index(tmp_path, encoder).search("The cat", 1)
     assert hit.score == pytest.approx(next(iter(rank(index, "The cat", encoder, "late").values())))
 
 
@@ -194,7 +195,7 @@ def test_late_ranks_the_best_by_hybrid_again_with_their_best_sentence(
     best = sorted(TEXTS, key=lambda id: -scores[id])
     assert rank(index, "The cat", encoder, "late") == pytest.approx(scores, abs=1e-5)
     assert list(rank(index, "The cat", encoder, "late")) == best
-    for hit in search_index(index, "The cat", encoder, 2, "late"):
+    for hit in Index(tmp_path, encoder).search("The cat", 2, ranking="late"):
         assert hit.score == pytest.approx(scores[hit.document.id], abs=1e-5)
         explanation = expected[hit.document.id]
         assert hit.explanation.score == pytest.approx(explanation.score, abs=1e-5)
@@ -216,7 +217,7 @@ def test_a_query_is_encoded_once_or_not_at_all(index_folder: Path, counting: Cou
     counting.encoded.clear()
     assert rank(index, "Le chat", counting, ranking, vector=vector) == pytest.approx(expected, abs=1e-6)
     assert counting.encoded == []
-    search_index(index, "Le chat", counting, ranking=ranking)
+    Index(index_folder, counting).search("Le chat", ranking=ranking)
     assert counting.encoded == ["Le chat"]
 
 

@@ -21,8 +21,9 @@ import hmde.index.update
 from hmde.__main__ import main
 from hmde.documents.documents import Document, Documents
 from hmde.index.encoder import Encoder
+from hmde.index.index import Index
 from hmde.index.precomputed import PrecomputedEmbeddings
-from hmde.index.ranking import rank, search_index
+from hmde.index.ranking import rank
 from hmde.index.snapshot import open_snapshot
 from hmde.index.update import Changes, update_index
 from tests.hmde.small_index import CHANGED, TEXTS, CountingEncoder, check_index, documents_of, rows_of
@@ -247,7 +248,7 @@ def test_readers_beside_a_writer_find_whole_versions_only(
     writer = in_another_process(update_one_by_one, index_folder, model_folder, *[CHANGED, TEXTS] * 4)
     reads = 0
     while writer.is_alive() or not reads:
-        for hit in search_index(open_snapshot(index_folder), "Le chat", encoder, 9, "late"):
+        for hit in Index(index_folder, encoder).search("Le chat", 9, ranking="late"):
             assert hit.document.text in (TEXTS.get(hit.document.id), CHANGED.get(hit.document.id))
         reads += 1
     assert writer.exitcode == 0

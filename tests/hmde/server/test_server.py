@@ -29,8 +29,6 @@ from hmde.__main__ import main
 from hmde.documents.documents import Document
 from hmde.index.encoder import Encoder
 from hmde.index.index import Index
-from hmde.index.ranking import search_index
-from hmde.index.snapshot import open_snapshot
 from hmde.index.update import update_index
 from hmde.server.app import make_app
 from hmde.server.batching import Batcher
@@ -59,9 +57,8 @@ def server(encoder: Encoder, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def test_a_search_finds_what_the_ranking_finds_with_spans_to_mark(server: SimpleNamespace, encoder: Encoder) -> None:
-    answer = server.client.post("/search", json={"query": "The cat", "hits": 3, "sentences": 1})
-    index = open_snapshot(server.folder)
-    expected = search_index(index, "The cat", encoder, 3, "late")
+    answer = server.client.post("/search", json={"query": "The cat", "hits": 3, "sentences": 1, "text": True})
+    expected = Index(server.folder, encoder).search("The cat", 3)
     hits = answer.json()["hits"]
     assert [(hit["id"], hit["text"]) for hit in hits] == [(hit.document.id, hit.document.text) for hit in expected]
     np.testing.assert_allclose([hit["score"] for hit in hits], [hit.score for hit in expected], atol=1e-6)
@@ -219,7 +216,7 @@ def test_a_field_that_is_null_counts_as_not_given(
         ("/v1/embeddings", {"input": ["cat"] * 10_000}, 400, "there are 10000 texts; send at most 8 together"),
         ("/v1/embeddings", {"input": ["cat", ""]}, 200, ""),
         ("/v1/embeddings", {"input": 7}, 422, "input"),
-        ("/search", {"query": "cat", "where": "1/0 = 1"}, 400, "the condition cannot be computed for every document"),
+        ("/search", {"query": "cat", "where": "1/0 = 1"}, 400, "fails on one of them"),
         ("/rerank", {"query": "cat", "documents": []}, 422, "documents"),
         ("/rerank", {"query": "cat", "documents": ["cat"] * 8}, 200, ""),
         ("/rerank", {"query": "cat", "documents": ["cat"] * 9}, 400, "there are 9 texts; send at most 8 together"),

@@ -52,7 +52,7 @@ class LightweightLosses:
     """Sentences are as similar as their translations are."""
 
     distillation: Distillation | None = None
-    """A teacher's vectors are learned. Not in the paper: it stands beside its losses in docs/sentence-encoders.md."""
+    """A teacher's vectors are learned. Not in the paper; see replications/sentences/README.md."""
 
 
 def words_from_vectors(logits: Tensor, target_ids: Tensor, target_shares: Tensor) -> Tensor:

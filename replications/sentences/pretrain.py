@@ -2,7 +2,7 @@
 
     accelerate launch replications/sentences/pretrain.py --config replications/sentences/student.yaml [--key ...]
 
-Reads a folder of parallel text (docs/sentence-encoders.md); writes a model folder that `AutoModel`, `AutoTokenizer` and
+Reads a folder of parallel text (see README.md here); writes a model folder that `AutoModel`, `AutoTokenizer` and
 `HMDEForDocumentEmbedding.from_sentence_encoder` open, and beside it a training folder with checkpoints and logs, from
 which `--resume true` resumes. On SIGTERM it finishes the step, saves a checkpoint and exits with code 143. All options:
 `python replications/sentences/pretrain.py --help`, or replications/sentences/stage.py.

@@ -1,9 +1,8 @@
-"""The examples, and every library that a saved folder drops into, find what the model itself finds.
+"""The sections of docs/integrations.md, each a library, and the examples find what the model itself finds.
 
-Each is a program that is given a folder, documents and a question and prints the three best documents. The examples run
-in a process of their own. All run a second time, as users have them: in a new virtual environment in which nothing is
-installed but what the program asks for, out of reach of this repository. That installs much and so waits for
-`make integrations`.
+A section is a program that ends with `found`. It runs in a process of its own where its library is installed. All run a
+second time, as users have them: in a new virtual environment in which nothing is installed but what the section asks
+for, out of reach of this repository. That installs much and so waits for `make integrations`.
 """
 
 from __future__ import annotations
@@ -28,41 +27,41 @@ import pytest
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from tests.paths import REPOSITORY
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = REPOSITORY / "examples"
 INTEGRATIONS = REPOSITORY / "tests" / "integrations"
 NEEDS = {
-    "search": "transformers",
-    "sentence_transformers_search": "sentence_transformers",
-    "onnx_search": "onnxruntime",
-    "langchain_search": "langchain_huggingface",
-    "langchain_retriever": "langchain_core",
-    "llama_index_search": "llama_index.embeddings.huggingface",
-    "llama_index_retriever": "llama_index.core",
-    "chroma_search": "chromadb",
-    "haystack_search": "haystack_integrations.components.embedders.sentence_transformers",
-    "txtai_search": "txtai",
-    "setfit_topics": "setfit",
-    "bertopic_topics": "bertopic",
-    "mteb_search": "mteb",
+    "ONNX Runtime": "onnxruntime",
+    "LangChain": "langchain_huggingface",
+    "LangChain, by an index": "langchain_core",
+    "LlamaIndex": "llama_index.embeddings.huggingface",
+    "Chroma": "chromadb",
+    "Haystack": "haystack_integrations.components.embedders.sentence_transformers",
+    "txtai": "txtai",
+    "SetFit": "setfit",
+    "BERTopic": "bertopic",
+    "mteb": "mteb",
 }
 ENCODERS = {"ray_encode": "ray.data", "spark_encode": "pyspark"}  # of collections
-IN_A_CLONE = ("langchain_retriever", "llama_index_retriever")  # these need more than a saved folder
-QUESTION = "Der Hund sah die Katze?"
+BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+PAGE, *SECTIONS = re.split(r"^## ", (REPOSITORY / "docs" / "integrations.md").read_text("utf-8"), flags=re.MULTILINE)
+SNIPPETS = {text.partition("\n")[0]: BLOCK.search(text)[1] for text in SECTIONS if BLOCK.search(text)}
+INSTALLS = {
+    text.partition("\n")[0]: match[1].replace("'hmde[", f"'{REPOSITORY}[").replace("'", "")
+    for text in SECTIONS
+    if (match := re.search(r"`pip install (.+?)`", text))
+}
+BEFORE = BLOCK.search(PAGE)[1]
+AFTER = "\nimport json; print(json.dumps([(title, float(score)) for title, score in found]))\n"
+SEARCH = "torch transformers sentencex"
 
-
-def packages_of(example: str) -> str:
-    """What an example tells its reader to install."""
-    (packages,) = re.findall(
-        r"^ +pip install (.+?)(?: +\(.+\))?$", (EXAMPLES / f"{example}.py").read_text(), re.MULTILINE
-    )
-    return packages.replace("'.[", f"'{REPOSITORY}[").replace("'", "")
-
-
-# What is installed for each program.
-FRESH_ENVIRONMENTS = {EXAMPLES / f"{example}.py": packages_of(example) for example in NEEDS} | {
-    INTEGRATIONS / "pipelines.py": packages_of("search"),
-    INTEGRATIONS / "lora.py": f"{packages_of('search')} peft",
-    INTEGRATIONS / "txtai_poolings.py": f"{packages_of('txtai_search')} pytest",
+# What is installed for each program, that a file holds or a section.
+FRESH_ENVIRONMENTS = INSTALLS | {
+    EXAMPLES / "search.py": SEARCH,
+    INTEGRATIONS / "pipelines.py": SEARCH,
+    INTEGRATIONS / "lora.py": f"{SEARCH} peft",
+    INTEGRATIONS / "txtai_poolings.py": f"{INSTALLS['txtai']} pytest",
     INTEGRATIONS / "terminal.py": f"{REPOSITORY}[search]",
 }
 
@@ -76,28 +75,45 @@ def is_installed(module: str) -> bool:
 
 @pytest.fixture(scope="module")
 def desk(exported_folder: Path, documents: list[str], tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    """A folder with a model, documents and what some programs need beside them, and what is to be printed."""
+    """A folder with a model and documents, and what it finds there."""
     folder = tmp_path_factory.mktemp("desk")
-    shutil.copytree(exported_folder, folder / "model")
-    model = HMDEForDocumentEmbedding.from_pretrained(folder / "model")
-    tokenizer = HMDETokenizer.from_pretrained(folder / "model")
+    shutil.copytree(exported_folder, folder / "runs" / "hmde-small")
+    model = HMDEForDocumentEmbedding.from_pretrained(exported_folder)
+    tokenizer = HMDETokenizer.from_pretrained(exported_folder)
     lines = [json.dumps({"title": f"document {place}", "text": text}) for place, text in enumerate(documents)]
     (folder / "docs").mkdir()
     (folder / "docs" / "en.jsonl").write_text("\n".join(lines), encoding="utf-8")
     for package in ("hmde", "modeling_hmde"):
         shutil.copytree(REPOSITORY / package, folder / package)
+    return SimpleNamespace(folder=folder, model=model, tokenizer=tokenizer, documents=documents)
 
-    cosines = model.encode_documents(documents, tokenizer) @ model.encode_queries([QUESTION], tokenizer)[0]
+
+def best_three(desk: SimpleNamespace, titles: list[str], texts: list[str], question: str) -> list[tuple[str, float]]:
+    (query,) = desk.model.encode_queries([question], desk.tokenizer)
+    cosines = desk.model.encode_documents(texts, desk.tokenizer) @ query
     assert cosines.min() > 0  # txtai leaves out other documents
-    best = cosines.argsort()[::-1][:3]
-    expected = [QUESTION, *(f"  {cosines[place]:.3f}  document {place}" for place in best)]
-    return SimpleNamespace(folder=folder, expected=expected, model=model, tokenizer=tokenizer, documents=documents)
+    return sorted(zip(titles, cosines.tolist()), key=lambda hit: -hit[1])[:3]
+
+
+def check_found(desk: SimpleNamespace, printed: str) -> None:
+    given: dict = {}
+    exec(BEFORE, given)
+    expected = best_three(desk, [*given["texts"]], [*given["texts"].values()], given["question"])
+    found = json.loads(printed.splitlines()[-1])
+    assert [title for title, _ in found] == [title for title, _ in expected]
+    np.testing.assert_allclose([score for _, score in found], [score for _, score in expected], atol=1e-4)
+
+
+def check_printed(desk: SimpleNamespace, printed: str, question: str) -> None:
+    titles = [f"document {place}" for place in range(len(desk.documents))]
+    expected = best_three(desk, titles, desk.documents, question)
+    assert printed.splitlines()[-4:] == [question, *(f"  {score:.3f}  {title}" for title, score in expected)]
 
 
 def run(python: str | Path, *arguments: str | Path, folder: Path) -> str:
     """What Python prints that sees neither this repository nor the user's packages."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    environment |= {"HF_HOME": str(folder / "cache"), "HF_HUB_OFFLINE": "1", "GRADIO_ANALYTICS_ENABLED": "False"}
+    environment |= {"HF_HOME": str(folder / "cache"), "HF_HUB_OFFLINE": "1"}
     environment |= {"PYSPARK_PYTHON": str(python)}  # else Spark's workers take the first python3 of PATH
     done = subprocess.run(
         [python, "-I", *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=600
@@ -106,16 +122,23 @@ def run(python: str | Path, *arguments: str | Path, folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("example", NEEDS)
-def test_an_example_ranks_as_the_model_does(
-    example: str, desk: SimpleNamespace, run_in_a_fresh_process: Callable[..., str]
+def test_every_section_with_a_program_is_run_here() -> None:
+    assert {*SNIPPETS} == {*NEEDS} == {*INSTALLS}
+
+
+@pytest.mark.parametrize("section", NEEDS)
+def test_a_library_ranks_as_the_model_does(
+    section: str, desk: SimpleNamespace, run_in_a_fresh_process: Callable[..., str]
 ) -> None:
-    for module in (NEEDS[example], *(["onnxscript"] if example == "onnx_search" else [])):
-        if not is_installed(module):
-            pytest.skip(f"{module} is not installed; `make integrations` installs it")
-    program = (EXAMPLES / f"{example}.py").read_text(encoding="utf-8")
-    printed = run_in_a_fresh_process(program, "model", "docs/en.jsonl", QUESTION, folder=desk.folder)
-    assert printed.splitlines()[-4:] == desk.expected
+    if not is_installed(NEEDS[section]):
+        pytest.skip(f"{NEEDS[section]} is not installed; `make integrations` installs it")
+    check_found(desk, run_in_a_fresh_process(BEFORE + SNIPPETS[section] + AFTER, folder=desk.folder))
+
+
+def test_the_example_ranks_as_the_model_does(desk: SimpleNamespace, run_in_a_fresh_process: Callable[..., str]) -> None:
+    program, question = (EXAMPLES / "search.py").read_text(encoding="utf-8"), "Der Hund sah die Katze?"
+    printed = run_in_a_fresh_process(program, "runs/hmde-small", "docs/en.jsonl", question, folder=desk.folder)
+    check_printed(desk, printed, question)
 
 
 @pytest.mark.parametrize("example", ENCODERS)
@@ -130,7 +153,7 @@ def test_a_collection_is_encoded_by_two_workers(example: str, desk: SimpleNamesp
     )
     for part in range(2):
         pq.write_table(table.slice(part * (len(texts) // 2), len(texts) // 2), collection / f"{part}.parquet")
-    run(sys.executable, EXAMPLES / f"{example}.py", "model", collection, output, "2", folder=desk.folder)
+    run(sys.executable, EXAMPLES / f"{example}.py", "runs/hmde-small", collection, output, "2", folder=desk.folder)
     rows = {row["id"]: row["embedding"] for row in pq.read_table(output, schema=None).to_pylist()}
     expected = desk.model.encode_documents(texts, desk.tokenizer, language=table["language"].to_pylist())
     np.testing.assert_allclose([rows[id] for id in table["id"].to_pylist()], expected, atol=1e-5)
@@ -138,9 +161,9 @@ def test_a_collection_is_encoded_by_two_workers(example: str, desk: SimpleNamesp
 
 @pytest.mark.fresh_environment
 @pytest.mark.timeout(3600)  # a gigabyte is installed
-@pytest.mark.parametrize("program", FRESH_ENVIRONMENTS, ids=lambda program: program.stem)
-def test_a_saved_folder_serves_where_nothing_else_is_installed(program: Path, desk: SimpleNamespace) -> None:
-    environment = desk.folder / "environment"
+@pytest.mark.parametrize("program", FRESH_ENVIRONMENTS, ids=lambda program: Path(program).stem)
+def test_a_saved_folder_serves_where_nothing_else_is_installed(program: str | Path, desk: SimpleNamespace) -> None:
+    environment, question = desk.folder / "environment", "Der Hund sah die Katze?"
     try:
         venv.create(environment, with_pip=True, symlinks=True)
         python = environment / "bin" / "python"
@@ -149,10 +172,13 @@ def test_a_saved_folder_serves_where_nothing_else_is_installed(program: Path, de
             [python, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--no-compile", *packages], check=True
         )
         find = "from importlib.util import find_spec; print(*map(bool, map(find_spec, ['modeling_hmde', 'torch'])))"
-        in_a_clone = dict.fromkeys(("terminal", *IN_A_CLONE), "True True")
-        expected = (in_a_clone | {"onnx_search": "False False"}).get(program.stem, "False True")
-        assert run(python, "-c", find, folder=desk.folder).split() == expected.split()
-        printed = run(python, program, "model", "docs/en.jsonl", QUESTION, folder=desk.folder)
-        assert printed.splitlines()[-4:] == desk.expected
+        of_hmde = str(REPOSITORY) in FRESH_ENVIRONMENTS[program]
+        expected = f"{of_hmde} {program != 'ONNX Runtime'}"
+        assert run(python, "-c", find, folder=desk.folder).strip() == expected
+        if isinstance(program, str):
+            check_found(desk, run(python, "-c", BEFORE + SNIPPETS[program] + AFTER, folder=desk.folder))
+        else:
+            printed = run(python, program, "runs/hmde-small", "docs/en.jsonl", question, folder=desk.folder)
+            check_printed(desk, printed, question)
     finally:
         shutil.rmtree(environment)  # a gigabyte

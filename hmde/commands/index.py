@@ -7,6 +7,7 @@ encodes only what is new or changed, and removes what is gone.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,18 +36,24 @@ def main(options: IndexOptions) -> None:
         show_progress_bar=True,
     )
     if options.json:
-        print(json.dumps(changes._asdict() | {"unreadable": documents.unreadable}))
+        told = {"unreadable": documents.unreadable, "notes": documents.notes, "left_out": documents.left_out}
+        print(json.dumps(changes._asdict() | told))
     else:
-        print(described(changes, len(documents.unreadable)))
+        print(described(changes, documents.left_out))
 
 
-def described(changes: Changes, num_unreadable: int) -> str:
-    """
+def described(changes: Changes, left_out: Mapping[str, int]) -> str:
+    """The counts of documents, and of the files of the folder that are none.
+
     >>> from hmde.index.update import Changes
-    >>> described(Changes(added=2, changed=0, removed=1, unchanged=7), 0)
+    >>> described(Changes(added=2, changed=0, removed=1, unchanged=7), {})
     '2 added, 0 changed, 1 removed, 7 unchanged'
-    >>> described(Changes(added=2, changed=0, removed=1, unchanged=7), 1)
-    '2 added, 0 changed, 1 removed, 7 unchanged; files left out: 1'
+    >>> print(described(Changes(added=2, changed=0, removed=1, unchanged=7), {"no text": 1, "damaged": 2}))
+    2 added, 0 changed, 1 removed, 7 unchanged
+    files left out: 3 (2 damaged, 1 no text)
     """
     counts = ", ".join(f"{count} {name}" for name, count in changes._asdict().items())
-    return f"{counts}; files left out: {num_unreadable}" if num_unreadable else counts
+    reasons = ", ".join(
+        f"{count} {reason}" for reason, count in sorted(left_out.items(), key=lambda item: (-item[1], item[0]))
+    )
+    return f"{counts}\nfiles left out: {sum(left_out.values())} ({reasons})" if left_out else counts

@@ -7,7 +7,17 @@ from contextlib import contextmanager
 
 # The modules of each extra's libraries, as far as hmde imports them. The core installs none of them.
 MODULES = {
-    "search": ["Stemmer", "filelock", "jsonargparse", "lancedb", "platformdirs", "pyarrow", "regex", "rich"],
+    "search": [
+        "Stemmer",
+        "filelock",
+        "jsonargparse",
+        "lancedb",
+        "langcodes",
+        "platformdirs",
+        "pyarrow",
+        "regex",
+        "rich",
+    ],
     "server": ["fastapi", "prometheus_client", "uvicorn"],
     "encode": ["accelerate", "datasets"],
     "onnx": ["onnx", "onnxruntime", "onnxscript"],

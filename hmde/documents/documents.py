@@ -1,15 +1,15 @@
 """Documents from files, one after another. Knows no model and no index.
 
-A source is a folder, read with its subfolders and the folders it links to, or one file:
+A source is a folder, read with its subfolders and the folders it links to, or one file. hmde/documents/files.py has
+the table of the kinds that are read. A PDF is a document a page, a presentation a slide, a book a chapter; any other
+file is one document, or several parts if it is long. Two kinds are tables, a document a line or row:
 
-    *.txt, *.md, *.html, *.docx    a document a file
-    *.pdf, *.pptx, *.epub          a document a page, slide or chapter
-    *.jsonl                        a document a line: a JSON object with a "text"
-    *.parquet                      a document a row, with a column "text"
+    *.jsonl      each line is a JSON object with a "text"
+    *.parquet    with a column "text"
 
-hmde/documents/files.py reads all but the last two; a file that it cannot read is left out with a warning. Lines and
-rows may also have a "title", which becomes the first line of the text, a "language" (ISO 639-1), an id, which is "id",
-"doc_id" or "concept_id", and metadata. Blank lines are skipped. Rows whose text is null are skipped with a warning.
+A file that cannot be read is left out with a warning; one of another kind is counted. Lines and rows may also have a
+"title", which becomes the first line of the text, a "language", an id, which is "id", "doc_id" or "concept_id", and
+metadata. Blank lines are skipped. Rows whose text is null are skipped with a warning.
 """
 
 from __future__ import annotations
@@ -18,22 +18,31 @@ import logging
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from hmde.common.fingerprints import fingerprint
 from hmde.common.records import rows, where
-from hmde.documents.files import READERS, UnreadableFile, read_file
+from hmde.documents.content import UnreadableFile
+from hmde.documents.files import READERS, read_file
 
 logger = logging.getLogger(__name__)
 
 TABLES = (".jsonl", ".parquet")
 DETECT = "detect"  # in place of a language: find it out
 ID_COLUMNS = ("id", "doc_id", "concept_id")
+# What programs keep for themselves, beside all whose names begin with a dot.
+MACHINE_FILES = re.compile(
+    r"(node_modules|__pycache__|__MACOSX|site-packages|CVS|\$RECYCLE\.BIN|System Volume Information)$"
+    r"|(thumbs\.db|desktop\.ini)$|~\$",
+    re.I,
+)
 # Columns of an index, which metadata may not take.
 RESERVED = (
     *("id", "title", "language", "text", "content_hash", "words", "vector"),
@@ -46,10 +55,11 @@ class Document:
     """A text and its origin. Lone surrogates, which no file can hold, become U+FFFD in all fields.
 
     Args:
-        id: the file's path in the source; for a page `path#page=3`, slides and chapters alike; for a line or row
+        id: the file's path in the source; for a page `path#page=3`, slides, chapters and parts alike; for a line or row
             `path#id`, `path#number` if it has no id, and the id alone if `Columns` name its column.
         title: for a file without one, its name without the ending; for a page, `title, page 3`.
-        language: ISO 639-1 code, for the rules of the sentence splitter; None if it is not known.
+        language: ISO 639-1 code, for the rules of the sentence splitter; None if it is not known. Any other code of a
+            language becomes this one: `DE`, `de-AT`, `deu` are `de`.
         text: what is encoded, shown and searched; of a line or row with a title, this is the first line.
         metadata: what else is known of it, to filter by and to show: strings, numbers and booleans. What is not known
             is left out.
@@ -73,6 +83,7 @@ class Document:
                 raise ValueError(f"{self.id}: {name} is {value!r:.80}; it must be {wanted}, of Python's type str")
             if value is not None and not value.isascii():
                 object.__setattr__(self, name, _without_surrogates(value))
+        object.__setattr__(self, "language", language_code(self.language))
         for name, value in self.metadata.items():
             if not name.isidentifier() or name.startswith("_") or name.lower() in RESERVED:
                 raise ValueError(f"{self.id}: metadata may not be named {name!r}; rename it to a word such as `year`")
@@ -116,7 +127,9 @@ class Documents:
         language: of the documents that do not name their own; DETECT finds it out from the text.
         columns: of lines and rows.
         strict: whether a file that cannot be read ends the iteration. If not, it is left out, with a warning.
-        unreadable: the files that were left out, and why.
+        unreadable: the files that were left out, and why. A file that is not there any more is not among them.
+        notes: what was guessed, or could not be read, of files that were read.
+        left_out: how many files were left out, by reason.
 
     Raises:
         ValueError: the source does not exist. On iteration: it holds no document; or a table cannot be read or is
@@ -128,6 +141,8 @@ class Documents:
     columns: Columns = Columns()
     strict: bool = False
     unreadable: dict[str, str] = field(default_factory=dict, init=False, compare=False)
+    notes: dict[str, str] = field(default_factory=dict, init=False, compare=False)
+    left_out: Counter[str] = field(default_factory=Counter, init=False, compare=False)
 
     def __post_init__(self) -> None:
         if not Path(self.source).exists():
@@ -135,9 +150,12 @@ class Documents:
 
     def __iter__(self) -> Iterator[Document]:
         count = 0
-        for file, name in files_of(Path(self.source)):
-            read = self._rows if file.suffix.lower() in TABLES else self._sections
-            for document in read(file, name):
+        known = {**self.unreadable, **self.notes}  # documents are read twice, and told of once
+        for told in (self.unreadable, self.notes, self.left_out):
+            told.clear()
+        for file, name in files_of(Path(self.source), self.left_out):
+            is_table = file.suffix.lower() in TABLES
+            for document in self._rows(file, name) if is_table else self._sections(file, name, known):
                 if not document.language and self.language is not None:
                     language = _detected_language(document.text) if self.language == DETECT else self.language
                     document = replace(document, language=language)
@@ -146,21 +164,27 @@ class Documents:
         if not count:
             raise ValueError(f"{self.source} holds no document; documents are files that end in {_endings()}")
 
-    def _sections(self, file: Path, name: str) -> Iterator[Document]:
+    def _sections(self, file: Path, name: str, known: dict[str, str]) -> Iterator[Document]:
         """The documents of a file that is no table."""
         try:
-            title, language, sections = read_file(file)
+            content = read_file(file)
         except UnreadableFile as error:
             if self.strict:
                 raise
-            if name not in self.unreadable:  # documents are read twice
-                logger.warning("%s; it is left out", error)
             self.unreadable[name] = str(error)
+            self.left_out[error.reason] += 1
+            if name not in known:
+                logger.warning("%s; it is left out", error)
             return
-        title = title or _readable(file.stem)
-        for place, text in sections:
-            id, heading = (f"{name}#{place.replace(' ', '=')}", f"{title}, {place}") if place else (name, title)
-            yield Document(id, heading, language, text)
+        if content.notes:
+            self.notes[name] = "; ".join(content.notes)
+            if name not in known:
+                logger.warning("%s %s", file, self.notes[name])
+        title = content.title or _readable(file.stem)
+        for place, text in content.sections:
+            anchor = re.sub(r" (\d+) ?", r"=\1&", place).rstrip("&")
+            id, heading = (f"{name}#{anchor}", f"{title}, {place}") if place else (name, title)
+            yield Document(id, heading, content.language, text)
 
     def _rows(self, file: Path, name: str) -> Iterator[Document]:
         """The documents of a table."""
@@ -219,8 +243,11 @@ def distinct(documents: Iterable[Document]) -> Iterator[Document]:
         yield document
 
 
-def files_of(source: Path) -> Iterator[tuple[Path, str]]:
+def files_of(source: Path, left_out: Counter[str]) -> Iterator[tuple[Path, str]]:
     """The files with documents in a folder and its subfolders, sorted; or the one file. Endings may be in capitals.
+
+    Args:
+        left_out: counts the other files, by reason.
 
     Yields:
         each file, and its path in the folder as text.
@@ -228,13 +255,14 @@ def files_of(source: Path) -> Iterator[tuple[Path, str]]:
     Raises:
         ValueError: a folder cannot be read.
     """
-    entries = [source] if source.is_file() else sorted(_walk(source, frozenset()))
+    entries = [source] if source.is_file() else sorted(_walk(source, frozenset(), left_out))
     for file in entries:
         if file.suffix.lower() not in (*READERS, *TABLES):
-            continue
-        if file.is_file():
+            left_out[f"of a kind that is not read: {file.suffix.lower() or 'without an ending'}"] += 1
+        elif file.is_file():
             yield file, _readable(file.name if file == source else str(file.relative_to(source)))
         else:
+            left_out["broken link or no file"] += 1
             logger.warning("%s is no file that can be read (a broken link?); it is skipped", _readable(str(file)))
 
 
@@ -247,8 +275,9 @@ def check_apart(output: Path, source: Path) -> None:
         raise ValueError(f"the output {output} lies in {source} and would be read as documents; put it elsewhere")
 
 
-def _walk(folder: Path, parents: frozenset[tuple[int, int]]) -> Iterator[Path]:
-    """The entries of a folder and of those below. Follows links, but not into a folder that is being walked."""
+def _walk(folder: Path, parents: frozenset[tuple[int, int]], left_out: Counter[str]) -> Iterator[Path]:
+    """The entries of a folder and of those below, without hidden ones and those of programs. Follows links, but not
+    into a folder that is being walked."""
     try:
         status = folder.stat()
         entries = list(folder.iterdir())
@@ -256,10 +285,12 @@ def _walk(folder: Path, parents: frozenset[tuple[int, int]]) -> Iterator[Path]:
         raise ValueError(f"{folder} cannot be read: {error.strerror}") from None
     within = parents | {(status.st_dev, status.st_ino)}
     for entry in entries:
-        if not entry.is_dir():
+        if entry.name.startswith(".") or MACHINE_FILES.match(entry.name):
+            left_out["hidden, or of a program"] += 1
+        elif not entry.is_dir():
             yield entry
         elif (entry.stat().st_dev, entry.stat().st_ino) not in within:
-            yield from _walk(entry, within)
+            yield from _walk(entry, within, left_out)
 
 
 def _readable(name: str) -> str:
@@ -280,6 +311,24 @@ def _without_surrogates(text: str) -> str:
     True
     """
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+@lru_cache
+def language_code(code: str | None) -> str | None:
+    """The shortest code of a language, as ISO 639 has it, without script and region; what is no code stays as it is.
+
+    >>> [language_code(code) for code in ("DE", "de-AT", "deu", "iw", "zh_Hant", "und", "", "no code")]
+    ['de', 'de', 'de', 'he', 'zh', None, None, 'no code']
+    """
+    if not code:
+        return None
+    import langcodes
+
+    try:
+        language = langcodes.get(code.strip()).language
+    except langcodes.LanguageTagError:
+        return code
+    return None if language in ("und", None) else language
 
 
 def _detected_language(text: str) -> str:

@@ -75,6 +75,35 @@ def write_docx(path: Path, paragraphs: list[str], cell: str, box: str = "") -> N
     )
 
 
+def write_pptx(path: Path, slides: list[str], title: str) -> None:
+    """A PPTX of slides of one paragraph, each with notes of its speaker and a chart of one category."""
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    relation = '<Relationship Id="r{0}" Type="{1}/{2}" Target="{3}"/>'
+
+    def relations(*targets: tuple[str, str]) -> str:
+        entries = (relation.format(number, office, *target) for number, target in enumerate(targets))
+        return f"<Relationships xmlns='x'>{''.join(entries)}</Relationships>"
+
+    def drawn(text: str) -> str:
+        number = '<a:fld type="slidenum"><a:t>7</a:t></a:fld>'
+        return f'<s xmlns:a="a"><a:p><a:r><a:t>{text}</a:t></a:r>{number}</a:p></s>'
+
+    ids = "".join(f'<sldId id="{256 + number}" r:id="r{number}"/>' for number in range(len(slides)))
+    files = {
+        "_rels/.rels": relations(("officeDocument", "ppt/presentation.xml")),
+        "ppt/presentation.xml": f'<p xmlns:r="{office}">{ids}</p>',
+        "ppt/_rels/presentation.xml.rels": relations(*(("slide", f"slides/{slide}.xml") for slide in slides)),
+        "docProps/core.xml": f"<c><title>{title}</title></c>",
+    }
+    for slide in slides:
+        own = (("notesSlide", f"../notes/{slide}.xml"), ("chart", f"../charts/{slide}.xml"))
+        files[f"ppt/slides/_rels/{slide}.xml.rels"] = relations(*own)
+        files[f"ppt/slides/{slide}.xml"] = drawn(slide)
+        files[f"ppt/notes/{slide}.xml"] = drawn(f"Say {slide}.")
+        files[f"ppt/charts/{slide}.xml"] = f"<c><strCache><pt><v>Bar of {slide}</v></pt></strCache></c>"
+    write_zip(path, files)
+
+
 def write_epub(
     path: Path, chapters: dict[str, str], title: str, language: str, encrypted: str = "", lost: str = ""
 ) -> None:
@@ -82,10 +111,10 @@ def write_epub(
 
     Args:
         encrypted: the file name of a chapter that is said to be encrypted.
-        lost: that of a chapter that is in the order of reading but not among the files.
+        lost: that of a chapter that is listed but not among the files.
     """
     container = "urn:oasis:names:tc:opendocument:xmlns:container"
-    items = "".join(f'<item id="{name}" href="{name}"/>' for name in sorted({*chapters} - {lost}))
+    items = "".join(f'<item id="{name}" href="{name}"/>' for name in sorted(chapters))
     spine = "".join(f'<itemref idref="{name}"/>' for name in chapters)
     metadata = f"<dc:title>{title}</dc:title><dc:language>{language}</dc:language>"
     files = {
@@ -93,8 +122,13 @@ def write_epub(
         "</rootfiles></container>",
         "OPS/a.opf": '<package xmlns="http://www.idpf.org/2007/opf"><metadata xmlns:dc="http://purl.org/dc/elements/'
         f'1.1/">{metadata}</metadata><manifest>{items}</manifest><spine>{spine}</spine></package>',
-        **{f"OPS/{name}": f"<html><body><h1>{text}</h1></body></html>" for name, text in chapters.items()},
+        **{
+            f"OPS/{name}": f"<html><body><h1>{text}</h1></body></html>"
+            for name, text in chapters.items()
+            if name != lost
+        },
     }
+    files.pop(f"OPS/{lost}", None)
     if encrypted:
         files["META-INF/encryption.xml"] = f'<encryption><CipherReference URI="OPS/{encrypted}"/></encryption>'
     write_zip(path, files)

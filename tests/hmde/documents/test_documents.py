@@ -35,10 +35,10 @@ def test_a_folder_of_all_kinds_of_files_is_read(tmp_path: Path) -> None:
         Document("a.jsonl#1", "1", "en", "one"),
         Document("a.jsonl#b", "b", "fr", "two"),
         Document("b.parquet#x", "X", "en", "X\nthree"),
-        Document("read.md", "read", "en", "# Title"),
+        Document("read.md", "Title", "en", "Title"),
         Document("sub/note.TXT", "note", "en", "Eine Notiz."),
     ]
-    assert read(tmp_path / "read.md") == [Document("read.md", "read", None, "# Title")]
+    assert read(tmp_path / "read.md") == [Document("read.md", "Title", None, "Title")]
 
 
 def test_a_source_may_be_named_by_a_string(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_lone_surrogate_anywhere_does_not_stop_an_index(tmp_path: Path, encode
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.txt", b"caf\xe9", r"a\.txt is not UTF-8 \(byte 3 is 0xe9\)"),
+        ("a.txt", b"\x89PNG\0\0\0\r", r"a\.txt is no text"),
         ("a.txt", b" \n", r"a\.txt holds no text; write some, or remove the file"),
         ("a.jsonl", b'{"text": "one"}\n{"text": "\xff"}', r"a\.jsonl, line 2: is not UTF-8 \(byte 10 of it is 0xff\)"),
         ("a.jsonl", b'{"text": "one"}\n{', r"a\.jsonl, line 2: is no JSON"),

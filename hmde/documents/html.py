@@ -1,0 +1,108 @@
+"""HTML: the text that a browser shows of a page's main part, a line for each paragraph, row and item.
+
+Resiliparse parses as browsers do (lexbor), at any depth, and writes the text. On the 130 pages of Mozilla's
+Readability, 99.7 % of the words of an article are kept, and 90 % of the words that are kept are the article's; lxml and
+the main element alone: 99.9 and 81; trafilatura, at its greatest recall: 97 and 97.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from hmde.documents.content import Content
+from hmde.documents.encodings import decoded
+
+# What browsers do not show, or show only to be chosen from.
+_UNSEEN = ", ".join(
+    [
+        "script, style, template, noscript, svg, select, datalist, button, rt, rp",
+        "video, audio, object, iframe, canvas, dialog:not([open])",
+        "[hidden]:not([hidden=until-found]), [style*='display:none'], [style*='display: none']",
+    ]
+)
+# What stands around the text of a page on every page of a site.
+_AROUND = ", ".join(
+    [
+        "nav, footer, [role=navigation], [role=contentinfo], [role=banner], [role=search]",
+        "body > aside, body > [role=complementary]",
+    ]
+)
+_MAIN = ("main, [role=main]", "article, [role=article]")
+_DECLARED = re.compile(
+    rb"""<meta[^>]+charset\s*=\s*["']?\s*([\w:.-]+)|<\?xml[^>]+encoding\s*=\s*["']([\w:.-]+)""", re.I
+)
+_PRESCAN = 4_096  # bytes in which an encoding is declared; the standard asks for 1,024
+
+
+def html(content: bytes, whole: bool = False) -> Content:
+    """A page.
+
+    Args:
+        whole: read all that is shown, as of a chapter of a book, which has nothing around its text.
+    """
+    declared = _DECLARED.search(content, 0, _PRESCAN)
+    text, notes = decoded(content, (declared[1] or declared[2]).decode("ascii") if declared else None)
+    return parsed_html(text, whole)._replace(notes=notes)
+
+
+def parsed_html(page: str, whole: bool = False) -> Content:
+    """A page that has been decoded."""
+    from resiliparse.parse.html import HTMLTree
+
+    tree: Any = HTMLTree.parse(page)
+    root = tree.document.query_selector("html")
+    attributes = {name: root.getattr(name) for name in ("lang", "xml:lang")} if root else {}
+    language = attributes.get("lang") or attributes.get("xml:lang")
+    title = tree.title
+    _remove(tree.document, _UNSEEN)
+    if not whole:
+        tree = _main_part(tree)
+    headings = [" ".join(heading.text.split()) for heading in tree.document.query_selector_all("h1, h2, h3")]
+    text = _text(tree)
+    return Content(title or next(filter(None, headings), None), language, [("", text)], headings=frozenset(headings))
+
+
+def _main_part(tree: Any) -> Any:
+    """The tree without what stands around the text; where one element says that it is the main part, this alone."""
+    from resiliparse.parse.html import HTMLTree
+
+    complete = tree.document.query_selector("html").html
+    for selector in _MAIN:
+        found = [element for element in tree.document.query_selector_all(selector) if element.text.strip()]
+        if len(found) == 1:
+            tree = HTMLTree.parse(found[0].html)
+            break
+    _remove(tree.document, _AROUND)
+    before = len(_text(tree))
+    without_links: Any = HTMLTree.parse(tree.document.query_selector("html").html)
+    for element in without_links.document.query_selector_all("ul, ol"):
+        links = element.query_selector_all("a")
+        if len(links) >= 3 and sum(_letters(link) for link in links) >= 0.75 * _letters(element):
+            element.decompose()
+    kept = without_links if len(_text(without_links)) >= 0.5 * before else tree  # a page may be a list of links
+    return kept if before else HTMLTree.parse(complete)
+
+
+def _remove(document: Any, selector: str) -> None:
+    for element in document.query_selector_all(selector):
+        element.decompose()
+
+
+def _letters(element: Any) -> int:
+    return len("".join((element.text or "").split()))
+
+
+def _text(tree: Any) -> str:
+    """
+    >>> from resiliparse.parse.html import HTMLTree
+    >>> _text(HTMLTree.parse("<p>Do&shy;nau<pre>one\\n  two</pre><table><tr><td>Ann<td>30<tr><td>Bob<td>41</table>"))
+    'Donau\\none\\n  two\\nAnn 30\\nBob 41'
+    """
+    from resiliparse.extract.html2text import extract_plain_text
+
+    text = extract_plain_text(tree, preserve_formatting=True, list_bullets=False, alt_texts=False)
+    if not tree.document.query_selector("pre"):
+        text = re.sub(r"(?m)^[^\S\n]+", "", text)  # lists are set in
+    lines = (re.sub(r"[^\S\n]*\t\s*", " ", line.strip("\n\t")) for line in text.replace("\xad", "").splitlines())
+    return "\n".join(line.rstrip() for line in lines if line.strip())

@@ -2,21 +2,22 @@
 
     python -m benchmarks.attribution --config configuration/benchmarks/attribution.yaml [--key value ...]
 
-For each question to a paragraph that holds its answer, the sentences of the paragraph are ranked twice: by their
-contribution to the document embedding's cosine, and by their own cosine with the question (late interaction, or, for
-the kind `sentences`, plain similarity of the sentence encoder). Beside that stands chance, and how well the two ways to
-score a whole paragraph find the paragraph among all. Writes
+For each question to a paragraph that holds its answer, in every pair of languages, the sentences of the paragraph are
+ranked twice: by their contribution to the document embedding's cosine, and by their own cosine with the question (late
+interaction, or, for the kind `sentences`, plain similarity of the sentence encoder). Beside that stand chance, and the
+sentences that do answer. Paragraphs of one sentence leave nothing to rank and are left out. Writes
 
     results.json     all measures by system and pair, with recipe and environment
-    results.md       a table a measure: one row a pair, one column a system and scoring
+    results.md       a table a measure: one row a mean over pairs, one column a system and scoring
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import hmde.common.threads
 
@@ -24,27 +25,28 @@ import numpy as np
 import torch
 
 from benchmarks.measure import write_results
-from evaluation.datasets.languages import languages_of
-from evaluation.datasets.lareqa import read_paragraphs
+from evaluation.datasets.lareqa import Paragraph, read_paragraphs
 from evaluation.recipes import SystemOptions
 from evaluation.systems import check_systems, load_system
 from evaluation.systems.hmde import HMDESystem
-from evaluation.tables import Scores, Table
+from evaluation.tables import Scores, Table, averages
 from hmde.common.command_line import options_from, run
 from hmde.common.device import Dtype, dtype_of
-from modeling_hmde import DocumentSentences, Explanation, score_sentences
+from modeling_hmde import DocumentSentences, score_sentences
 from modeling_hmde.attribution_hmde import Scoring
 
-# Share of questions whose answer stands in the first, or in the first three, of the ranked sentences; mean reciprocal
-# rank of the paragraph among all paragraphs.
-MEASURES = ("answer first", "answer in first three", "paragraph MRR")
+Paragraphs = Mapping[str, Sequence[Paragraph]]  # by language
+
+# Share of questions whose answer stands in the first, or in the first three, of the ranked sentences; and of those for
+# which the sentence that the paragraph begins with is ranked first.
+MEASURES = ("answer first", "answer in first three", "beginning first")
 
 
 @dataclass
 class SentenceSystemOptions(SystemOptions):
     """A system of a kind that has sentences."""
 
-    kind: Literal["hmde", "sentences"]
+    kind: Literal["hmde", "sentences", "passages"]
 
 
 @dataclass
@@ -54,130 +56,144 @@ class AttributionRecipe:
     Args:
         data: folder of `<language>.json` in SQuAD's format, paragraphs and ids the same in all languages: XQuAD, or
             XQuAD-R of LAReQA.
-        pairs: `<question language>-<paragraph language>`, such as en-de.
-        systems: by name, each with its `kind`, hmde or sentences, and the options of that kind; see
+        languages: questions in each are asked of paragraphs in each.
+        systems: by name, each with its `kind`, hmde, sentences or passages, and the options of that kind; see
             evaluation/registry.py.
         output: folder to write. Files of an earlier evaluation there are replaced.
         dtype: float32, bfloat16, or auto: bfloat16 where the CPU or the GPU has native support for it.
     """
 
     data: str
-    pairs: list[str]
+    languages: list[str]
     systems: dict[str, SentenceSystemOptions]
     output: str
     dtype: Dtype = "auto"
 
 
-@dataclass
-class Question:
-    """A question in one language and its answers in a paragraph of another.
+class Ranked(NamedTuple):
+    """The sentences of a paragraph by their scores for one question, highest first, and where its answers begin; all in
+    characters."""
 
-    Args:
-        text: the question.
-        paragraph: index of the paragraph in its file.
-        answers: where each answer begins, in characters of the paragraph.
-    """
-
-    text: str
-    paragraph: int
+    sentences: list[tuple[int, int]]
     answers: list[int]
 
 
 def main(argv: list[str] | None = None) -> None:
     recipe = options_from(AttributionRecipe, argv)
-    questions = {pair: read_questions(Path(recipe.data), pair) for pair in recipe.pairs}
+    paragraphs = {language: read_paragraphs(Path(recipe.data) / f"{language}.json") for language in recipe.languages}
+    check_ids(paragraphs)
     check_systems(recipe.systems)
     columns: dict[str, Scores] = {}
     for name, options in recipe.systems.items():
         system = load_system(options, dtype_of(recipe.dtype))
-        for pair, (asked, paragraphs) in questions.items():
-            for scoring in get_args(Scoring):
-                documents = system.model.prepare_sentences(
-                    paragraphs, system.tokenizer, language=languages_of(pair)[1], scoring=scoring
-                )
-                columns.setdefault(f"{name}, {scoring}", {})[pair] = evaluate(system, asked, documents)
-            # Tokenizers divide a paragraph differently, so each system has a chance of its own.
-            columns.setdefault(f"{name}, chance", {})[pair] = chance(asked, documents)
-    tables = [
+        queries = {language: encode_questions(system, texts) for language, texts in paragraphs.items()}
+        for scoring in get_args(Scoring):
+            documents = {language: prepare(system, texts, language, scoring) for language, texts in paragraphs.items()}
+            ranked = {
+                f"{asked}-{language}": rank(queries[asked], paragraphs[language], documents[language])
+                for asked, language in product(paragraphs, repeat=2)
+            }
+            columns[f"{name}, {scoring}"] = {pair: measures(found) for pair, found in ranked.items()}
+        # Tokenizers divide a paragraph differently, so each system has a chance of its own.
+        columns[f"{name}, chance"] = {pair: chance(found) for pair, found in ranked.items()}
+        columns[f"{name}, answers"] = {pair: measures(answers_first(found)) for pair, found in ranked.items()}
+    write_results(recipe, "\n".join(tables(columns, recipe)), systems=columns)
+
+
+def check_ids(paragraphs: Paragraphs) -> None:
+    """
+    Raises:
+        ValueError: there is no language, or a language has no question with an answer that another asks.
+    """
+    if not paragraphs:
+        raise ValueError("languages is empty; name at least one")
+    asked = {
+        language: {name for text in texts for name, _, _ in text.questions} for language, texts in paragraphs.items()
+    }
+    for language, texts in paragraphs.items():
+        answered = {name for text in texts for name, _, answers in text.questions if answers}
+        for other in asked:
+            if not answered & asked[other]:
+                raise ValueError(f"no question of {other}.json has an answer in {language}.json; check that ids agree")
+
+
+def encode_questions(system: HMDESystem, paragraphs: Sequence[Paragraph]) -> dict[str, torch.Tensor]:
+    """(hidden,), by the id of the question."""
+    texts = {name: text for paragraph in paragraphs for name, text, _ in paragraph.questions}
+    return dict(zip(texts, torch.from_numpy(system.encode_queries(list(texts.values())))))
+
+
+def prepare(
+    system: HMDESystem, paragraphs: Sequence[Paragraph], language: str, scoring: Scoring
+) -> list[DocumentSentences]:
+    """The sentences of each paragraph with their vectors."""
+    texts = [paragraph.text for paragraph in paragraphs]
+    return system.model.prepare_sentences(texts, system.tokenizer, language=language, scoring=scoring)
+
+
+def rank(
+    queries: Mapping[str, torch.Tensor], paragraphs: Sequence[Paragraph], documents: Sequence[DocumentSentences]
+) -> list[Ranked]:
+    """The sentences for each question that is in `queries` and has an answer, in paragraphs of several sentences."""
+    return [
+        Ranked([(begin, end) for begin, end, _ in score_sentences(queries[name], document).sentences], answers)
+        for paragraph, document in zip(paragraphs, documents)
+        for name, _, answers in paragraph.questions
+        if answers and name in queries and len(document.spans) > 1
+    ]
+
+
+def measures(ranked: Sequence[Ranked]) -> dict[str, float]:
+    """The measures, and the number of questions that they are means over."""
+    ranks = [rank_of_answer(one) for one in ranked]
+    beginnings = [sentences[0] == min(sentences) for sentences, _ in ranked]
+    values = ([rank == 1 for rank in ranks], [rank <= 3 for rank in ranks], beginnings)
+    return {name: float(np.mean(of_each)) for name, of_each in zip(MEASURES, values)} | {"questions": len(ranked)}
+
+
+def rank_of_answer(ranked: Ranked) -> float:
+    """The rank, from 1, of the first sentence in which an answer begins; infinity where it is in none that was read."""
+    return next(
+        (rank for rank, one in enumerate(ranked.sentences, start=1) if holds(one, ranked.answers)), float("inf")
+    )
+
+
+def holds(sentence: tuple[int, int], answers: Sequence[int]) -> bool:
+    begin, end = sentence
+    return any(begin <= answer < end for answer in answers)
+
+
+def answers_first(ranked: Sequence[Ranked]) -> list[Ranked]:
+    """The ranking that knows the answers."""
+    return [Ranked(sorted(found, key=lambda one: not holds(one, answers)), answers) for found, answers in ranked]
+
+
+def chance(ranked: Sequence[Ranked]) -> dict[str, float]:
+    """What the measures are expected to be where sentences stand in random order."""
+    counts = np.array([len(sentences) for sentences, _ in ranked])
+    expected = (1 / counts, np.minimum(3 / counts, 1), 1 / counts)
+    return {name: float(np.mean(of_each)) for name, of_each in zip(MEASURES, expected)} | {"questions": len(ranked)}
+
+
+def tables(columns: Mapping[str, Scores], recipe: AttributionRecipe) -> list[str]:
+    """A table a measure: means over pairs of one language, of two, and over the questions to paragraphs of each."""
+    pairs = {f"{asked}-{language}": (asked, language) for asked, language in product(recipe.languages, repeat=2)}
+    groups = {
+        "same language": [pair for pair, (asked, language) in pairs.items() if asked == language],
+        "across languages": [pair for pair, (asked, language) in pairs.items() if asked != language],
+    } | {
+        f"paragraphs in {one}": [pair for pair, (_, language) in pairs.items() if language == one]
+        for one in recipe.languages
+    }
+    means = {name: averages(scores, groups, MEASURES) for name, scores in columns.items()}
+    return [
         Table(
             f"{measure} on {Path(recipe.data).name}",
-            "questions-paragraphs",
-            {name: {pair: scores[measure] for pair, scores in rows.items()} for name, rows in columns.items()},
-        )
+            "questions and paragraphs",
+            {name: {group: scores[measure] for group, scores in rows.items()} for name, rows in means.items()},
+        ).to_markdown()
         for measure in MEASURES
     ]
-    write_results(recipe, "\n".join(table.to_markdown() for table in tables), systems=columns)
-
-
-def read_questions(folder: Path, pair: str) -> tuple[list[Question], list[str]]:
-    """The questions of one language to paragraphs of another, and all these paragraphs.
-
-    Raises:
-        ValueError: a file is missing or not in SQuAD's format, or no question has an answer.
-    """
-    question_language, paragraph_language = languages_of(pair)
-    asked = read_paragraphs(folder / f"{question_language}.json")
-    texts = {name: text for paragraph in asked for name, text, _ in paragraph.questions}
-    paragraphs = read_paragraphs(folder / f"{paragraph_language}.json")
-    questions = [
-        Question(texts[name], index, answers)
-        for index, paragraph in enumerate(paragraphs)
-        for name, _, answers in paragraph.questions
-        if answers and name in texts
-    ]
-    if not questions:
-        raise ValueError(
-            f"no question of {question_language}.json has an answer in {paragraph_language}.json of {folder}; check "
-            "that the ids of the two agree"
-        )
-    return questions, [paragraph.text for paragraph in paragraphs]
-
-
-def evaluate(
-    system: HMDESystem, questions: Sequence[Question], documents: Sequence[DocumentSentences]
-) -> dict[str, float]:
-    """The measures, and the number of `questions` that those of sentences are means over.
-
-    Args:
-        system: that encoded the documents.
-        documents: the sentences of each paragraph. A paragraph of a single sentence leaves nothing to rank; questions
-            to it count for `paragraph MRR` only.
-    """
-    queries = torch.from_numpy(system.encode_queries([question.text for question in questions]))
-    ranks, reciprocals = [], []
-    for query, question in zip(queries, questions):
-        explanations = [score_sentences(query, document) for document in documents]
-        own = explanations[question.paragraph]
-        better = sum(explanation.score > own.score for explanation in explanations)
-        reciprocals.append(1 / (1 + better))
-        if len(own.sentences) > 1:
-            ranks.append(rank_of_answer(own, question.answers))
-    return {
-        "answer first": float(np.mean([rank == 1 for rank in ranks])),
-        "answer in first three": float(np.mean([rank <= 3 for rank in ranks])),
-        "paragraph MRR": float(np.mean(reciprocals)),
-        "questions": len(ranks),
-    }
-
-
-def rank_of_answer(explanation: Explanation, answers: Sequence[int]) -> float:
-    """The rank, from 1, of the first sentence in which an answer begins; infinity where it is in none that was read."""
-    for rank, (begin, end, _) in enumerate(explanation.sentences, start=1):
-        if any(begin <= answer < end for answer in answers):
-            return rank
-    return float("inf")
-
-
-def chance(questions: Sequence[Question], documents: Sequence[DocumentSentences]) -> dict[str, float]:
-    """What the measures are expected to be where sentences and paragraphs stand in random order."""
-    counts = np.array([len(documents[question.paragraph].spans) for question in questions])
-    counts = counts[counts > 1]
-    return {
-        "answer first": float(np.mean(1 / counts)),
-        "answer in first three": float(np.mean(np.minimum(3 / counts, 1))),
-        "paragraph MRR": float(np.mean(1 / np.arange(1, len(documents) + 1))),
-        "questions": len(counts),
-    }
 
 
 if __name__ == "__main__":

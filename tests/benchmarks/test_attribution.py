@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
-from benchmarks.attribution import Question, chance, evaluate, main, rank_of_answer, read_questions
-from modeling_hmde import DocumentSentences, Explanation, HMDEForDocumentEmbedding, HMDETokenizer, SentenceScore
+from benchmarks.attribution import Ranked, answers_first, chance, main, measures, rank, rank_of_answer
+from evaluation.datasets.lareqa import Paragraph, Question
+from modeling_hmde import DocumentSentences, HMDEForDocumentEmbedding, HMDETokenizer
 
 TEXT = "The cat sat on the mat. It was warm there! Did the dog see it?"
 
@@ -45,18 +45,10 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
-def test_questions_of_one_language_meet_the_answers_of_another_by_their_ids(data: Path) -> None:
-    questions, paragraphs = read_questions(data, "en-de")
-    assert questions == [Question("Who sat?", 0, [17])]
-    assert paragraphs == ["Der Hund sah die Katze. Sie lag in der Sonne.", "Le chat dort."]
-
-
 def test_the_answers_rank_is_that_of_the_sentence_in_which_it_begins() -> None:
-    explanation = Explanation(0.5, [SentenceScore(24, 42, 0.4), SentenceScore(0, 23, 0.1), SentenceScore(43, 62, 0.0)])
-    assert rank_of_answer(explanation, [24]) == 1
-    assert rank_of_answer(explanation, [22]) == 2
-    assert rank_of_answer(explanation, [50, 3]) == 2
-    assert rank_of_answer(explanation, [90]) == float("inf")
+    sentences = [(24, 42), (0, 23), (43, 62)]
+    ranks = {answers: rank_of_answer(Ranked(sentences, list(answers))) for answers in [(24,), (22,), (50, 3), (90,)]}
+    assert ranks == {(24,): 1, (22,): 2, (50, 3): 2, (90,): float("inf")}
 
 
 def contributing(*vectors: list[float]) -> DocumentSentences:
@@ -75,33 +67,32 @@ def spans_of(vectors: Sequence[list[float]]) -> list[tuple[int, int]]:
     return [(10 * place, 10 * place + 9) for place in range(len(vectors))]
 
 
-class Queries:
-    """A system that knows the vectors of two questions."""
-
-    def encode_queries(self, texts: list[str]) -> np.ndarray:
-        return np.array([{"up": [0.0, 1.0], "right": [1.0, 0.0]}[text] for text in texts], dtype=np.float32)
+UP, RIGHT = torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0])
 
 
 def test_measures_are_shares_of_questions_and_leave_out_paragraphs_of_one_sentence() -> None:
     vectors = [[[0.0, 1.0], [1.0, 0.0], [3.0, 0.5], [2.0, 0.1]], [[1.0, 0.2]]]
-    documents = [contributing(*document_cosine) for document_cosine in vectors]
-    questions = [Question("up", 0, [0]), Question("right", 0, [12]), Question("right", 0, [1]), Question("up", 1, [0])]
-    by_contribution = evaluate(Queries(), questions, documents)  # type: ignore[arg-type]
-    # up: 1, .5, .1, 0 -> first; right: 3, 2, 1, 0 -> third and last. Paragraph 0 is behind 1 for `right`, before it
-    # for `up`, so the ranks of the four questions' paragraphs are 1, 2, 2, 2.
-    assert by_contribution == pytest.approx(
-        {"answer first": 1 / 3, "answer in first three": 2 / 3, "paragraph MRR": 2.5 / 4, "questions": 3}
+    asked = [Question("q1", "up", [0]), Question("q2", "right", [12]), Question("q3", "right", [1])]
+    asked += [Question("q4", "asked in no other language", [1]), Question("q5", "up", [])]
+    paragraphs = [Paragraph("", asked, []), Paragraph("", [Question("q6", "up", [0])], [])]
+    queries = {"q1": UP, "q2": RIGHT, "q3": RIGHT, "q5": UP, "q6": UP}
+    by_contribution = rank(queries, paragraphs, [contributing(*one) for one in vectors])
+    # up: 1, .5, .1, 0 -> first; right: 3, 2, 1, 0 -> third and last.
+    assert measures(by_contribution) == pytest.approx(
+        {"answer first": 1 / 3, "answer in first three": 2 / 3, "beginning first": 1 / 3, "questions": 3}
     )
-    by_maximum = evaluate(Queries(), questions, [compared(*document_cosine) for document_cosine in vectors])  # type: ignore[arg-type]
-    # right: the second sentence points that way entirely; its length does not count. Paragraph 0 has the best sentence
-    # for both questions.
-    assert by_maximum == pytest.approx(
-        {"answer first": 2 / 3, "answer in first three": 2 / 3, "paragraph MRR": 3.5 / 4, "questions": 3}
+    by_maximum = rank(queries, paragraphs, [compared(*one) for one in vectors])
+    # right: the second sentence points that way entirely; its length does not count.
+    assert measures(by_maximum) == pytest.approx(
+        {"answer first": 2 / 3, "answer in first three": 2 / 3, "beginning first": 1 / 3, "questions": 3}
     )
-    assert chance(questions, documents) == pytest.approx(
-        {"answer first": 1 / 4, "answer in first three": 3 / 4, "paragraph MRR": 3 / 4, "questions": 3}
+    assert measures(answers_first(by_maximum)) == pytest.approx(
+        {"answer first": 1, "answer in first three": 1, "beginning first": 2 / 3, "questions": 3}
     )
-    assert chance([Question("up", 0, [0])], [compared([0.0, 1.0], [1.0, 0.0])])["answer in first three"] == 1
+    assert chance(by_maximum) == pytest.approx(
+        {"answer first": 1 / 4, "answer in first three": 3 / 4, "beginning first": 1 / 4, "questions": 3}
+    )
+    assert chance([Ranked([(0, 9), (10, 19)], [0])])["answer in first three"] == 1
 
 
 def test_a_run_writes_a_table_a_measure(
@@ -115,14 +106,14 @@ def test_a_run_writes_a_table_a_measure(
     }
     output = tmp_path / "output"
     main(
-        [f"--data={data}", "--pairs=[en-de, de-en]", f"--systems={json.dumps(systems)}", f"--output={output}"],
+        [f"--data={data}", "--languages=[en, de]", f"--systems={json.dumps(systems)}", f"--output={output}"],
     )
     results = json.loads((output / "results.json").read_text(encoding="utf-8"))
     assert set(results["systems"]) == {
-        f"{name}, {column}" for name in systems for column in ("contribution", "maximum", "chance")
+        f"{name}, {column}" for name in systems for column in ("contribution", "maximum", "chance", "answers")
     }
     assert results["systems"]["hmde, chance"]["en-de"]["answer first"] == 0.5
-    assert (output / "results.md").read_text(encoding="utf-8").count("| en-de |") == 3
+    assert (output / "results.md").read_text(encoding="utf-8").count("| paragraphs in de |") == 3
 
 
 @pytest.mark.parametrize(
@@ -141,11 +132,11 @@ def test_bad_files_are_named_before_anything_is_computed(data: Path, content: st
     if content is not None:
         (data / "de.json").write_text(content, encoding="utf-8")
     with pytest.raises(ValueError, match=message) as refusal:
-        read_questions(data, "en-de")
+        main([f"--data={data}", "--languages=[en, de]", "--systems={}", f"--output={data}"])
     assert "de.json" in str(refusal.value)
 
 
 def test_systems_without_sentences_are_refused(data: Path, tmp_path: Path) -> None:
     systems = json.dumps({"first": {"kind": "first", "model": "m", "pooling": "cls"}})
     with pytest.raises(ValueError, match=r"(?s)hmde.*sentences.*Got value: first"):
-        main([f"--data={data}", "--pairs=[en-de]", f"--systems={systems}", f"--output={tmp_path}"])
+        main([f"--data={data}", "--languages=[en, de]", f"--systems={systems}", f"--output={tmp_path}"])

@@ -34,8 +34,9 @@ from hmde.commands.options import EncodeOptions
 from hmde.common.device import dtype_of, use_all_cores
 from hmde.common.files import file_written_whole, write_json
 from hmde.common.fingerprints import fingerprint, fingerprint_of_model
-from hmde.common.saved_models import check_is_hmde, load_hmde
+from hmde.common.saved_models import check_is_hmde
 from hmde.documents.documents import Document, Documents, check_apart, distinct, parse_row
+from hmde.index.encoder import Encoder
 from hmde.release.released import opened_as
 
 
@@ -53,7 +54,7 @@ def main(options: EncodeOptions) -> None:
     dtype = dtype_of(options.dtype)
     name = opened_as(options.model)
     model_fingerprint = fingerprint_of_model(name)  # before a file of it can be removed that was read
-    model, tokenizer = load_hmde(name, dtype)
+    _, model, tokenizer = Encoder.load(name, options.dtype)
     model.to(state.device)
     shards: dict[Path, str] = {}
     for number, documents in enumerate(read_shards(options)):

@@ -7,7 +7,9 @@ encodes only what is new or changed, and removes what is gone.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,14 +17,19 @@ from hmde.common.quick_imports import quick_imports
 
 from hmde.commands.opening import without_bars
 from hmde.commands.options import IndexOptions
-from hmde.documents.documents import Documents, check_apart
+from hmde.common.files import write_json
+from hmde.documents.documents import Columns, Documents, check_apart
 
 if TYPE_CHECKING:  # the model's libraries take seconds to import: what can be refused before is refused at once
     from hmde.index.update import Changes
 
 
+HOW_TO_READ = "how-to-read.json"  # in the folder of an index: the options by which its documents are read
+
+
 def main(options: IndexOptions) -> None:
-    documents = Documents(options.documents, options.language, options.columns, options.strict)
+    language, columns = how_to_read(options)
+    documents = Documents(options.documents, language, columns, options.strict)
     check_apart(Path(options.index), Path(options.documents))
     with quick_imports():
         from hmde.index.index import Index
@@ -35,11 +42,23 @@ def main(options: IndexOptions) -> None:
         embeddings=PrecomputedEmbeddings(options.embeddings, index.encoder.name) if options.embeddings else None,
         show_progress_bar=True,
     )
+    write_json(Path(options.index) / HOW_TO_READ, {"language": language, "columns": asdict(columns)})
     if options.json:
         told = {"unreadable": documents.unreadable, "notes": documents.notes, "left_out": documents.left_out}
         print(json.dumps(changes._asdict() | told))
     else:
         print(described(changes, documents.left_out))
+
+
+def how_to_read(options: IndexOptions) -> tuple[str | None, Columns]:
+    """`language` and `columns` as they are given; what is not given, as the index was made with."""
+    file = Path(options.index) / HOW_TO_READ
+    before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"language": None, "columns": {}}
+    columns = options.columns if options.columns != Columns() else Columns(**before["columns"])
+    language = options.language or before["language"]
+    if (language, columns) != (options.language, options.columns):
+        print(f"documents are read as {options.index} was made: language {language}, {columns}", file=sys.stderr)
+    return language, columns
 
 
 def described(changes: Changes, left_out: Mapping[str, int]) -> str:

@@ -22,7 +22,8 @@ class IndexOptions:
     """A saved HMDE, folder or Hub name. If not given, an index that exists goes on with its own, and a new one is made
     by the released model."""
     language: str | None = None
-    """Language of documents that do not name theirs, as an ISO 639-1 code; `detect` finds it out from the text."""
+    """Language of documents that do not name theirs, as an ISO 639-1 code; `detect` finds it out from the
+    text. If not given, it is that with which the index was made, and so are `--columns`."""
     columns: Columns = field(default_factory=Columns)
     """Which columns documents are read from."""
     strict: bool = False

@@ -19,8 +19,8 @@ from modeling_hmde.attribution_hmde import DocumentSentences, Scoring, score_sen
 SNIPPET_CHARACTERS = 300  # about; a sentence that is longer is cut at a space
 MOST_PARTS = 3  # of a file that are shown beside its best one
 
-# A part of a file, as hmde/documents names it: `manual.pdf#page=3`.
-_PART = re.compile(r"(?P<file>.+)#(?P<kind>[a-z]+)=(?P<number>\d+)", re.DOTALL)
+# A part of a file, as hmde/documents names it: `book.epub#chapter=3&part=2`.
+_PART = re.compile(r"(?P<file>.+)#(?P<place>[a-z]+=\d+(&[a-z]+=\d+)*)", re.DOTALL)
 
 
 class Snippet(NamedTuple):
@@ -43,7 +43,7 @@ class Hit(NamedTuple):
     def snippet(self) -> Snippet:
         """The best sentence with those around it, up to SNIPPET_CHARACTERS."""
         text, best = self.document.text, self.explanation.sentences[0]
-        spans = sorted((sentence.begin, sentence.end) for sentence in self.explanation.sentences)
+        spans = [(sentence.begin, sentence.end) for sentence in self.explanation.sentences]  # best first
         begin, end = best.begin, best.end
         while wider := [
             span
@@ -95,11 +95,11 @@ def file_of(id: str) -> str:
 
 def place_in_file(id: str) -> str:
     """
-    >>> place_in_file("a/manual.pdf#page=3"), place_in_file("notes.txt")
-    ('page 3', '')
+    >>> place_in_file("book.epub#chapter=3&part=2"), place_in_file("notes.txt")
+    ('chapter 3 part 2', '')
     """
     part = _PART.fullmatch(id)
-    return f"{part['kind']} {part['number']}" if part else ""
+    return re.sub("[=&]", " ", part["place"]) if part else ""
 
 
 def hits_of(

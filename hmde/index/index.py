@@ -120,8 +120,9 @@ class Index:
         embeddings: PrecomputedEmbeddings | None = None,
         show_progress_bar: bool = False,
     ) -> Changes:
-        """Makes these the documents of the index: encodes what is new or changed, removes what is gone. If the process
-        is killed, the same call goes on where it was.
+        """Makes these the documents of the index: encodes what is new or changed, removes what is gone. What was only
+        renamed keeps its vectors, and what is held of a file that cannot be read now, stays. If the process is killed,
+        the same call goes on where it was.
 
         Args:
             documents: all that the index is to hold, such as a list or `Documents`. They are read twice.

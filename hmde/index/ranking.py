@@ -4,8 +4,8 @@ dense   by the cosine of the vectors of document and query
 bm25    by BM25 over stems; documents that share no term with the query are left out
 hybrid  by the cosine plus the scaled BM25 score, among the best documents of both; BM25 decides among documents of one
         language only
-late    the best documents of hybrid, and those with the best sentences, ranked again: the weighted mean of the cosines
-        of the document and of its best sentence takes the place of the document's cosine
+late    as hybrid, and among the documents with the best sentences, too: the weighted mean of the cosines of the
+        document and of its best sentence takes the place of the document's cosine
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ CANDIDATES = 50
 # tell only nearly which are best.
 MORE_BY_SENTENCES = 4
 
-# The weight of BM25 in `hybrid` and `late`: words take at most this share of the range of the cosines of the nearest
-# documents, because that range differs from model to model. Tuned on the development sets (docs/search.md).
-BM25_WEIGHT = 0.3
+# What words may take from a document without those of the best one: shares of the range of the cosines of the nearest
+# documents, because that range differs from model to model. SOME_WORDS counts from the first word of the query that a
+# language's best document holds; ALL_WORDS as far as it holds more than ENOUGH of them, and the others hold fewer:
+# then they name that document. Chosen on the development sets (docs/search.md).
+SOME_WORDS, ALL_WORDS, ENOUGH = 0.3, 1.5, 0.6
 
 
 def rank(
@@ -82,7 +84,7 @@ def rank(
     if ranking == "hybrid":
         return _best(hybrid, depth)
 
-    candidates = list(dict.fromkeys([*hybrid, *by_sentences]))
+    candidates = list(cosines) if index.keeps_sentences else list(hybrid)  # without sentences, each is encoded
     sentences = zip(candidates, sentences_of(index, candidates, encoder, "maximum"))
     best = {id: float((found.vectors @ as_long_as(vector, found)).max()) for id, found in sentences}
     return _best({id: late_score(cosines[id], best[id]) + words[id] for id in candidates}, depth)
@@ -95,13 +97,13 @@ def scaled_bm25(
     coverages: dict[str, float],
 ) -> dict[str, float]:
     """What is added to the cosine of each document for its words: 0 for the one of each language that BM25 ranks first,
-    and less for others, in proportion to BM25, by at most the coverage of the language times BM25_WEIGHT times the
-    range of the best CANDIDATES cosines.
+    and less for others, in proportion to BM25.
 
     BM25 compares documents of one language only, because those in the query's own language share more terms with it
     whatever they are about. It counts as far as a language's best document holds the terms of the query: across
-    languages, these are few and tell little. Scores are fused, not ranks (Bruch, Gai and Ingber, ACM TOIS 2023), so
-    that a poor BM25 ranking changes little.
+    languages, these are few and tell little. If it holds most of them, and the third best has a much lower score,
+    because it lacks the rare ones, words decide: an identifier or a name is sought. Scores are fused, not ranks (Bruch,
+    Gai and Ingber, ACM TOIS 2023), so that a poor BM25 ranking changes little.
 
     Args:
         bm25: BM25 scores by id.
@@ -111,17 +113,20 @@ def scaled_bm25(
             to 1, that they hold.
 
     >>> languages = {"a": "en", "b": "en", "c": "en", "d": "de"}
-    >>> scaled_bm25({"a": 8.0, "b": 4.0}, {"a": 0.9, "b": 0.8, "c": 0.4, "d": 0.7}, languages, {"a": 0.8})
-    {'a': 0.0, 'b': -0.06, 'c': -0.12, 'd': 0.0}
+    >>> scaled_bm25({"a": 8.0, "b": 4.0}, {"a": 0.9, "b": 0.8, "c": 0.4, "d": 0.7}, languages, {"a": 0.5})
+    {'a': 0.0, 'b': -0.0375, 'c': -0.075, 'd': 0.0}
+    >>> scaled_bm25({"a": 8.0, "b": 4.0}, {"a": 0.9, "b": 0.8, "c": 0.4, "d": 0.7}, languages, {"a": 1.0})
+    {'a': 0.0, 'b': -0.45, 'c': -0.9, 'd': 0.0}
     """
-    firsts = {languages[id]: id for id in coverages}
     nearest = sorted(cosines.values(), reverse=True)[:CANDIDATES]
     added = dict.fromkeys(cosines, 0.0)
-    for id in cosines:
-        if languages[id] in firsts:
-            first = firsts[languages[id]]
-            weight = BM25_WEIGHT * (nearest[0] - nearest[-1]) * coverages[first]
-            added[id] = weight * (bm25.get(id, 0.0) / bm25[first] - 1)
+    for first, coverage in coverages.items():
+        alike = [id for id in cosines if languages[id] == languages[first]]
+        shares = {id: bm25.get(id, 0.0) / bm25[first] for id in alike}
+        third = sorted([*shares.values(), 0.0, 0.0], reverse=True)[2]
+        most = max(coverage - ENOUGH, 0) / (1 - ENOUGH)
+        weight = (nearest[0] - nearest[-1]) * (SOME_WORDS * coverage + ALL_WORDS * most * (1 - third))
+        added |= {id: weight * (share - 1) for id, share in shares.items()}
     return added
 
 

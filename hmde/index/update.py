@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import compress
+from operator import eq
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -18,10 +19,11 @@ from lancedb.index import FTS, BTree, IvfSq
 
 from hmde.common.files import folder_written_whole, locked
 from hmde.common.progress import Advance, progress_bar
-from hmde.documents.documents import Document, distinct
-from hmde.index.bm25 import terms
+from hmde.documents.documents import Document, Documents, distinct
+from hmde.index.bm25 import document_terms
 from hmde.index.codes import encode
 from hmde.index.encoder import Encoder, cut
+from hmde.index.hits import file_of
 from hmde.index.precomputed import PrecomputedEmbeddings
 from hmde.index.snapshot import (
     CODE_COLUMNS,
@@ -76,6 +78,7 @@ def update_index(
     show_progress_bar: bool = False,
 ) -> Changes:
     """Makes an index the index of some documents: encodes what is new or changed, keeps the rest, removes what is gone.
+    A document that is only renamed keeps its vectors. What is held of a file that `Documents` cannot read now, stays.
 
     Commits every DOCUMENTS_PER_COMMIT documents; a killed process that is started again resumes at the last commit.
     Memory holds the texts of one commit, and the ids, titles and metadata of all documents.
@@ -120,7 +123,8 @@ def update_index(
         stored = _stored_states(index)
         with progress_bar("index" if show_progress_bar else "", count, unit="document") as progress:
             changes = _write_changes(index, stored, distinct(documents), encoder, embeddings, progress.update)
-        removed = [] if keep_others else list(stored)  # without the documents that were met
+        unread = documents.unreadable if isinstance(documents, Documents) else {}
+        removed = [] if keep_others else [id for id in stored if file_of(id) not in unread]
         _remove_all(index, removed)
         _tidy(index)
     return changes._replace(removed=len(removed))
@@ -251,8 +255,15 @@ def _write_changes(
     """Adds and replaces; takes the documents that it meets out of `stored`."""
     counts: Counter[str] = Counter()
     metadata = index.metadata_columns
+    encoded = {content_hash: id for id, (content_hash, *_) in stored.items()}
     writers = {"added": _add, "changed": _replace}
     waiting: dict[str, list[Document]] = {change: [] for change in writers}
+
+    def write(change: str) -> None:
+        rows = _rows(index, waiting[change], encoded, encoder, embeddings)
+        writers[change](index, rows)
+        waiting[change].clear()
+
     for document in documents:
         before = stored.pop(document.id, None)
         change = "added" if before is None else "unchanged" if before == _state(document, metadata) else "changed"
@@ -261,11 +272,10 @@ def _write_changes(
         if change != "unchanged":
             waiting[change].append(document)
             if len(waiting[change]) == DOCUMENTS_PER_COMMIT:
-                writers[change](index, waiting[change], encoder, embeddings)
-                waiting[change] = []
+                write(change)
     for change, rest in waiting.items():
         if rest:
-            writers[change](index, rest, encoder, embeddings)
+            write(change)
     return Changes(counts["added"], counts["changed"], 0, counts["unchanged"])
 
 
@@ -285,28 +295,39 @@ def _state(document: Document, metadata: Sequence[str]) -> tuple:
     return document.content_hash, document.title, *map(document.metadata.get, metadata)
 
 
-def _add(
-    index: Snapshot, documents: Sequence[Document], encoder: Encoder, embeddings: PrecomputedEmbeddings | None
-) -> None:
-    rows = _encoded(index, documents, encoder, embeddings)
+def _rows(
+    index: Snapshot,
+    documents: Sequence[Document],
+    encoded: dict[str, str],
+    encoder: Encoder,
+    embeddings: PrecomputedEmbeddings | None,
+) -> pa.Table:
+    """The rows of documents. Those whose text the index holds already, also under another id, keep its vectors.
+
+    Args:
+        encoded: by content hash, the id of a document that the index held when the update began.
+    """
+    twins = [encoded.get(document.content_hash) for document in documents]
+    rows = index.rows([id for id in twins if id is not None], index.table.schema.names)
+    hashes = [document.content_hash for document, id in zip(documents, twins) if id is not None]
+    # A twin that has been replaced meanwhile has other vectors.
+    same = iter([*map(eq, rows["content_hash"].to_pylist(), hashes)])
+    kept = [id is not None and next(same) for id in twins]
+    rows = rows.filter(pa.array([keep for keep, id in zip(kept, twins) if id is not None], pa.bool_()))
+    described = _described(index, list(compress(documents, kept)))
+    for name, values in described.items():
+        place, field = rows.schema.get_field_index(name), rows.schema.field(name)
+        rows = rows.set_column(place, field, pa.array(values, field.type))
+    others = [document for document, keep in zip(documents, kept) if not keep]
+    return pa.concat_tables([rows, _encoded(index, others, encoder, embeddings)])
+
+
+def _add(index: Snapshot, rows: pa.Table) -> None:
     with store_errors(index.folder):
         index.table.add(rows)
 
 
-def _replace(
-    index: Snapshot, documents: Sequence[Document], encoder: Encoder, embeddings: PrecomputedEmbeddings | None
-) -> None:
-    """Writes documents over those with the same ids. If the text of a document has not changed, its vectors stay."""
-    stored = index.rows([document.id for document in documents], index.table.schema.names)
-    hashes = stored["content_hash"].to_pylist()
-    same_text = [document.content_hash == content_hash for document, content_hash in zip(documents, hashes)]
-    kept = stored.filter(pa.array(same_text))
-    described = _described(index, list(compress(documents, same_text)))
-    for name in ("title", *index.metadata_columns):
-        place, field = kept.schema.get_field_index(name), kept.schema.field(name)
-        kept = kept.set_column(place, field, pa.array(described[name], field.type))
-    new_texts = [document for document, same in zip(documents, same_text) if not same]
-    rows = pa.concat_tables([kept, _encoded(index, new_texts, encoder, embeddings)])
+def _replace(index: Snapshot, rows: pa.Table) -> None:
     with store_errors(index.folder):
         index.table.merge_insert("id").when_matched_update_all().execute(rows)
 
@@ -336,7 +357,9 @@ def _encoded(
     columns = _described(index, documents)
     columns["content_hash"] = [document.content_hash for document in documents]
     beginnings = [document.text[:CHARACTERS_OF_WORDS] for document in documents]
-    columns["words"] = [" ".join(terms(text, document.language)) for text, document in zip(beginnings, documents)]
+    columns["words"] = [
+        " ".join(document_terms(text, document.language)) for text, document in zip(beginnings, documents)
+    ]
     if index.keeps_sentences:
         vectors, sentences = encoder.encode_with_sentences(documents)
         columns["vector"] = list(vectors)

@@ -63,6 +63,23 @@ def test_a_question_may_be_of_some_languages_and_hits_show_their_metadata(
     assert "year 1900" in capsys.readouterr().out
 
 
+def test_the_language_and_the_columns_of_an_index_are_remembered(
+    tmp_path: Path, model_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps({"body": "The cat sat.", "year": 1900}))
+    arguments = ["index", str(tmp_path / "a.jsonl"), str(tmp_path / "index"), "--dtype", "float32"]
+    columns = ["--columns.text", "body", "--columns.metadata", "[year]"]
+    main([*arguments, "--model", str(model_folder), "--language", "de", *columns])
+    assert capsys.readouterr().out == "1 added, 0 changed, 0 removed, 0 unchanged\n"
+    main(arguments)
+    printed = capsys.readouterr()
+    assert printed.out == "0 added, 0 changed, 0 removed, 1 unchanged\n"
+    assert "language de, Columns(text='body'" in printed.err
+    main([*arguments, "--language", "fr"])
+    main(["query", str(tmp_path / "index"), "The cat", "--json", "true"])
+    assert '"language": "fr"' in capsys.readouterr().out
+
+
 def test_an_index_is_made_of_embeddings_that_were_made_before(
     tmp_path: Path, model_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

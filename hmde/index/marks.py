@@ -1,0 +1,25 @@
+"""Marks that readers ignore: texts that differ in nothing else count as the same, as vectors and as words.
+
+They are the vowel signs of Arabic and Hebrew, which most writers leave out, and Arabic's tatweel, which stretches a
+word; soft hyphens, which show where a word may be divided; and characters without width that join words, name a
+direction or begin a file. Characters that change what is read, as the joiners of Indic scripts do, are not among them.
+"""
+
+from __future__ import annotations
+
+from tokenizers import Regex, normalizers
+
+from modeling_hmde import HMDETokenizer
+
+IGNORED = (
+    "[\u0640\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed"  # Arabic
+    "\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"  # Hebrew
+    "\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\u061c\ufeff]+"
+)
+
+
+def read_past_marks(tokenizer: HMDETokenizer) -> None:
+    """Lets a tokenizer leave them out. The places of its tokens stay those in the text as it is."""
+    backend = tokenizer.backend_tokenizer
+    own = [] if backend.normalizer is None else [backend.normalizer]
+    backend.normalizer = normalizers.Sequence([normalizers.Replace(Regex(IGNORED), ""), *own])

@@ -9,11 +9,9 @@ from torch import nn
 
 from hmde.common.saved_models import model_type_of, opening, tokenizer_options
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
-from training.layers import take_layers
 from training.loop.cached_gradients import Chunk, Embeddings
 from training.lora import add_lora
 from training.pretrain_recipe import PretrainRecipe
-from training.static import make_static, put_layers_on
 
 
 class TwoPathEncoder(nn.Module):
@@ -51,8 +49,8 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
     """The HMDE to train, and its tokenizer, which cuts documents as the configuration says.
 
     Raises:
-        ValueError: there is no such sentence encoder, the architecture, `layers` or `layers_of` do not fit it, or the
-            tokenizer has no such option.
+        ValueError: there is no such sentence encoder, the architecture does not fit it, or the tokenizer has no such
+            option.
     """
     start = recipe.sentence_encoder
     is_hmde = model_type_of("sentence_encoder", start) == HMDEConfig.model_type
@@ -68,18 +66,6 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
         model = make_model(start, **recipe.architecture, dtype=torch.float32)
         limits = {name: getattr(model.config, name) for name in ("max_sentences", "max_sentence_length")}
         tokenizer = make_tokenizer(start, **limits, **recipe.tokenizer)
-    if recipe.layers is not None:
-        if model.config.sentence_layer is not None:
-            raise ValueError(
-                f"layers is {recipe.layers}, and sentence_layer is {model.config.sentence_layer}, which keeps all up to"
-                " that one; name one of the two"
-            )
-        if not recipe.layers:
-            make_static(model, tokenizer)
-        if recipe.layers_of is not None:
-            put_layers_on(model, recipe.layers_of, recipe.layers)
-        else:
-            take_layers(model.hmde.sentence_encoder, recipe.layers)
     model.hmde.rotation.requires_grad_(False)
     sentence_dropout = 0.0 if recipe.freeze == "sentence_encoder" else recipe.sentence_dropout
     if sentence_dropout is not None:

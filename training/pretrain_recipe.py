@@ -25,14 +25,6 @@ class PretrainRecipe(LoopOptions):
     architecture: dict[str, Any] = field(default_factory=dict)
     """Fields of HMDEConfig that differ from its defaults, which are the paper's, or from those of the HMDE."""
 
-    layers: list[int] | None = None
-    """Which layers of the sentence encoder are kept, counted from 0; all if not given. A light student starts with some
-    of its teacher's. [] keeps none: a static encoder, which starts with the vectors of single tokens."""
-
-    layers_of: str | None = None
-    """Hub name or folder of an HMDE whose `layers` are put on a static sentence_encoder, which has none. They start
-    without effect, so training goes on from what the static student has learned."""
-
     tokenizer: dict[str, bool | int | str | None] = field(default_factory=dict)
     """Options of HMDETokenizer that differ from its defaults."""
 
@@ -66,8 +58,6 @@ class PretrainRecipe(LoopOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         losses = self.losses
-        if self.layers_of is not None and not self.layers:
-            raise ValueError(f"layers_of is {self.layers_of}, but layers is {self.layers}; name those to take from it")
         if losses == Losses():
             raise ValueError("losses has none, so that nothing is learned; give one, such as losses.info_nce.weight 1")
         if self.keep == "validation_loss" and losses == Losses(queue=losses.queue):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -14,13 +14,16 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedToken
 from hmde.common.saved_models import model_type_of, opening
 from modeling_hmde.encoders_hmde import check_sentence_layer, longest_text
 from modeling_hmde.inference_hmde import evaluating
+from modeling_hmde.layers_hmde import keep_layers
 from modeling_hmde.packing_hmde import padded_batches
 from modeling_hmde.pooling_hmde import POOLINGS
-from training.layers import take_layers
 from training.loop.cached_gradients import Chunk, Embeddings, Rows
 from training.loop.options import LoopOptions
 
 SentencePooling = Literal["cls", "mean"]
+
+# Encoders whose first layer has what the others lack: ModernBERT's has no norm before it, T5's has the positions.
+FIRST_LAYER_DIFFERS = ("modernbert", "t5", "mt5", "umt5")
 
 
 class SentenceEncoder(nn.Module):
@@ -147,6 +150,21 @@ def cut_encoder(
         check_sentence_layer(sentence_layer, model.config)
     if freeze_words:
         model.get_input_embeddings().requires_grad_(False)
+
+
+def take_layers(encoder: Any, layers: Sequence[int]) -> None:
+    """Keep these layers of an encoder, counted from 0, and describe them in its configuration.
+
+    Raises:
+        ValueError: the encoder has no such layers, or would lack a first one that differs from the others.
+    """
+    config = encoder.config
+    if layers and 0 not in layers and config.model_type in FIRST_LAYER_DIFFERS:
+        raise ValueError(f"layers is {layers}, but layer 0 of {config.model_type} differs from the others; keep it too")
+    keep_layers(encoder, layers)
+    config.num_hidden_layers = len(layers)
+    if getattr(config, "layer_types", None):
+        config.layer_types = [config.layer_types[layer] for layer in layers]
 
 
 def prepare_encoder(model: PreTrainedModel, options: LoopOptions) -> None:

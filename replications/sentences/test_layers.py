@@ -9,7 +9,9 @@ import pytest
 import torch
 from transformers import AutoModel, ModernBertConfig, ModernBertModel, T5Config, T5EncoderModel
 
-from training.layers import take_layers
+from replications.sentences.encoder import take_layers
+
+pytestmark = pytest.mark.slow
 
 
 def modernbert() -> ModernBertModel:

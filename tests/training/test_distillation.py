@@ -1,4 +1,4 @@
-"""A light HMDE, some layers of its teacher, learns the teacher's vectors."""
+"""An HMDE learns the vectors of a teacher."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from transformers import AutoModel, AutoTokenizer
 from hmde.common.files import locked
 from hmde.common.fingerprints import fingerprint_of_folder
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from modeling_hmde.encoders_hmde import first_position
 from tests.paths import REPOSITORY
 from tests.pretraining import gradients, options
 from training import pretrain
@@ -30,20 +29,21 @@ from training.models import TwoPathEncoder, build
 from training.pretrain_recipe import PretrainRecipe
 from training.teacher import load_teacher
 
+ARCHITECTURE = {
+    "num_document_attention_heads": 4,
+    "sentence_pooling": "mean",
+    "document_norm": "pre",
+    "document_dropout": 0.0,
+    "max_sentences": 4,
+    "query_path": "document_encoder",
+}
+
 
 @pytest.fixture
 def teacher(xlmr, tmp_path) -> str:
     """Its vectors differ from document to document, which those of an untrained document encoder hardly do."""
     torch.manual_seed(0)
-    model = HMDEForDocumentEmbedding.from_sentence_encoder(
-        xlmr,
-        num_document_attention_heads=4,
-        sentence_pooling="mean",
-        document_norm="pre",
-        document_dropout=0.0,
-        max_sentences=4,
-        query_path="document_encoder",
-    )
+    model = HMDEForDocumentEmbedding.from_sentence_encoder(xlmr, **ARCHITECTURE)
     for weight in model.hmde.document_encoder.parameters():
         torch.nn.init.normal_(weight, std=0.2)
     model.save_pretrained(tmp_path / "teacher")
@@ -59,8 +59,7 @@ def in_float32(monkeypatch):
 
 def student(teacher: str, **changes: object) -> dict[str, object]:
     losses = {"losses.info_nce": "null", "losses.distillation.teacher": teacher}
-    start = {"layers": "[0]", "sentence_dropout": 0.0} | losses
-    return start | {"architecture": "{}"} | changes
+    return {"sentence_dropout": 0.0, "architecture": json.dumps(ARCHITECTURE)} | losses | changes
 
 
 def test_the_loss_is_the_share_of_the_teachers_variance_that_is_not_known():
@@ -77,12 +76,14 @@ def test_the_loss_is_the_share_of_the_teachers_variance_that_is_not_known():
 
 
 @pytest.mark.parametrize("path", ["document_encoder", "both"])
-def test_documents_sentences_and_queries_of_the_teacher_are_learned(corpus_folder, teacher, in_float32, path, tmp_path):
+def test_documents_sentences_and_queries_of_the_teacher_are_learned(
+    corpus_folder, xlmr, teacher, in_float32, path, tmp_path
+):
     recipe = PretrainRecipe(
         corpus="",
         output="",
-        sentence_encoder=teacher,
-        layers=[1],
+        sentence_encoder=str(xlmr),
+        architecture=ARCHITECTURE,
         losses=Losses(distillation=Distillation(teacher=teacher, weight=2.0)),
     )
     model, tokenizer = build(recipe)
@@ -112,18 +113,17 @@ def test_documents_sentences_and_queries_of_the_teacher_are_learned(corpus_folde
     )  # they are kept in float16
 
 
-def test_a_student_comes_near_its_teacher_which_stays_as_it_was(corpus_folder, teacher, tmp_path):
+def test_a_student_comes_near_its_teacher_which_stays_as_it_was(corpus_folder, xlmr, teacher, tmp_path):
     before = fingerprint_of_folder(tmp_path / "teacher")
     changes = student(teacher, learning_rate=3e-3, epochs=6)
     changes |= {"log_with": "tensorboard", "eval_steps": 1000, "save_steps": 1000}
-    pretrain.main(options(corpus_folder, teacher, tmp_path / "student", **changes))
+    pretrain.main(options(corpus_folder, xlmr, tmp_path / "student", **changes))
     losses = logged(tmp_path / "student", "distillation_loss")
     assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
     assert not logged(tmp_path / "student", "document_loss")
     assert fingerprint_of_folder(tmp_path / "teacher") == before
     assert "It learned the vectors of *teacher*" in (tmp_path / "student" / "README.md").read_text(encoding="utf-8")
     model = AutoModel.from_pretrained(tmp_path / "student", trust_remote_code=True)
-    assert len(model.hmde.sentence_encoder.encoder.layer) == 1
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "student", trust_remote_code=True)
     assert np.isfinite(model.encode_documents(["The cat sat. It was warm."], tokenizer)).all()
 
@@ -145,13 +145,13 @@ def logged(output, name: str) -> list[float]:
     return [event.value for event in events.Scalars(name)] if name in events.Tags()["scalars"] else []
 
 
-def test_two_processes_have_the_gradients_of_one(corpus_folder, teacher, tmp_path, monkeypatch, in_float32):
+def test_two_processes_have_the_gradients_of_one(corpus_folder, xlmr, teacher, tmp_path, monkeypatch, in_float32):
     """With the other losses beside, chunks, documents of different numbers of sentences, and accumulation."""
     losses = {"info_nce": {"weight": 0.5}, "queries": {"weight": 0.5}, "distillation": {"teacher": teacher}}
     changes = {"losses": json.dumps(losses), "max_steps": 2, "max_tokens_per_chunk": 100}
-    changes |= {"layers": "[0]", "sentence_dropout": 0.0, "architecture": "{}"}
-    one = options(corpus_folder, teacher, tmp_path / "one", **changes, batch_size=4)
-    two = options(corpus_folder, teacher, tmp_path / "two", **changes, batch_size=2)
+    changes |= {"sentence_dropout": 0.0, "architecture": json.dumps(ARCHITECTURE)}
+    one = options(corpus_folder, xlmr, tmp_path / "one", **changes, batch_size=4)
+    two = options(corpus_folder, xlmr, tmp_path / "two", **changes, batch_size=2)
     expected = gradients(pretrain.main, monkeypatch, 1, one, tmp_path / "of-one")
     found = gradients(pretrain.main, monkeypatch, 2, two, tmp_path / "of-two")
     assert len(expected) == 2
@@ -164,15 +164,6 @@ def test_two_processes_have_the_gradients_of_one(corpus_folder, teacher, tmp_pat
     ("changes", "message"),
     [
         ({"losses.distillation.teacher": "nowhere"}, "teacher: nowhere does not open"),
-        ({"layers": "[0, 9]"}, r"layers is \[0, 9\], but the encoder has 2 layers"),
-        (
-            {"layers": "[]", "architecture": '{"sentence_modules": [{"type": "normalize"}]}'},
-            r"layers is \[\], but the encoder is followed by sentence_modules",
-        ),
-        (
-            {"layers": "[]", "architecture": '{"sentence_pooling": "cls"}'},
-            r"layers is \[\], but sentence_pooling is 'cls'",
-        ),
         ({"losses.distillation.weight": 0.0}, "PositiveFloat"),
         ({"losses.info_nce.weight": -1.0}, "PositiveFloat"),
         ({"freeze": "sentence_encoder"}, "a frozen sentence_encoder learns nothing of the teacher"),
@@ -182,12 +173,6 @@ def test_a_bad_recipe_is_refused_before_anything_is_written(corpus_folder, teach
     with pytest.raises(ValueError, match=message):
         pretrain.main(options(corpus_folder, teacher, tmp_path / "student", **(student(teacher) | changes)))
     assert [path.name for path in tmp_path.iterdir()] == ["teacher"]
-
-
-def test_layers_and_a_middle_layer_are_refused_together(corpus_folder, xlmr, tmp_path):
-    architecture = {"architecture.sentence_pooling": "mean", "architecture.sentence_layer": 1}
-    with pytest.raises(ValueError, match=r"layers is \[0\], and sentence_layer is 1, which keeps"):
-        pretrain.main(options(corpus_folder, xlmr, tmp_path / "student", layers="[0]", **architecture))
 
 
 def test_without_any_loss_a_run_is_refused(corpus_folder, teacher, tmp_path):
@@ -244,35 +229,6 @@ def trimmed(rows):
     return [row[mask.bool()].tolist() for row, mask in zip(rows["input_ids"], rows["attention_mask"])]
 
 
-def test_a_static_student_starts_with_the_vectors_of_single_tokens_and_learns(corpus_folder, teacher, tmp_path):
-    recipe = PretrainRecipe(corpus="", output="", sentence_encoder=teacher, layers=[])
-    model, tokenizer = build(recipe)
-    original = HMDEForDocumentEmbedding.from_pretrained(teacher, attn_implementation="eager").eval()
-    alone = []
-    for token in range(len(tokenizer)):
-        rows = torch.tensor([[tokenizer.bos_token_id, token, tokenizer.eos_token_id]])
-        reading = {"attention_mask": torch.ones_like(rows), "position_ids": torch.tensor([[2, 3, 4]])}
-        with torch.no_grad():
-            hidden = original.hmde.sentence_encoder(input_ids=rows, **reading).last_hidden_state
-        alone.append(hidden[0].mean(dim=0))
-    alone = torch.stack(alone)
-    ranks = torch.arange(1, len(alone) + 1)
-    weights = 1e-4 / (1e-4 + 1 / ranks / (1 / ranks).sum())
-    expected = alone.mean(dim=0) + weights[:, None] * (alone - alone.mean(dim=0))
-    torch.testing.assert_close(model.get_input_embeddings().weight, expected, rtol=1e-4, atol=1e-4)
-    assert model.config.sentence_config.num_hidden_layers == 0
-
-    changes = student(teacher, layers="[]", learning_rate=1e-2, epochs=6, log_with="tensorboard", eval_steps=1000)
-    pretrain.main(options(corpus_folder, teacher, tmp_path / "student", **changes))
-    losses = logged(tmp_path / "student", "distillation_loss")
-    assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
-    model = AutoModel.from_pretrained(tmp_path / "student", trust_remote_code=True)
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "student", trust_remote_code=True)
-    one, other = (model.encode_documents([text], tokenizer, normalize=False) for text in ("See the cat.", "See a dog."))
-    assert np.isfinite(one).all()
-    assert not np.allclose(one, other)
-
-
 def test_a_process_waits_for_another_that_opens_the_vectors_too(tmp_path):
     """SQLite itself gives up at once where a second process wants to set the journal mode."""
     file = tmp_path / "vectors.sqlite"
@@ -287,60 +243,3 @@ def test_a_process_waits_for_another_that_opens_the_vectors_too(tmp_path):
         opening.commit()
     assert other.communicate()[1] == ""
     assert other.returncode == 0
-
-
-def grown(static: str, teacher: str, **changes: object) -> PretrainRecipe:
-    return PretrainRecipe(
-        corpus="",
-        output="",
-        sentence_encoder=static,
-        losses=Losses(distillation=Distillation(teacher=teacher)),
-        **{"layers_of": teacher, "layers": [0], "sentence_dropout": 0.0, **changes},
-    )
-
-
-@pytest.fixture
-def static(teacher, tmp_path) -> str:
-    """A static student that has been trained: its norm and its first position, which it reads, are not as at first."""
-    recipe = grown(teacher, teacher, layers_of=None, layers=[])
-    model, tokenizer = build(recipe)
-    norm = model.hmde.sentence_encoder.embeddings.LayerNorm
-    torch.nn.init.normal_(norm.weight, 1, 0.2)
-    torch.nn.init.normal_(norm.bias)
-    positions = model.hmde.sentence_encoder.embeddings.position_embeddings.weight
-    torch.nn.init.normal_(positions.data[first_position(model.config.sentence_config)])
-    for part in (model, tokenizer):
-        part.save_pretrained(tmp_path / "static")
-    return str(tmp_path / "static")
-
-
-@pytest.mark.parametrize("layers", [[0], [1, 0]])
-def test_layers_on_a_static_student_start_without_effect_and_learn(teacher, static, layers, tmp_path):
-    before = HMDEForDocumentEmbedding.from_pretrained(static)
-    model, tokenizer = build(grown(static, teacher, layers=layers))
-    model.save_pretrained(tmp_path / "grown")
-    loaded = HMDEForDocumentEmbedding.from_pretrained(tmp_path / "grown")
-    assert loaded.config.sentence_config.num_hidden_layers == len(layers)
-    texts = ["The cat is warm. It sat there.", "Der Hund schlief."]
-    expected = before.encode_documents(texts, tokenizer)
-    np.testing.assert_allclose(loaded.encode_documents(texts, tokenizer), expected, atol=1e-5)
-    loaded.train()
-    loaded(**tokenizer(texts, padding=True, return_tensors="pt")).pooler_output.square().sum().backward()
-    layer = loaded.hmde.sentence_encoder.encoder.layer[0]
-    assert layer.attention.output.dense.weight.grad.abs().max() > 0
-    assert layer.output.dense.weight.grad.abs().max() > 0
-
-
-def test_layers_that_cannot_be_put_on_a_student_are_refused(teacher, static, labse, make_model, tokenizer, tmp_path):
-    with pytest.raises(ValueError, match=r"layers is \[\]; name those to take from it"):
-        grown(static, teacher, layers=[])
-    with pytest.raises(ValueError, match="this one has 2 layers; leave layers_of out"):
-        build(grown(teacher, teacher))
-    with pytest.raises(ValueError, match=r"layers is \[9\], but the encoder has 2 layers"):
-        build(grown(static, teacher, layers=[9]))
-    with pytest.raises(ValueError, match="is no HMDE"):
-        build(grown(static, teacher, layers_of=str(labse)))
-    make_model(labse).save_pretrained(tmp_path / "bert")
-    tokenizer.save_pretrained(tmp_path / "bert")
-    with pytest.raises(ValueError, match="can be put on one of the same kind and width"):
-        build(grown(static, teacher, layers_of=str(tmp_path / "bert")))

@@ -30,10 +30,11 @@ from hmde.common.device import dtype_of
 from hmde.common.numbers import PositiveInt
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, attention_hmde
 from training.data.batches import Batch
+from training.data.kinds import DOCUMENTS, QUERIES
+from training.encoder import TwoPathEncoder
 from training.loop.cached_gradients import Embeddings, Rows, backward_through_chunks, cut_into_chunks
-from training.losses import InfoNCE, Losses, Queries, weighted_losses
+from training.losses import InfoNCE, Queries, weighted_losses
 from training.losses.batch import BatchVectors
-from training.models import TwoPathEncoder
 
 Variant = Literal["recommended", "pytorch_attention", "padded", "compiled", "float32", "one_core"]
 
@@ -148,14 +149,14 @@ def measure_step(benchmark: StepBenchmark, variant: Variant, batch_size: int) ->
     optimizer = torch.optim.AdamW(weight for weight in encoder.parameters() if weight.requires_grad)
     encoder, optimizer = accelerator.prepare(encoder.train(), optimizer)
     batch = random_batch(model.config, batch_size, benchmark.max_sentences, accelerator.device)
-    terms = Losses(info_nce=InfoNCE(hard_negatives="all"), queries=Queries(hard_negatives="all"))
+    terms = [InfoNCE(hard_negatives="all"), Queries(hard_negatives="all")]
 
     def losses(embeddings: Embeddings) -> dict[str, Tensor]:
         return weighted_losses(BatchVectors(embeddings, batch, model.config.temperature), terms)
 
     chunks = cut_into_chunks(batch.rows, benchmark.max_tokens_per_chunk)
     tokens = int(sum(rows["attention_mask"].sum() for rows in batch.rows.values()))
-    flops = sum(model_flops(model, rows, name == "documents") for name, rows in batch.rows.items())
+    flops = sum(model_flops(model, rows, kind == DOCUMENTS) for kind, rows in batch.rows.items())
     peak = matmul_peak(dtype)
 
     def step() -> float:
@@ -211,7 +212,7 @@ def random_batch(config: HMDEConfig, batch_size: int, max_sentences: int, device
 
     concepts = torch.arange(batch_size, device=device)
     return Batch(
-        {"queries": rows([1] * batch_size), "documents": rows(draw(1, max_sentences + 1, 3 * batch_size))},
+        {QUERIES: rows([1] * batch_size), DOCUMENTS: rows(draw(1, max_sentences + 1, 3 * batch_size))},
         {"anchor": concepts, "positive": concepts, "negative": concepts + batch_size},
         [str(triple) for triple in range(batch_size)],
     )

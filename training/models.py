@@ -1,4 +1,4 @@
-"""The model to train: how it starts, what of it is trained, and what is wrapped around it."""
+"""The model to train: how it starts, and what of it is trained."""
 
 from __future__ import annotations
 
@@ -9,40 +9,8 @@ from torch import nn
 
 from hmde.common.saved_models import model_type_of, opening, tokenizer_options
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
-from training.loop.cached_gradients import Chunk, Embeddings
 from training.lora import add_lora
 from training.pretrain_recipe import PretrainRecipe
-
-
-class TwoPathEncoder(nn.Module):
-    """Documents, and queries that are read as such, through both encoders, other queries through the sentence encoder
-    alone: in one forward pass, as distributed training needs it.
-
-    Args:
-        sentences: also give the vectors of the documents' sentences, `sentences` (documents, sentences of the longest,
-            hidden), 0 where there is none.
-    """
-
-    def __init__(self, model: HMDEForDocumentEmbedding, sentences: bool = False) -> None:
-        super().__init__()
-        self.model = model
-        self.sentences = sentences
-
-    def forward(self, chunk: Chunk) -> Embeddings:
-        embeddings: Embeddings = {}
-        for name, rows in chunk.items():
-            if name in ("queries", "sentence_queries"):
-                embeddings[name] = self.model.hmde.rotation(self.model.hmde.encode_sentences(**rows)[1])
-            elif "sentence_embeddings" in rows:
-                kept = rows["sentence_embeddings"], rows["sentence_lengths"]
-                embeddings[name] = self.model.hmde.rotation(self.model.hmde.document_encoder(*kept)[1])
-            else:  # queries that are read as documents too
-                with_sentences = name == "documents" and self.sentences
-                output = self.model(**rows, output_sentence_vectors=with_sentences)
-                embeddings[name] = output.pooler_output
-                if with_sentences:
-                    embeddings["sentences"] = output.sentence_vectors
-        return embeddings
 
 
 def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokenizer]:
@@ -66,7 +34,6 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
         model = make_model(start, **recipe.architecture, dtype=torch.float32)
         limits = {name: getattr(model.config, name) for name in ("max_sentences", "max_sentence_length")}
         tokenizer = make_tokenizer(start, **limits, **recipe.tokenizer)
-    model.hmde.rotation.requires_grad_(False)
     sentence_dropout = 0.0 if recipe.freeze == "sentence_encoder" else recipe.sentence_dropout
     if sentence_dropout is not None:
         set_dropout(model.hmde.sentence_encoder, sentence_dropout)
@@ -78,10 +45,6 @@ def build(recipe: PretrainRecipe) -> tuple[HMDEForDocumentEmbedding, HMDETokeniz
     if recipe.lora is not None:
         model.hmde.sentence_modules.requires_grad_(False)
         add_lora(model.hmde.sentence_encoder, recipe.lora)
-    if recipe.gradient_checkpointing:
-        model.gradient_checkpointing_enable()
-    if recipe.compile:
-        model.hmde.sentence_encoder.compile(dynamic=True)
     return model, tokenizer
 
 
@@ -110,17 +73,3 @@ def trained_hmde(start: str, dtype: torch.dtype, **architecture: Any) -> HMDEFor
         faults = "; ".join(f"{fault}: {', '.join(map(str, keys))}" for fault, keys in loading.items() if keys)
         raise ValueError(f"the architecture does not fit the weights of {start}; leave its own as it is ({faults})")
     return model
-
-
-def groups_by_decay(part: nn.Module, rate: float, weight_decay: float, **options: Any) -> list[dict[str, Any]]:
-    """The trained weights of a part of a model, as an optimizer takes them: weight decay on matrices only.
-
-    Args:
-        rate: the learning rate.
-        options: of the optimizer, for all these weights.
-    """
-    groups: dict[float, list[nn.Parameter]] = {}
-    for weight in part.parameters():
-        if weight.requires_grad:
-            groups.setdefault(weight_decay if weight.ndim > 1 else 0.0, []).append(weight)
-    return [{"params": weights, "lr": rate, "weight_decay": decay, **options} for decay, weights in groups.items()]

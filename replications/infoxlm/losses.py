@@ -12,12 +12,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hmde.common.numbers import PositiveFloat, PositiveInt, Share
+from replications.infoxlm.momentum import MomentumQueue
 from replications.sentences.batches import IGNORED
 from replications.sentences.losses import LossFunction, PairVectors
 from training.loop.cached_gradients import embed_in_chunks
-from training.loop.momentum import MomentumQueue
+from training.loop.processes import mean_of_all_processes, rows_of_other_processes
 from training.losses.candidates import same_concept
-from training.losses.processes import mean_of_all_processes, rows_of_other_processes
 
 
 @dataclass(kw_only=True)

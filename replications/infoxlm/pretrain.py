@@ -22,6 +22,7 @@ from transformers import PreTrainedModel
 from hmde.common.command_line import options_from, run
 from replications.infoxlm.data import InfoXLMCollator, InfoXLMPairs, Texts
 from replications.infoxlm.losses import InfoXLMLosses, infoxlm_losses, masked_tokens
+from replications.infoxlm.momentum import MomentumQueue
 from replications.masked_lm import MaskedLMOptions, check_mask_token, encoder_with_head, predict_tokens
 from replications.new_encoder import start_tokenizer
 from replications.sentences.batches import SentenceBatch
@@ -30,8 +31,7 @@ from replications.sentences.encoder import SentenceEncoder
 from replications.sentences.losses import PairVectors, chosen_losses, weighted_losses
 from replications.sentences.stage import sentence_stage
 from training.loop.cached_gradients import Chunk, Embeddings, Rows
-from training.loop.loop import Stage, train
-from training.loop.momentum import MomentumQueue
+from training.loop.loop import Stage, train_stage
 
 
 @dataclass(kw_only=True)
@@ -102,7 +102,7 @@ class InfoXLMEncoder(SentenceEncoder):
 
 
 def main(argv: list[str] | None = None) -> None:
-    train(options_from(InfoXLMRecipe, argv), infoxlm_stage, write_sentence_card)
+    train_stage(options_from(InfoXLMRecipe, argv), infoxlm_stage, write_sentence_card)
 
 
 def infoxlm_stage(recipe: InfoXLMRecipe, accelerator: Accelerator) -> Stage[SentenceBatch]:
@@ -147,7 +147,7 @@ def infoxlm_stage(recipe: InfoXLMRecipe, accelerator: Accelerator) -> Stage[Sent
         encoder=encoder,
         collate=InfoXLMCollator(tokenizer, recipe.max_length, recipe.prompt, losses=losses),
         losses=weigh,
-        queue=queue,
+        stateful=[queue] if queue is not None else [],
     )
 
 

@@ -22,6 +22,7 @@ from replications.infoxlm.losses import (
     infoxlm_losses,
     masked_tokens,
 )
+from replications.infoxlm.momentum import MomentumQueue
 from replications.masked_lm import check_mask_token
 from replications.sentences.batches import SentenceBatch
 from replications.sentences.losses import PairVectors, chosen_losses, weighted_losses
@@ -29,7 +30,6 @@ from replications.sentences.pairs import DevPairs
 from tests.pretraining import write_corpus
 from tests.sentence_pairs import write_pairs
 from tests.tiny_encoders import unigram_tokenizer
-from training.loop.momentum import MomentumQueue
 
 PAIRS, HIDDEN, VOCABULARY = 4, 6, 9
 
@@ -234,7 +234,7 @@ def test_the_momentum_encoder_keeps_its_share_of_every_weight_and_takes_the_rest
     with torch.no_grad():
         for weight in trained.parameters():
             weight.normal_()
-    queue.step(trained)
+    queue.after_step(trained)
     for name, weight in queue.encoder.named_parameters():
         torch.testing.assert_close(weight, 0.75 * before[name] + 0.25 * dict(trained.named_parameters())[name])
         assert not weight.requires_grad

@@ -27,7 +27,7 @@ from replications.sentences.losses import chosen_losses
 from replications.translation.encoder import TranslatingEncoder
 from replications.translation.losses import Distance, Translation
 from replications.translation.stage import translating_encoder, translation_stage
-from training.loop.loop import Stage, train
+from training.loop.loop import Stage, train_stage
 
 
 @dataclass(kw_only=True)
@@ -61,7 +61,7 @@ class LaserRecipe(StartOptions):
 
 
 def main(argv: list[str] | None = None) -> None:
-    train(options_from(LaserRecipe, argv), laser_stage, write_sentence_card)
+    train_stage(options_from(LaserRecipe, argv), laser_stage, write_sentence_card)
 
 
 def laser_stage(recipe: LaserRecipe, accelerator: Accelerator) -> Stage[SentenceBatch]:

@@ -29,7 +29,7 @@ from replications.sentences.encoder import SentenceEncoder
 from replications.sentences.losses import Teacher, chosen_losses, student_losses, weighted_losses
 from replications.sentences.stage import sentence_stage
 from training.loop.cached_gradients import Chunk, Embeddings
-from training.loop.loop import Stage, train
+from training.loop.loop import Stage, train_stage
 
 
 @dataclass(kw_only=True)
@@ -57,7 +57,7 @@ class GenerativeEncoder(SentenceEncoder):
 
 
 def main(argv: list[str] | None = None) -> None:
-    train(options_from(LightweightRecipe, argv), lightweight_stage, write_sentence_card)
+    train_stage(options_from(LightweightRecipe, argv), lightweight_stage, write_sentence_card)
 
 
 def lightweight_stage(recipe: LightweightRecipe, accelerator: Accelerator) -> Stage[SentenceBatch]:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from hmde.common.numbers import NonNegativeFloat, PositiveFloat, PositiveInt
 from replications.sentences.losses import LossFunction, PairVectors
 from replications.translation.losses import OneWay, both_ways, translation_loss
-from training.losses.processes import mean_of_all_processes
+from training.loop.processes import mean_of_all_processes
 
 
 @dataclass(kw_only=True)

@@ -37,7 +37,7 @@ from replications.sentences.losses import chosen_losses, weighted_losses
 from replications.sentences.pairs import Pair
 from replications.sentences.stage import PairsOptions, sentence_stage
 from replications.translation.data import TranslationCollator
-from training.loop.loop import Stage, train
+from training.loop.loop import Stage, train_stage
 
 
 @dataclass(kw_only=True)
@@ -66,7 +66,7 @@ class NTDVCollator(TranslationCollator):
 
 
 def main(argv: list[str] | None = None) -> None:
-    train(options_from(NTDVRecipe, argv), ntdv_stage, write_sentence_card)
+    train_stage(options_from(NTDVRecipe, argv), ntdv_stage, write_sentence_card)
 
 
 def ntdv_stage(recipe: NTDVRecipe, accelerator: Accelerator) -> Stage[SentenceBatch]:

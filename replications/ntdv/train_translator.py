@@ -30,7 +30,7 @@ from replications.translation.encoder import TranslatingEncoder
 from replications.translation.losses import Translation
 from replications.translation.stage import translating_encoder, translation_stage
 from training.loop.cached_gradients import cut_into_chunks
-from training.loop.loop import Progress, Stage, train
+from training.loop.loop import Progress, Stage, train_stage
 
 ABOUT = """\
 A translation (NMT) model: this encoder, and a decoder that looks at its hidden states (`decoder.safetensors`). An NTDV
@@ -47,7 +47,7 @@ class TranslatorRecipe(StartOptions):
 
 
 def main(argv: list[str] | None = None) -> None:
-    train(options_from(TranslatorRecipe, argv), translator_stage, write_card)
+    train_stage(options_from(TranslatorRecipe, argv), translator_stage, write_card)
 
 
 def translator_stage(recipe: TranslatorRecipe, accelerator: Accelerator) -> Stage[SentenceBatch]:

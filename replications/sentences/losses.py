@@ -19,7 +19,7 @@ from hmde.common.saved_models import model_type_of, opening
 from replications.sentences.batches import SentenceBatch
 from replications.sentences.encoder import SentenceEncoder, SentencePooling
 from training.loop.cached_gradients import embed_in_chunks
-from training.losses.processes import rows_of_other_processes
+from training.loop.processes import rows_of_other_processes
 
 
 class PairVectors:

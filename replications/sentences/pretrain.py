@@ -27,7 +27,7 @@ from replications.sentences.encoder import SentenceEncoder, cut_encoder, load_en
 from replications.sentences.losses import SentenceLosses, Teacher, chosen_losses, student_losses, weighted_losses
 from replications.sentences.pairs import Pairs
 from replications.sentences.stage import SentenceEncoderOptions, sentence_stage
-from training.loop.loop import Stage, train
+from training.loop.loop import Stage, train_stage
 
 
 @dataclass(kw_only=True)
@@ -42,7 +42,7 @@ class PretrainSentencesRecipe(SentenceEncoderOptions):
 
 
 def main(argv: list[str] | None = None) -> None:
-    train(options_from(PretrainSentencesRecipe, argv), student_stage, write_sentence_card)
+    train_stage(options_from(PretrainSentencesRecipe, argv), student_stage, write_sentence_card)
 
 
 def student_stage(recipe: PretrainSentencesRecipe, accelerator: Accelerator) -> Stage[SentenceBatch]:

@@ -3,7 +3,7 @@ losses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -19,11 +19,10 @@ from replications.sentences.losses import PairVectors, Teacher
 from replications.sentences.pairs import DevPairs, Pairs
 from training.data.batches import Batches
 from training.loop.cached_gradients import Embeddings
-from training.loop.loop import Stage
+from training.loop.loop import Stage, Stateful
 from training.loop.meter import Work
-from training.loop.momentum import MomentumQueue
+from training.loop.optimizer import groups_by_decay
 from training.loop.options import LoopOptions
-from training.models import groups_by_decay
 
 
 @dataclass(kw_only=True)
@@ -83,7 +82,7 @@ def sentence_stage(
     collate: SentenceCollator,
     losses: Callable[[PairVectors], dict[str, Tensor]],
     teacher: Teacher | None = None,
-    queue: MomentumQueue | None = None,
+    stateful: Sequence[Stateful] = (),
     evaluate: Callable[[Any, SentenceCollator, DevPairs], dict[str, float]] | None = None,
     criterion: str = "p_at_1",
 ) -> Stage[SentenceBatch]:
@@ -94,7 +93,7 @@ def sentence_stage(
         collate: from some pairs to their batch.
         losses: from what the encoder makes of a batch to its weighted losses, by name.
         teacher: if there is a loss for its vectors.
-        queue: keys of earlier batches, if there is a loss for them.
+        stateful: what changes from step to step beside the encoder, such as keys of earlier batches.
         evaluate: scores of an encoder on the dev pairs, by name; P@1 if not given.
         criterion: the score by which the best step is chosen.
 
@@ -146,6 +145,6 @@ def sentence_stage(
         criterion=criterion,
         save=save,
         validation_batches=lambda: batches.in_order(dev_pairs.examples(), collate),
-        queue=queue,
+        stateful=stateful,
         fingerprints={} if teacher is None else {"files of the teacher": teacher.fingerprint},
     )

@@ -28,7 +28,7 @@ from replications.t_mde.decoder import TransformerDecoder
 from replications.translation.encoder import TranslatingEncoder
 from replications.translation.losses import Distance, Translation
 from replications.translation.stage import translating_encoder, translation_stage
-from training.loop.loop import Stage, train
+from training.loop.loop import Stage, train_stage
 
 
 @dataclass(kw_only=True)
@@ -70,7 +70,7 @@ class TMDERecipe(StartOptions):
 
 
 def main(argv: list[str] | None = None) -> None:
-    train(options_from(TMDERecipe, argv), tmde_stage, write_sentence_card)
+    train_stage(options_from(TMDERecipe, argv), tmde_stage, write_sentence_card)
 
 
 def tmde_stage(recipe: TMDERecipe, accelerator: Accelerator) -> Stage[SentenceBatch]:

@@ -11,9 +11,8 @@ from torch.nn import functional as F
 from hmde.common.numbers import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from replications.sentences.batches import IGNORED
 from replications.sentences.losses import LossFunction, PairVectors
+from training.loop.processes import mean_of_all_processes, rows_of_other_processes
 from training.losses.candidates import EPSILON, same_concept
-from training.losses.distance_constraint import nearer_than_negatives
-from training.losses.processes import mean_of_all_processes, rows_of_other_processes
 
 LOTS = 6364136223846793005  # odd, so that its products, modulo 2 ** 64, are a permutation of all integers
 
@@ -139,6 +138,24 @@ def distance(way: OneWay, options: Distance) -> Tensor:
     distances = distances / (mean_of_all_processes(distances[others | own]) + EPSILON)
     drawn = way.negatives(options.num_negatives)
     return nearer_than_negatives(distances, drawn, margin=options.margin, weight=options.margin_weight)
+
+
+def nearer_than_negatives(distances: Tensor, negatives: Tensor, margin: float, weight: float) -> Tensor:
+    """The distance of each anchor's positive, and the mean of what its negatives lack to be farther away by a margin
+    (Li 2021, equations 4.20 and 4.21).
+
+    Args:
+        distances: (batch, candidates); candidate i is the positive of anchor i.
+        negatives: the same shape, bool, which candidates are negatives.
+        margin: alpha.
+        weight: lambda.
+
+    Returns:
+        (batch,)
+    """
+    positive_distances = distances.diagonal()
+    failings = F.relu(margin - (distances - positive_distances.unsqueeze(1))) * negatives
+    return positive_distances + weight * failings.sum(dim=1) / negatives.sum(dim=1).clamp(min=1)
 
 
 def distance_loss(vectors: PairVectors, options: Distance) -> Tensor:

@@ -22,8 +22,9 @@ from torch import Tensor, nn
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer, attention_hmde, sentence_reading_hmde
 from tests.pretraining import options, write_corpus
+from training.data import kinds
+from training.encoder import TwoPathEncoder
 from training.loop.cached_gradients import backward_through_chunks, cut_into_chunks
-from training.models import TwoPathEncoder
 
 DEVICE = os.environ.get("GPU_TESTS_DEVICE", "cuda")
 ON_GPU = DEVICE == "cuda"
@@ -191,17 +192,21 @@ def test_cached_gradients_are_those_of_one_graph_with_the_same_dropout(
     encoder = TwoPathEncoder(model)
     tokenizer = HMDETokenizer.from_sentence_encoder(str(labse))
     queries = tokenizer(SENTENCES, as_queries=True, padding=True, return_tensors="pt").to(DEVICE)
-    chunks = cut_into_chunks({"queries": dict(queries), "documents": inputs_of(labse)}, max_tokens=300)
+    chunks = cut_into_chunks({kinds.QUERIES: dict(queries), kinds.DOCUMENTS: inputs_of(labse)}, max_tokens=300)
     assert len(chunks) > 2
 
     def objective(embeddings: dict[str, Tensor]) -> dict[str, Tensor]:
         """Every document beside every query."""
-        documents, queries = (nn.functional.normalize(embeddings[name].float()) for name in ("documents", "queries"))
+        documents, queries = (
+            nn.functional.normalize(embeddings[name].float()) for name in (kinds.DOCUMENTS, kinds.QUERIES)
+        )
         return {"loss": (queries @ documents.T / 0.05).logsumexp(dim=1).mean()}
 
     torch.manual_seed(7)
     parts = [encoder(chunk) for chunk in chunks]
-    whole = {name: torch.cat([part[name] for part in parts if name in part]) for name in ("queries", "documents")}
+    whole = {
+        name: torch.cat([part[name] for part in parts if name in part]) for name in (kinds.QUERIES, kinds.DOCUMENTS)
+    }
     objective(whole)["loss"].backward()
     expected = all_gradients(model)
     model.zero_grad()

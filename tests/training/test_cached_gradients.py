@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 
+from training.data.kinds import DOCUMENTS, QUERIES, SENTENCES
+from training.encoder import TwoPathEncoder
 from training.loop import cached_gradients
 from training.loop.cached_gradients import Chunk, Embeddings, backward_through_chunks, chunk_bounds, cut_into_chunks
 from training.losses.candidates import Candidates
 from training.losses.info_nce import info_nce
 from training.losses.late_interaction import late_scores
-from training.models import TwoPathEncoder
 
 
 @pytest.fixture
@@ -30,17 +31,17 @@ def batch(tokenizer, documents) -> Chunk:
     """Two triples: six documents of quite different lengths, two queries."""
     rows = tokenizer(documents, padding=True, return_tensors="pt")
     queries = tokenizer(["The cat sat", "Katze"], as_queries=True, padding=True, return_tensors="pt")
-    return {"queries": dict(queries), "documents": dict(rows)}
+    return {QUERIES: dict(queries), DOCUMENTS: dict(rows)}
 
 
 def objective(embeddings: Embeddings) -> dict[str, torch.Tensor]:
     """By documents, queries, and the best sentence of each document for each query."""
-    anchors, positives, negatives = embeddings["documents"].split(2)
+    anchors, positives, negatives = embeddings[DOCUMENTS].split(2)
     candidates = Candidates(positives, negatives, torch.tensor([0, 1]), torch.tensor([2, 3]))
     return {
         "document_loss": info_nce(anchors, candidates, 0.05).mean(),
-        "query_loss": info_nce(embeddings["queries"], candidates, 0.05).mean(),
-        "sentence_loss": late_scores(embeddings["queries"], embeddings["documents"], embeddings["sentences"]).mean(),
+        "query_loss": info_nce(embeddings[QUERIES], candidates, 0.05).mean(),
+        "sentence_loss": late_scores(embeddings[QUERIES], embeddings[DOCUMENTS], embeddings[SENTENCES]).mean(),
     }
 
 
@@ -52,9 +53,9 @@ def at_once(encoder: nn.Module, chunks: list[Chunk]) -> tuple[float, dict[str, t
     """One graph over all chunks, one backward pass."""
     encoder.zero_grad()
     parts = [encoder(chunk) for chunk in chunks]
-    embeddings = {name: torch.cat([part[name] for part in parts if name in part]) for name in ("queries", "documents")}
-    sentences = [vectors for part in parts for vectors in part.get("sentences", [])]  # each (sentences, hidden)
-    embeddings["sentences"] = pad_sequence(sentences, batch_first=True)
+    embeddings = {name: torch.cat([part[name] for part in parts if name in part]) for name in (QUERIES, DOCUMENTS)}
+    sentences = [vectors for part in parts for vectors in part.get(SENTENCES, [])]  # each (sentences, hidden)
+    embeddings[SENTENCES] = pad_sequence(sentences, batch_first=True)
     loss = sum(objective(embeddings).values())
     loss.backward()
     return float(loss), gradients(encoder)
@@ -134,9 +135,9 @@ def test_a_batch_of_one_chunk_is_embedded_once(encoder, batch):
 def test_a_document_longer_than_the_budget_has_a_chunk_of_its_own_and_is_told_of(batch, caplog):
     cached_gradients.logger.warning_once.cache_clear()
     with caplog.at_level("WARNING"):
-        chunks = cut_into_chunks({"documents": batch["documents"]}, max_tokens=20)
-    assert len(chunks[0]["documents"]["input_ids"]) == 1
-    longest = int(batch["documents"]["attention_mask"].sum(dim=1).max())
+        chunks = cut_into_chunks({DOCUMENTS: batch[DOCUMENTS]}, max_tokens=20)
+    assert len(chunks[0][DOCUMENTS]["input_ids"]) == 1
+    longest = int(batch[DOCUMENTS]["attention_mask"].sum(dim=1).max())
     assert f"A document of {longest} tokens is longer than max_tokens_per_chunk, 20" in caplog.text
 
 
@@ -157,21 +158,21 @@ def test_chunks_hold_all_rows_in_order_and_keep_to_the_budget(lengths, max_token
 
 def test_chunks_lose_no_token_and_carry_no_column_of_padding(batch):
     chunks = cut_into_chunks(batch, 40)
-    for kind in ("documents", "queries"):
+    for kind in (DOCUMENTS, QUERIES):
         parts = [chunk[kind] for chunk in chunks if kind in chunk]
         whole = batch[kind]
         tokens = [part["input_ids"][part["attention_mask"].bool()] for part in parts]
         assert torch.equal(torch.cat(tokens), whole["input_ids"][whole["attention_mask"].bool()])
         assert all(part["attention_mask"][:, -1].any() for part in parts)
-    assert "documents" in chunks[-1]
+    assert DOCUMENTS in chunks[-1]
 
 
 def test_what_is_no_row_of_tokens_keeps_its_length(batch):
     """Such as translations, longer than the row, and one number for each row."""
-    rows = batch["documents"]
+    rows = batch[DOCUMENTS]
     count, length = rows["input_ids"].shape
     rows |= {"target_tokens": torch.arange(count * 2 * length).view(count, -1), "target_language": torch.arange(count)}
-    parts = [chunk["documents"] for chunk in cut_into_chunks(batch, 40) if "documents" in chunk]
+    parts = [chunk[DOCUMENTS] for chunk in cut_into_chunks(batch, 40) if DOCUMENTS in chunk]
     assert len(parts) > 1
     for name in ("target_tokens", "target_language"):
         assert torch.equal(torch.cat([part[name] for part in parts]), rows[name])

@@ -22,6 +22,8 @@ from safetensors.torch import load_file
 from hmde.common.files import folder_written_whole, locked, write_json
 from tests.pretraining import FSDP2, in_processes, options, write_corpus
 from training import pretrain
+from training.data.kinds import DOCUMENTS
+from training.encoder import TwoPathEncoder
 from training.loop import loop
 from training.loop.checkpoints import (
     broken_file,
@@ -30,7 +32,6 @@ from training.loop.checkpoints import (
     save_checkpoint,
     sigterm_lets_the_step_finish,
 )
-from training.models import TwoPathEncoder
 
 
 def run(
@@ -67,13 +68,11 @@ CHANGES = {
     "losses.queries.weight": 1.0,
     "save_steps": 2,
     "max_steps": 8,
-    "losses.queue.size": 6,
-    "losses.queue.momentum": 0.9,
 }
 
 
 def test_a_killed_run_goes_on_bit_for_bit(corpus_folder, labse, tmp_path):
-    """With dropout, drawn queries, chunks, a queue and a momentum encoder, killed somewhere in an epoch."""
+    """With dropout, drawn queries and chunks, killed somewhere in an epoch."""
     changes = CHANGES | {"max_tokens_per_chunk": 150}
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert run(options(corpus_folder, labse, whole, **changes), tmp_path / "a") == [0]
@@ -308,7 +307,7 @@ def test_a_loss_that_is_not_a_number_stops_the_run_and_names_its_triples(corpus_
         embeddings = forward(encoder, chunk)
         steps.append(1)
         if len(steps) == 3:
-            embeddings["documents"].data[1] = torch.nan  # the anchor of the second triple
+            embeddings[DOCUMENTS].data[1] = torch.nan  # the anchor of the second triple
         return embeddings
 
     monkeypatch.setattr(TwoPathEncoder, "forward", spoil)

@@ -19,15 +19,17 @@ from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from tests.paths import REPOSITORY
 from tests.pretraining import gradients, options
 from training import pretrain
-from training import teacher as teachers
 from training.data.batches import collate
+from training.data.kinds import DOCUMENTS, QUERIES
 from training.data.triples import Triples
-from training.losses import Distillation, Losses, weighted_losses
+from training.encoder import TwoPathEncoder
+from training.losses import Distillation, Start, weighted_losses
+from training.losses import teacher as teachers
 from training.losses.batch import BatchVectors
 from training.losses.distillation import distillation
-from training.models import TwoPathEncoder, build
+from training.losses.teacher import load_teacher
+from training.models import build
 from training.pretrain_recipe import PretrainRecipe
-from training.teacher import load_teacher
 
 ARCHITECTURE = {
     "num_document_attention_heads": 4,
@@ -79,31 +81,26 @@ def test_the_loss_is_the_share_of_the_teachers_variance_that_is_not_known():
 def test_documents_sentences_and_queries_of_the_teacher_are_learned(
     corpus_folder, xlmr, teacher, in_float32, path, tmp_path
 ):
-    recipe = PretrainRecipe(
-        corpus="",
-        output="",
-        sentence_encoder=str(xlmr),
-        architecture=ARCHITECTURE,
-        losses=Losses(distillation=Distillation(teacher=teacher, weight=2.0)),
-    )
+    recipe = PretrainRecipe(corpus="", output="", sentence_encoder=str(xlmr), architecture=ARCHITECTURE)
     model, tokenizer = build(recipe)
     model.eval()
     triples = Triples(corpus_folder, "train", symmetric=False)
     batch = collate([triples[index] for index in range(3)], triples.roles, tokenizer, query_path=path)
     embeddings = TwoPathEncoder(model, sentences=True)(batch.rows)
-    teacher_vectors = load_teacher(teacher, model, tokenizer, tmp_path, 60, torch.device("cpu"))(batch.rows)
-    losses = weighted_losses(BatchVectors(embeddings, batch, 0.05, teacher=teacher_vectors), recipe.losses)
+    loss = Distillation(teacher=teacher, weight=2.0)
+    loss.begin(Start(model, tokenizer, tmp_path / "corpus", 60, torch.device("cpu")))
+    losses = weighted_losses(BatchVectors(embeddings, batch, 0.05), [loss])
     original = HMDEForDocumentEmbedding.from_pretrained(teacher).eval()
     expected = []
-    for name, rows in batch.rows.items():
-        if name == "queries":
+    for kind, rows in batch.rows.items():
+        if kind == QUERIES:
             one = torch.stack([model.hmde.encode_sentences(**rows)[1]])
             other = torch.stack([original.hmde.encode_sentences(**rows)[1]])
             expected.append(distillation(one, other))
         else:
             one, other = model(**rows), original(**rows)
             expected.append(distillation(one.pooler_output, other.pooler_output))
-            if name == "documents":
+            if kind == DOCUMENTS:
                 there = other.sentence_lengths > 0
                 expected.append(distillation(one.last_hidden_state[there], other.last_hidden_state[there]))
     assert len(expected) == (4 if path == "both" else 3)
@@ -166,7 +163,6 @@ def test_two_processes_have_the_gradients_of_one(corpus_folder, xlmr, teacher, t
         ({"losses.distillation.teacher": "nowhere"}, "teacher: nowhere does not open"),
         ({"losses.distillation.weight": 0.0}, "PositiveFloat"),
         ({"losses.info_nce.weight": -1.0}, "PositiveFloat"),
-        ({"freeze": "sentence_encoder"}, "a frozen sentence_encoder learns nothing of the teacher"),
     ],
 )
 def test_a_bad_recipe_is_refused_before_anything_is_written(corpus_folder, teacher, tmp_path, changes, message):
@@ -212,7 +208,7 @@ def test_the_teacher_computes_the_vectors_of_a_text_once(corpus_folder, teacher,
     monkeypatch.setattr(TwoPathEncoder, "forward", counted)
 
     def vectors(batch, folder=tmp_path):
-        return load_teacher(teacher, model, tokenizer, folder, 10_000, torch.device("cpu"))(batch)
+        return load_teacher(teacher, Start(model, tokenizer, folder / "corpus", 10_000, torch.device("cpu")))(batch)
 
     texts = {name: {tuple(row) for batch in rows[:2] for row in trimmed(batch[name])} for name in rows[0]}
     for batch in rows[:2]:
@@ -232,7 +228,7 @@ def trimmed(rows):
 def test_a_process_waits_for_another_that_opens_the_vectors_too(tmp_path):
     """SQLite itself gives up at once where a second process wants to set the journal mode."""
     file = tmp_path / "vectors.sqlite"
-    program = "import sys, pathlib, training.teacher as t; t.Teacher(None, pathlib.Path(sys.argv[1]), 1)"
+    program = "import sys, pathlib, training.losses.teacher as t; t.Teacher(None, pathlib.Path(sys.argv[1]), 1)"
     with locked(file), sqlite3.connect(file) as opening:
         opening.execute("BEGIN EXCLUSIVE")
         other = subprocess.Popen(

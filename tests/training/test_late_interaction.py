@@ -10,13 +10,14 @@ from torch import Tensor
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from training.data.batches import Batch, collate
-from training.losses import InfoNCE, Losses, weighted_losses
+from training.data.kinds import DOCUMENTS, QUERIES, SENTENCES, Kind
+from training.encoder import TwoPathEncoder
+from training.losses import InfoNCE, weighted_losses
 from training.losses.batch import BatchVectors
-from training.losses.late_interaction import LateInteraction, late_interaction_losses, late_scores
-from training.models import TwoPathEncoder
-from training.pretrain_recipe import PretrainRecipe
+from training.losses.late_interaction import LateInteraction, late_scores
 
 TEMPERATURE = 0.05
+SENTENCE_QUERIES = Kind("sentence_queries", "sentence_encoder")
 COUNTS = {"anchor": [3, 1, 2], "positive": [2, 4, 1], "negative": [4, 1, 3]}  # sentences of each document
 CONCEPTS = {
     "anchor": [0, 1, 2],
@@ -36,19 +37,19 @@ def make_vectors() -> BatchVectors:
     for row, count in enumerate(count for counts in COUNTS.values() for count in counts):
         sentences[row, :count] = torch.randn(count, 8)
     embeddings = {
-        "documents": torch.randn(9, 8),
-        "sentences": sentences,
-        "queries": torch.randn(3, 8),
-        "sentence_queries": torch.randn(12, 8),  # two rounds of the anchors', then two of the positives'
+        DOCUMENTS: torch.randn(9, 8),
+        SENTENCES: sentences,
+        QUERIES: torch.randn(3, 8),
+        SENTENCE_QUERIES: torch.randn(12, 8),  # two rounds of the anchors', then two of the positives'
     }
     concepts = {role: torch.tensor(numbers) for role, numbers in CONCEPTS.items()}
     return BatchVectors(embeddings, Batch({}, concepts, ["a", "b", "c"], torch.tensor(SENTENCE_INDEX)), TEMPERATURE)
 
 
 def late_score(query: Tensor, vectors: BatchVectors, row: int) -> float:
-    sentences = [sentence for sentence in vectors.embeddings["sentences"][row] if sentence.any()]
+    sentences = [sentence for sentence in vectors.embeddings[SENTENCES][row] if sentence.any()]
     best = max(cosine(query, sentence) for sentence in sentences)
-    return 0.4 * cosine(query, vectors.embeddings["documents"][row]) + 0.6 * best
+    return 0.4 * cosine(query, vectors.embeddings[DOCUMENTS][row]) + 0.6 * best
 
 
 def document_loss(query: Tensor, triple: int, vectors: BatchVectors, hard_negatives: str) -> float:
@@ -63,9 +64,9 @@ def document_loss(query: Tensor, triple: int, vectors: BatchVectors, hard_negati
 @pytest.mark.parametrize("hard_negatives", ["own", "all", "none"])
 def test_queries_and_sentences_seek_documents_by_document_and_best_sentence(hard_negatives: str) -> None:
     vectors = make_vectors()
-    losses = late_interaction_losses(vectors, LateInteraction(hard_negatives=hard_negatives))  # type: ignore[arg-type]
+    losses = LateInteraction(hard_negatives=hard_negatives)(vectors)  # type: ignore[arg-type]
     means = []
-    for name in ("queries", "sentence_queries"):
+    for name in (QUERIES, SENTENCE_QUERIES):
         queries = vectors.embeddings[name]
         written_out = [document_loss(query, i % 3, vectors, hard_negatives) for i, query in enumerate(queries)]
         means.append(sum(written_out) / len(written_out))
@@ -74,11 +75,11 @@ def test_queries_and_sentences_seek_documents_by_document_and_best_sentence(hard
 
 def test_a_sentence_seeks_its_vector_among_those_of_its_document() -> None:
     vectors = make_vectors()
-    loss = late_interaction_losses(vectors, LateInteraction())["sentence"]
+    loss = LateInteraction()(vectors)["sentence"]
     written_out = []
     for i, index in enumerate(SENTENCE_INDEX):
-        query = vectors.embeddings["sentence_queries"][6 + i]
-        sentences = vectors.embeddings["sentences"][3 + i % 3][: COUNTS["positive"][i % 3]]
+        query = vectors.embeddings[SENTENCE_QUERIES][6 + i]
+        sentences = vectors.embeddings[SENTENCES][3 + i % 3][: COUNTS["positive"][i % 3]]
         exponentials = [math.exp(cosine(query, sentence) / TEMPERATURE) for sentence in sentences]
         written_out.append(-math.log(exponentials[index] / sum(exponentials)))
     assert float(loss) == pytest.approx(sum(written_out) / len(written_out), rel=1e-5)
@@ -86,8 +87,8 @@ def test_a_sentence_seeks_its_vector_among_those_of_its_document() -> None:
 
 def test_padding_among_sentences_changes_no_score_and_gets_no_gradient() -> None:
     vectors = make_vectors()
-    documents, sentences = vectors.embeddings["documents"], vectors.embeddings["sentences"].requires_grad_()
-    queries = vectors.embeddings["queries"]
+    documents, sentences = vectors.embeddings[DOCUMENTS], vectors.embeddings[SENTENCES].requires_grad_()
+    queries = vectors.embeddings[QUERIES]
     wider = torch.cat([sentences, torch.zeros(9, 3, 8)], dim=1)
     scores = late_scores(queries, documents, sentences)
     torch.testing.assert_close(late_scores(queries, documents, wider), scores)
@@ -99,7 +100,7 @@ def test_padding_among_sentences_changes_no_score_and_gets_no_gradient() -> None
 
 def test_a_loss_of_several_sizes_is_the_mean_over_whole_and_cut_vectors() -> None:
     vectors = make_vectors()
-    losses = Losses(info_nce=InfoNCE(), late_interaction=LateInteraction(weight=2.0))
+    losses = [InfoNCE(), LateInteraction(weight=2.0)]
     cut = {name: rows[..., :4] for name, rows in vectors.embeddings.items()}
     both = [
         weighted_losses(BatchVectors(embeddings, vectors.batch, TEMPERATURE), losses)
@@ -130,16 +131,16 @@ def test_sentence_queries_are_the_sentences_that_their_index_names(
     path: str, triples: list[dict], tokenizer: HMDETokenizer
 ) -> None:
     batch = collate(triples, ["anchor", "positive", "negative"], tokenizer, path, sentence_queries=3)  # type: ignore[arg-type]
-    names = {"sentence_encoder": ["sentence_queries"], "document_encoder": ["sentence_queries_as_documents"]}
-    expected = names.get(path, ["sentence_queries", "sentence_queries_as_documents"])
-    assert [name for name in batch.rows if name.startswith("sentence")] == expected
+    paths = ["sentence_encoder", "document_encoder"] if path == "both" else [path]
+    expected = [kind for kind in batch.rows if kind.text == "sentence_queries"]
+    assert [kind.path for kind in expected] == paths
     assert batch.sentence_index is not None
     assert len(batch.sentence_index) == 6
     sentences = [["Die Katze.", "Sie saß da.", "Es war warm!"], ["Ein Hund."]]
     own = [sentences[i % 2][index] for i, index in enumerate(batch.sentence_index.tolist())]
-    for name in expected:
-        read = tokenizer(own, as_queries=name == "sentence_queries", padding=True)["input_ids"]
-        rows = [ids[: len(other)] for ids, other in zip(batch.rows[name]["input_ids"][6:].tolist(), read)]
+    for kind in expected:
+        read = tokenizer(own, as_queries=kind == SENTENCE_QUERIES, padding=True)["input_ids"]
+        rows = [ids[: len(other)] for ids, other in zip(batch.rows[kind]["input_ids"][6:].tolist(), read)]
         assert rows == read
 
 
@@ -150,16 +151,10 @@ def test_both_scales_come_from_one_pass_and_are_trained_by_it(
     batch = collate(triples, roles, tokenizer, sentence_queries=2)
     encoder = TwoPathEncoder(model, sentences=True).eval()
     embeddings = encoder(batch.rows)
-    output = model(**batch.rows["documents"])
-    torch.testing.assert_close(embeddings["sentences"], output.last_hidden_state)
-    losses = late_interaction_losses(BatchVectors(embeddings, batch, TEMPERATURE), LateInteraction())
+    output = model(**batch.rows[DOCUMENTS])
+    torch.testing.assert_close(embeddings[SENTENCES], output.last_hidden_state)
+    losses = LateInteraction()(BatchVectors(embeddings, batch, TEMPERATURE))
     (losses["late"] + losses["sentence"]).backward()
     weights = dict(model.hmde.named_parameters())
     untrained = [name for name, weight in weights.items() if weight.grad is None]
     assert not untrained, untrained
-
-
-def test_the_recipe_refuses_sentences_of_a_frozen_sentence_encoder() -> None:
-    losses = Losses(late_interaction=LateInteraction())
-    with pytest.raises(ValueError, match="word_embeddings"):
-        PretrainRecipe(corpus="corpus", output="model", losses=losses, freeze="sentence_encoder")

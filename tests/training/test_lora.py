@@ -16,8 +16,10 @@ from tests.pretraining import FSDP2, gradients, options
 from tests.training.test_checkpoints import CHANGES, check_goes_on
 from tests.training.test_distributed_pretraining import EXACT
 from training import pretrain
+from training.data.kinds import DOCUMENTS
+from training.encoder import TwoPathEncoder
 from training.lora import Lora, merged_weights
-from training.models import TwoPathEncoder, build
+from training.models import build
 from training.pretrain_recipe import PretrainRecipe
 
 ARCHITECTURE = {"num_document_attention_heads": 4, "document_intermediate_size": 32, "max_sentences": 4}
@@ -74,7 +76,7 @@ def test_gradients_of_an_adapter_are_those_of_its_matrices_also_with_checkpointi
     def gradients_of(model: HMDEForDocumentEmbedding) -> dict[str, torch.Tensor]:
         model.train()
         rows = dict(tokenizer(documents, padding=True, return_tensors="pt"))
-        vectors = TwoPathEncoder(model)({"documents": rows})["documents"]
+        vectors = TwoPathEncoder(model)({DOCUMENTS: rows})[DOCUMENTS]
         (vectors * torch.linspace(-1, 1, vectors.numel()).view_as(vectors)).sum().backward()
         return {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
 
@@ -122,21 +124,17 @@ def test_a_run_leaves_the_start_plus_a_product_of_narrow_matrices(
 
 
 def test_a_checkpoint_has_the_adapter_and_the_document_encoder_alone(corpus_folder, labse, tmp_path):
-    """The weights of a momentum encoder too."""
-    changes = LORA | {"losses.queue.size": 4, "max_steps": 4}
+    changes = LORA | {"max_steps": 4}
     pretrain.main(options(corpus_folder, labse, tmp_path / "model", **changes))
     checkpoint = tmp_path / "model-training" / "checkpoints" / "step-00000004"
-    states = [torch.load(path, weights_only=False) for path in checkpoint.glob("custom_checkpoint_*.pkl")]
-    (queue,) = (state for state in states if "vectors" in state)
-    assert queue["vectors"].shape[0] == len(queue["concepts"]) == 4
-    for saved in (load_file(checkpoint / "model.safetensors"), queue["encoder"]):
-        assert all("lora_" in name or "document_encoder" in name for name in saved)
-        assert sum("lora_" in name for name in saved) == 2 * 12
+    saved = load_file(checkpoint / "model.safetensors")
+    assert all("lora_" in name or "document_encoder" in name for name in saved)
+    assert sum("lora_" in name for name in saved) == 2 * 12
 
 
 @pytest.mark.parametrize("environment", [None, FSDP2], ids=["one-process", "fsdp2"])
 def test_a_killed_run_goes_on_bit_for_bit(corpus_folder, labse, tmp_path, environment):
-    """With dropout in the adapter, drawn queries, a queue and a momentum encoder."""
+    """With dropout in the adapter and drawn queries."""
     processes = 1 if environment is None else 2
     changes = CHANGES | LORA | {"max_steps": 4, "batch_size": 4 // processes}
     arguments = options(corpus_folder, labse, tmp_path / "model", **changes)

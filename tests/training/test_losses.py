@@ -1,4 +1,4 @@
-"""InfoNCE and the distance constraint against their equations written out."""
+"""InfoNCE against its equation written out."""
 
 import math
 
@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from training.losses.candidates import Candidates
-from training.losses.distance_constraint import distance_constraint
 from training.losses.info_nce import info_nce
 
 TEMPERATURE = 0.05
@@ -104,62 +103,3 @@ def test_negatives_from_beyond_the_batch_enter_every_denominator_but_for_those_o
         exponentials = [math.exp(cosine(anchors[anchor], other) / TEMPERATURE) for other in documents]
         expected = -math.log(exponentials[anchor] / sum(exponentials))
         assert float(losses[anchor]) == pytest.approx(expected, rel=1e-9)
-
-
-def distance_constraint_written_out(
-    anchors: Tensor, positives: Tensor, negatives: list[list[Tensor]]
-) -> tuple[list[float], list[float]]:
-    """Equations 4.18 to 4.20 of the T-MDE thesis and the bracket of 4.21, `negatives` being those of each anchor.
-    Returns the losses and the distances that were not yet divided by their mean."""
-
-    def distance(one: Tensor, other: Tensor) -> float:
-        return float(((one / one.norm() - other / other.norm()) ** 2).sum())
-
-    pairs = [[distance(anchor, other) for other in [positive, *others]]
-             for anchor, positive, others in zip(anchors, positives, negatives)]  # fmt: skip
-    every = [one for row in pairs for one in row]
-    mean = sum(every) / len(every)
-    losses = []
-    for d_p, *d_n in pairs:
-        deltas = [max(0.0, 0.5 - (d / mean - d_p / mean)) for d in d_n]
-        losses.append(d_p / mean + sum(deltas) / len(deltas))
-    return losses, every
-
-
-@pytest.mark.parametrize("hard_negatives", ["own", "all", "none"])
-def test_the_distance_constraint_is_that_of_the_thesis(triples, hard_negatives):
-    """Rows 0 and 1 are of one concept, so neither is a negative of the other; one document is from beyond the batch."""
-    anchors, positives, negatives = triples
-    other = torch.randn(1, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    seen = []
-    for row in range(5):
-        found = [positives[place] for place in range(5) if place != row and {place, row} != {0, 1}]
-        found += {"own": [negatives[row]], "all": list(negatives), "none": []}[hard_negatives]
-        seen.append([*found, other[0]])
-    expected, distances = distance_constraint_written_out(anchors, positives, seen)
-    means = []
-
-    def mean(values: Tensor) -> Tensor:
-        means.append(sorted(values.tolist()))
-        return values.mean()
-
-    options = {"concepts": numbered(0, 0, 2, 3, 4), "others": (other, numbered(20))}
-    found = candidates(positives, negatives, hard_negatives=hard_negatives, **options)
-    losses = distance_constraint(anchors, found, mean)
-    assert losses.tolist() == pytest.approx(expected, rel=1e-5)
-    assert means == [pytest.approx(sorted(distances))]
-
-
-def test_an_anchor_without_negatives_is_drawn_to_its_positive_alone(triples):
-    anchor, positive, negative = (vectors[:1] for vectors in triples)
-    options = {"concepts": numbered(0), "negative_concepts": numbered(1), "hard_negatives": "none"}
-    loss = distance_constraint(anchor, candidates(positive, negative, **options))
-    assert float(loss) == pytest.approx(1, rel=1e-5)  # the only distance there is, over itself
-
-
-def test_the_only_negative_of_an_anchor_counts_whole(triples):
-    anchor, positive, negative = (vectors[:1] for vectors in triples)
-    options = {"concepts": numbered(0), "negative_concepts": numbered(1)}
-    loss = distance_constraint(anchor, candidates(positive, negative, **options))
-    (expected,), _ = distance_constraint_written_out(anchor, positive, [[negative[0]]])
-    assert float(loss) == pytest.approx(expected, rel=1e-5)

@@ -23,14 +23,15 @@ from training import pretrain
 from training.data.articles import load_articles, row_of
 from training.data.batches import collate, integer_of
 from training.data.dev_set import DevSet, ranks_of
+from training.data.kinds import DOCUMENTS, QUERIES
 from training.data.queries import QueryDraw
 from training.data.triples import Triples
+from training.encoder import TwoPathEncoder
 from training.loop.loop import Loop, Progress
 from training.loop.meter import Meter
-from training.losses import InfoNCE, Losses, Queries, weighted_losses
+from training.losses import InfoNCE, Queries, weighted_losses
 from training.losses.batch import BatchVectors
-from training.losses.queue import Queue
-from training.models import TwoPathEncoder, build
+from training.models import build
 from training.pretrain_recipe import PretrainRecipe
 
 
@@ -165,30 +166,28 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(corpus_fold
 
 
 def test_the_losses_are_those_that_the_recipe_asks_for(corpus_folder, labse):
-    losses = Losses(info_nce=InfoNCE(symmetric=True), queries=Queries(weight=0.5))
-    recipe = PretrainRecipe(corpus="", output="", sentence_encoder=str(labse), losses=losses)
+    losses = [InfoNCE(symmetric=True), Queries(weight=0.5)]
+    recipe = PretrainRecipe(corpus="", output="", sentence_encoder=str(labse))
     recipe.architecture = {"num_document_attention_heads": 4}
     model, tokenizer = build(recipe)
     triples = Triples(corpus_folder, "train", symmetric=True)
     batch = collate([triples[index] for index in range(3)], triples.roles, tokenizer)
     with torch.no_grad():
         embeddings = TwoPathEncoder(model)(batch.rows)
-    assert len(embeddings["documents"]) == 12
-    torch.testing.assert_close(embeddings["queries"], model.embed_queries(**batch.rows["queries"]))
+    assert len(embeddings[DOCUMENTS]) == 12
+    torch.testing.assert_close(embeddings[QUERIES], model.embed_queries(**batch.rows[QUERIES]))
     vectors = BatchVectors(embeddings, batch, temperature=0.05)
-    losses = weighted_losses(vectors, recipe.losses)
+    losses = weighted_losses(vectors, losses)
     assert set(losses) == {"document_loss", "reverse_loss", "query_loss"}
-    alone = weighted_losses(vectors, Losses(info_nce=InfoNCE(), queries=Queries()))
+    alone = weighted_losses(vectors, [InfoNCE(), Queries()])
     torch.testing.assert_close(losses["query_loss"], 0.5 * alone["query_loss"])
     torch.testing.assert_close(losses["document_loss"], alone["document_loss"])
-    assert set(collate([triples[0]], triples.roles, tokenizer, query_path=None).rows) == {"documents"}
+    assert set(collate([triples[0]], triples.roles, tokenizer, query_path=None).rows) == {DOCUMENTS}
 
 
 @pytest.mark.parametrize("path", ["sentence_encoder", "document_encoder", "both"])
 def test_a_query_is_encoded_on_the_path_that_the_recipe_names(corpus_folder, labse, path):
-    queries = QueryDraw(path=path)
-    losses = Losses(info_nce=InfoNCE(), queries=Queries())
-    recipe = PretrainRecipe(corpus="", output="", sentence_encoder=str(labse), losses=losses, queries=queries)
+    recipe = PretrainRecipe(corpus="", output="", sentence_encoder=str(labse))
     recipe.architecture = {"num_document_attention_heads": 4}
     model, tokenizer = build(recipe)
     model.eval()
@@ -197,7 +196,7 @@ def test_a_query_is_encoded_on_the_path_that_the_recipe_names(corpus_folder, lab
     batch = collate(chosen, triples.roles, tokenizer, query_path=path)
     with torch.no_grad():
         vectors = BatchVectors(TwoPathEncoder(model)(batch.rows), batch, temperature=0.05)
-        losses = weighted_losses(vectors, recipe.losses)
+        losses = weighted_losses(vectors, [InfoNCE(), Queries()])
     queries = [triple["query"] for triple in chosen]
     by_path = {
         "sentence_encoder": model.encode_queries(queries, tokenizer, return_tensors="pt"),
@@ -279,8 +278,6 @@ def test_queries_may_be_of_the_positives_language(corpus_folder):
         ({"seed": -1}, r'"seed":\s.*v>=0'),
         ({"resume": "true"}, "no checkpoint to resume from"),
         ({"max_tokens_per_chunk": 0}, r'"max_tokens_per_chunk":\s.*v>0'),
-        ({"losses.queue.size": -1}, r"PositiveInt: -1 does not conform"),
-        ({"losses.queue": '{"size": 4, "momentum": 1.0}'}, r"Share: 1\.0 does not conform"),
         ({"sentence_dropout": 1.0}, r"Not of type Share: does not conform"),
         ({"language_exponent": -1.0}, r'"language_exponent":\s.*v>=0'),
         ({"batch_size": 1000}, "a batch of 1000 examples over all processes is more than there are"),
@@ -340,8 +337,6 @@ def test_a_concept_has_the_same_integer_in_every_batch_and_no_other_concept_has_
 
 def test_a_run_with_every_option_of_the_objective_and_the_batches_trains(corpus_folder, labse, tmp_path):
     changes = {
-        "losses.queue.size": 8,
-        "losses.queue.momentum": 0.9,
         "language_exponent": 0.5,
         "max_tokens_per_chunk": 200,
         "losses.queries.weight": 1.0,
@@ -351,7 +346,7 @@ def test_a_run_with_every_option_of_the_objective_and_the_batches_trains(corpus_
     pretrain.main(options(corpus_folder, labse, tmp_path / "model", max_steps=3, **changes))
     (log,) = (tmp_path / "model-training" / "logs" / "pretrain").glob("events*")
     events = EventAccumulator(str(log)).Reload()
-    losses = {"document_loss", "reverse_loss", "query_loss", "queue_loss"}
+    losses = {"document_loss", "reverse_loss", "query_loss"}
     throughput = {"documents_per_second", "tokens_per_second"}
     assert losses | throughput <= set(events.Tags()["scalars"])
     assert all(event.value > 0 for name in losses | throughput for event in events.Scalars(name))
@@ -400,11 +395,6 @@ def test_vectors_that_are_all_the_same_find_nothing():
     assert ranks_of(np.zeros((1, 3)), np.array([0]), np.ones((1, 3), bool)).tolist() == [3]
 
 
-def test_a_validation_loss_without_a_loss_in_it_is_refused():
-    with pytest.raises(ValueError, match=r"losses\.queue has no part in the validation loss"):
-        PretrainRecipe(corpus="", output="", keep="validation_loss", losses=Losses(queue=Queue(size=4)))
-
-
 def test_the_step_of_the_least_validation_loss_is_kept_and_not_the_start(corpus_folder, labse, tmp_path, monkeypatch):
     losses = {0: 1.0, 4: 3.0, 8: 2.0, 12: 4.0}
     steps = iter(losses.values())
@@ -415,17 +405,12 @@ def test_the_step_of_the_least_validation_loss_is_kept_and_not_the_start(corpus_
     assert "The model kept is that of optimizer step 8 of 12" in card
 
 
-@pytest.mark.parametrize("queue", [{}, {"losses.queue.size": 4}])
-def test_the_validation_loss_is_that_of_the_dev_triples_without_dropout(
-    corpus_folder, labse, tmp_path, monkeypatch, queue
-):
-    """With a queue too, which has no part in it."""
+def test_the_validation_loss_is_that_of_the_dev_triples_without_dropout(corpus_folder, labse, tmp_path, monkeypatch):
     found = []
     original = Loop.validation_loss
     monkeypatch.setattr(Loop, "validation_loss", lambda *given: found.append(original(*given)) or found[-1])
-    changes = {"keep": "validation_loss", "max_steps": 1, "warmup_steps": 10, "batch_size": 3, **queue}
+    changes = {"keep": "validation_loss", "max_steps": 1, "warmup_steps": 10, "batch_size": 3}
     pretrain.main(options(corpus_folder, labse, tmp_path / "model", **changes))
-    recipe = PretrainRecipe(corpus=str(corpus_folder), output="", sentence_encoder=str(labse))
     model = HMDEForDocumentEmbedding.from_pretrained(tmp_path / "model")
     tokenizer = HMDETokenizer.from_pretrained(tmp_path / "model")
     triples = Triples(corpus_folder, "dev", symmetric=False)
@@ -435,7 +420,7 @@ def test_the_validation_loss_is_that_of_the_dev_triples_without_dropout(
         batch = collate(chosen, triples.roles, tokenizer, query_path=None)
         with torch.no_grad():
             vectors = BatchVectors(TwoPathEncoder(model.eval())(batch.rows), batch, model.config.temperature)
-        total += float(weighted_losses(vectors, recipe.losses)["document_loss"]) * len(chosen)
+        total += float(weighted_losses(vectors, [InfoNCE()])["document_loss"]) * len(chosen)
     assert found[-1] == pytest.approx(total / len(triples), rel=1e-4)
 
 

@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from tests.pretraining import in_processes
 from training.data.batches import Batch
 from training.loop.distributed import gradients_synchronised, most_of_any_process
-from training.losses.batch import Documents
-from training.losses.distillation import distillation
-from training.losses.processes import (
+from training.loop.processes import (
     mean_of_all_processes,
     only_this_process,
     rows_of_all_processes,
     rows_of_other_processes,
 )
+from training.losses.batch import Documents
+from training.losses.distillation import distillation
 
 CPU = torch.device("cpu")
 ROWS = [torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[5.0, 6.0], [7.0, 8.0]])]

@@ -21,7 +21,7 @@ from training.data.articles import fingerprint_of_corpus, row_of
 from training.data.batches import collate
 from training.data.sentence_vectors import SentenceVectors, fingerprint_of_vectors, sentence_vectors
 from training.data.triples import CONCEPT_OF, LANGUAGE_OF, Triples
-from training.models import TwoPathEncoder
+from training.encoder import TwoPathEncoder
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from modeling_hmde import HMDETokenizer
 from modeling_hmde.attribution_hmde import spans_of_sentences
+from training.data.kinds import DOCUMENTS, Kind
 from training.data.queries import QueryPath
 from training.data.sampler import batches_of_epoch
 from training.data.sentence_vectors import SentenceVectors
@@ -29,9 +30,8 @@ class Batch(NamedTuple):
     """Triples ready for the model.
 
     Args:
-        rows: by name: `documents`, all of one role after all of another, in the order of `concepts`; and, if there is a
-            loss for them, `queries`, `queries_as_documents` or both, for the two paths of a query, and sentences that
-            are read as queries, `sentence_queries`, `sentence_queries_as_documents` or both: first those of the
+        rows: by kind: documents, all of one role after all of another, in the order of `concepts`; and, if there is a
+            loss for them, queries by one path or both, and sentences that are read as queries: first those of the
             anchors, then those of the positives, sentence i from triple i modulo the number of triples. Each has
             input_ids and attention_mask, (rows, tokens), or see `SentenceVectors`.
         concepts: by role, (triples,), int64.
@@ -40,7 +40,7 @@ class Batch(NamedTuple):
             int64.
     """
 
-    rows: dict[str, dict[str, Tensor]]
+    rows: dict[Kind, dict[str, Tensor]]
     concepts: dict[str, Tensor]
     names: list[str]
     sentence_index: Tensor | None = None
@@ -152,8 +152,9 @@ def collate(
         sentence_vectors: where the documents' sentence vectors are kept; then no document is tokenized.
         sentence_queries: how many sentences of each anchor, and of each positive, are read as queries.
     """
-    rows, sentence_index = {}, None
-    queries = {"queries": [triple["query"] for triple in triples]}
+    rows: dict[Kind, dict[str, Tensor]] = {}
+    sentence_index = None
+    queries: dict[Any, list[str]] = {"queries": [triple["query"] for triple in triples]}
     if sentence_vectors is None:
         articles = [triple[role] for role in roles for triple in triples]
         texts, languages = [article["text"] for article in articles], [article["language"] for article in articles]
@@ -169,12 +170,14 @@ def collate(
         anchor_sentences, _ = draw_sentences(triples, "anchor", by_role["anchor"], sentence_queries)
         positive_sentences, sentence_index = draw_sentences(triples, "positive", by_role["positive"], sentence_queries)
         queries["sentence_queries"] = anchor_sentences + positive_sentences
-    for name, read_texts in queries.items():
+    for text, read_texts in queries.items():
         if query_path in ("sentence_encoder", "both"):
-            rows[name] = dict(tokenizer(read_texts, as_queries=True, padding=True, return_tensors="pt"))
+            rows[Kind(text, "sentence_encoder")] = dict(
+                tokenizer(read_texts, as_queries=True, padding=True, return_tensors="pt")
+            )
         if query_path in ("document_encoder", "both"):
-            rows[f"{name}_as_documents"] = dict(tokenizer(read_texts, padding=True, return_tensors="pt"))
-    rows["documents"] = documents
+            rows[Kind(text, "document_encoder")] = dict(tokenizer(read_texts, padding=True, return_tensors="pt"))
+    rows[DOCUMENTS] = documents
     concepts = {role: torch.tensor([integer_of(triple[CONCEPT_OF[role]]) for triple in triples]) for role in roles}
     names = [
         f"{triple['concept_id']} ({triple['anchor_language']}, {triple['positive_language']}; hard negative "

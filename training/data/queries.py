@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-QueryPath = Literal["sentence_encoder", "document_encoder", "both"]
+from training.data.kinds import EncoderPath
+
+QueryPath = Literal[EncoderPath, "both"]
 
 
 @dataclass

@@ -52,7 +52,7 @@ class Triples(torch.utils.data.Dataset):
         folder: str | Path,
         split: str,
         *,
-        symmetric: bool,
+        symmetric: bool = False,
         queries: QueryDraw | None = None,
         seed: int = 0,
     ) -> None:
@@ -81,6 +81,11 @@ class Triples(torch.utils.data.Dataset):
                     f"{self.folder / 'articles' / language}.parquet has no article, but triples.parquet beside it has "
                     f"triples of language {language!r}; make the corpus anew with python -m training.corpus"
                 )
+
+    def of_split(self, split: str) -> Triples:
+        """The triples of another split of the same corpus, drawn by the same options."""
+        symmetric = "positive_negative" in self.roles
+        return Triples(self.folder, split, symmetric=symmetric, queries=self.queries, seed=self.seed)
 
     def __len__(self) -> int:
         return len(self.triples)

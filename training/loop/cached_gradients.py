@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import chain
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -24,9 +25,9 @@ logger = logging.get_logger(__name__)
 # A padded batch: tensors (rows, length, ...), among them the attention_mask (rows, length). Those whose names begin
 # with `target` have a length of their own.
 Rows = dict[str, Tensor]
-Chunk = dict[str, Rows]  # what is embedded in one forward pass, by name: documents, queries ...
-# What an encoder makes of a chunk, or of a batch, by name: (rows, hidden), or of sentences (rows, sentences, hidden).
-Embeddings = dict[str, Tensor]
+Chunk = dict[Any, Rows]  # what is embedded in one forward pass, by name or kind: documents, queries ...
+# What an encoder makes of it, by the same: (rows, hidden), or of sentences (rows, sentences, hidden).
+Embeddings = dict[Any, Tensor]
 
 
 def backward_through_chunks(

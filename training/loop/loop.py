@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
 import torch.distributed as dist
@@ -54,9 +54,8 @@ from training.loop.checkpoints import (
 from training.loop.distributed import follow
 from training.loop.finite import check_grad_norm, check_losses
 from training.loop.meter import Meter, Work
-from training.loop.momentum import MomentumQueue
 from training.loop.options import LoopOptions
-from training.losses.processes import only_this_process
+from training.loop.processes import only_this_process
 
 EXIT_CODE_OF_SIGTERM = 143  # 128 + 15, as a shell reports it
 VALIDATION_LOSS = "validation_loss"  # a score of which less is better
@@ -84,6 +83,18 @@ class Batches(Protocol):
         """The batches of each optimizer step, without end, on the device of this process."""
 
 
+@runtime_checkable
+class Stateful(Protocol):
+    """What changes from step to step, and is kept in checkpoints."""
+
+    def after_step(self, encoder: nn.Module) -> None:
+        """Called after each optimizer step, with what is trained."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
 BatchType = TypeVar("BatchType", bound=Batch)
 OptionsType = TypeVar("OptionsType", bound=LoopOptions)
 
@@ -97,13 +108,13 @@ class Stage(Generic[BatchType]):
         parameter_groups: for the optimizer.
         batches: the training data.
         losses: of a batch, by name, each a mean over its examples. Their sum is minimised. Called without gradients for
-            the validation loss, in which a queue has no part.
+            the validation loss, in which what is `stateful` has no part.
         work: what a batch gives this process to do.
         evaluate: scores of an encoder on the dev split, by name. Called on the main process alone.
         criterion: the score by which the best model is chosen; higher is better.
         save: an encoder's model, into a folder.
         validation_batches: the dev split in batches, on the device of this process, for `keep: validation_loss`.
-        queue: vectors of earlier batches, if there is a loss for them.
+        stateful: what changes from step to step beside the encoder, as a loss may have it.
         schedule: the factor of the learning rates by total steps and step, in place of that of the options.
         fingerprints: by name, of what else the losses depend on, which must be the same when a run is resumed.
     """
@@ -117,9 +128,9 @@ class Stage(Generic[BatchType]):
     criterion: str
     save: Callable[[nn.Module, Path], None]
     validation_batches: Callable[[], Iterator[BatchType]]
-    queue: MomentumQueue | None = None
+    stateful: Sequence[Stateful] = ()
     schedule: Callable[[int, int], float] | None = None
-    fingerprints: dict[str, str] = field(default_factory=dict)
+    fingerprints: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -214,9 +225,7 @@ class Loop(Generic[BatchType]):
             self.schedule = LambdaLR(self.optimizer, functools.partial(stage.schedule, self.total_steps))
         else:
             self.schedule = get_scheduler(options.schedule, self.optimizer, options.warmup_steps, self.total_steps)
-        accelerator.register_for_checkpointing(self.schedule, self.progress)
-        if stage.queue is not None:
-            accelerator.register_for_checkpointing(stage.queue)
+        accelerator.register_for_checkpointing(self.schedule, self.progress, *stage.stateful)
 
     def run(self) -> Progress:
         if self.options.resume:
@@ -270,8 +279,8 @@ class Loop(Generic[BatchType]):
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.schedule.step()
-        if self.stage.queue is not None:
-            self.stage.queue.step(self.accelerator.unwrap_model(self.encoder))
+        for part in self.stage.stateful:
+            part.after_step(self.accelerator.unwrap_model(self.encoder))
         return grad_norm
 
     def backward(self, batch: BatchType, weight: float, synchronise: bool) -> dict[str, Tensor]:
@@ -325,18 +334,27 @@ class Loop(Generic[BatchType]):
         save_checkpoint(self.accelerator, folder, self.progress.step, self.run_description, keep)
 
 
-def train(
+def check_options(options: LoopOptions) -> None:
+    """Whether a run may begin: for commands that load much before.
+
+    Raises:
+        ValueError: the output is there already, or there is nothing to resume from.
+    """
+    check_output(options.output, checkpoints(training_folder(options.output) / "checkpoints"), options.resume)
+
+
+def train_stage(
     options: OptionsType,
     make_stage: Callable[[OptionsType, Accelerator], Stage[Any]],
-    write_card: Callable[[OptionsType, Path, Progress], None],
-) -> None:
+    write_card: Callable[[OptionsType, Path, Progress], None] | None,
+) -> Progress:
     """A whole run: train a stage, and make the model that is kept, with its card, the output folder. On request it goes
     to the Hub.
 
     Args:
         options: the recipe.
         make_stage: from the recipe and the processes of the run.
-        write_card: into the finished folder.
+        write_card: into the finished folder, if it gets one.
 
     Raises:
         ValueError: the output is there already, another process writes it, or there is nothing to resume from.
@@ -345,7 +363,7 @@ def train(
     accelerator = accelerator_of(options)
     with locked(folder, wait=False) if accelerator.is_main_process else nullcontext():
         accelerator.wait_for_everyone()  # until the main process has the lock, so that no other run changes the folder
-        check_output(options.output, checkpoints(folder / "checkpoints"), options.resume)
+        check_options(options)
         loop = Loop(make_stage(options, accelerator), options, accelerator)
         with sigterm_lets_the_step_finish(accelerator):
             try:
@@ -357,6 +375,8 @@ def train(
         if accelerator.is_main_process:
             with folder_written_whole(options.output) as output:
                 shutil.copytree(folder / "kept", output, dirs_exist_ok=True)
-                write_card(options, output, progress)
+                if write_card is not None:
+                    write_card(options, output, progress)
             if options.push_to_hub:
                 upload_folder(options.output, options.push_to_hub)
+    return progress

@@ -25,7 +25,7 @@ class Candidates(NamedTuple):
         hard_negatives: an anchor sees its own hard negative (`own`, the paper), those of the whole batch (`all`, the
             authors' code), or none.
         others: (others, hidden) and (others,), int64: negatives of every anchor from beyond the batch, and their
-            concepts. They come from other processes and from a queue.
+            concepts. They come from other processes.
     """
 
     positives: Tensor

@@ -7,21 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hmde.common.numbers import PositiveFloat
+from hmde.common.fingerprints import fingerprint_of_model
+from training.loop.processes import mean_of_all_processes, rows_of_all_processes
 from training.losses.batch import BatchVectors
 from training.losses.candidates import EPSILON
-from training.losses.processes import mean_of_all_processes, rows_of_all_processes
-
-
-@dataclass
-class Distillation:
-    """Learn a teacher's vectors of documents, their sentences and queries."""
-
-    teacher: str
-    """Hub name or folder of an HMDE with the same tokens and the same width of vectors."""
-
-    weight: PositiveFloat = 1.0
-    """Weight of the loss in the sum."""
+from training.losses.loss import Loss, Needs, Start
+from training.losses.teacher import load_teacher
 
 
 def distillation(vectors: Tensor, teacher: Tensor) -> Tensor:
@@ -48,9 +39,27 @@ def variance_of_all_processes(teacher: Tensor) -> Tensor:
     return variance * (variance > EPSILON**2 * mean.square().sum())
 
 
-def distillation_losses(vectors: BatchVectors, options: Distillation) -> dict[str, Tensor]:
-    """The mean over all kinds of vectors (`distillation`), except those of which all the teacher's are the same."""
-    losses = [distillation(student, vectors.teacher[name]) for name, student in vectors.embeddings.items()]
-    variances = [variance_of_all_processes(vectors.teacher[name]) for name in vectors.embeddings]
-    num_counted = (torch.stack(variances) > 0).sum()
-    return {"distillation": torch.stack(losses).sum() / num_counted.clamp(min=1)}
+@dataclass(kw_only=True)
+class Distillation(Loss):
+    """Learn a teacher's vectors of documents, their sentences and queries."""
+
+    teacher: str
+    """Hub name or folder of an HMDE with the same tokens and the same width of vectors."""
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(queries=True, sentences=True)
+
+    def begin(self, start: Start) -> dict[str, str]:
+        self.vectors_of_teacher = load_teacher(self.teacher, start)
+        return {"files of the teacher": fingerprint_of_model(self.teacher)}
+
+    def add_vectors(self, vectors: BatchVectors) -> None:
+        vectors.teacher = self.vectors_of_teacher(vectors.batch.rows)
+
+    def __call__(self, vectors: BatchVectors) -> dict[str, Tensor]:
+        """The mean over all kinds of vectors (`distillation`), except those of which all the teacher's are the same."""
+        losses = [distillation(student, vectors.teacher[name]) for name, student in vectors.embeddings.items()]
+        variances = [variance_of_all_processes(vectors.teacher[name]) for name in vectors.embeddings]
+        num_counted = (torch.stack(variances) > 0).sum()
+        return {"distillation": torch.stack(losses).sum() / num_counted.clamp(min=1)}

@@ -8,23 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from hmde.common.numbers import PositiveFloat
 from training.losses.batch import BatchVectors
 from training.losses.candidates import Candidates, HardNegatives, cosines
-
-
-@dataclass
-class InfoNCE:
-    """Draw each anchor to its positive and away from all other candidates."""
-
-    weight: PositiveFloat = 1.0
-    """Weight of the loss in the sum."""
-
-    hard_negatives: HardNegatives = "own"
-    """Which hard negatives an anchor sees: its own (paper), all of the batch (the authors' code), or none."""
-
-    symmetric: bool = False
-    """Also seek the anchor among the anchors, from the positive, with a hard negative of the positive."""
+from training.losses.loss import Loss, Needs
 
 
 def info_nce(anchors: Tensor, candidates: Candidates, temperature: float) -> Tensor:
@@ -45,12 +31,26 @@ def info_nce(anchors: Tensor, candidates: Candidates, temperature: float) -> Ten
     return F.cross_entropy(logits, torch.arange(len(anchors), device=anchors.device), reduction="none")
 
 
-def info_nce_losses(vectors: BatchVectors, options: InfoNCE) -> dict[str, Tensor]:
-    """The mean over anchors (`document`) and, if it is symmetric, over positives (`reverse`)."""
-    documents = vectors.documents
-    candidates = documents.candidates("positive", "negative", options.hard_negatives)
-    losses = {"document": info_nce(documents.vectors["anchor"], candidates, vectors.temperature).mean()}
-    if options.symmetric:
-        candidates = documents.candidates("anchor", "positive_negative", options.hard_negatives)
-        losses["reverse"] = info_nce(documents.vectors["positive"], candidates, vectors.temperature).mean()
-    return losses
+@dataclass(kw_only=True)
+class InfoNCE(Loss):
+    """Draw each anchor to its positive and away from all other candidates."""
+
+    hard_negatives: HardNegatives = "own"
+    """Which hard negatives an anchor sees: its own (paper), all of the batch (the authors' code), or none."""
+
+    symmetric: bool = False
+    """Also seek the anchor among the anchors, from the positive, with a hard negative of the positive."""
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(symmetric=self.symmetric)
+
+    def __call__(self, vectors: BatchVectors) -> dict[str, Tensor]:
+        """The mean over anchors (`document`) and, if it is symmetric, over positives (`reverse`)."""
+        documents = vectors.documents
+        candidates = documents.candidates("positive", "negative", self.hard_negatives)
+        losses = {"document": info_nce(documents.vectors["anchor"], candidates, vectors.temperature).mean()}
+        if self.symmetric:
+            candidates = documents.candidates("anchor", "positive_negative", self.hard_negatives)
+            losses["reverse"] = info_nce(documents.vectors["positive"], candidates, vectors.temperature).mean()
+        return losses

@@ -15,25 +15,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from hmde.common.numbers import PositiveFloat, PositiveInt
+from hmde.common.numbers import PositiveInt
 from modeling_hmde import late_score
 from training.losses.batch import BatchVectors
 from training.losses.candidates import HardNegatives, same_concept
-
-
-@dataclass
-class LateInteraction:
-    """InfoNCE from queries to documents by their vectors and their best sentences, and from sentences that are read by
-    themselves to the sentence vectors of their document."""
-
-    weight: PositiveFloat = 1.0
-    """Weight of the loss in the sum."""
-
-    hard_negatives: HardNegatives = "own"
-    """Which hard negatives a query sees: its anchor's own, all of the batch, or none."""
-
-    sentence_queries: PositiveInt = 4
-    """How many sentences of each anchor, and how many of each positive, are read by themselves as queries."""
+from training.losses.loss import Loss, Needs
 
 
 def late_scores(queries: Tensor, documents: Tensor, sentences: Tensor) -> Tensor:
@@ -97,16 +83,31 @@ def sentence_loss(queries: Tensor, sentences: Tensor, index: Tensor, temperature
     return F.cross_entropy(logits.flatten(0, 1), index, reduction="none")
 
 
-def late_interaction_losses(vectors: BatchVectors, options: LateInteraction) -> dict[str, Tensor]:
-    """The mean over queries and over the paths by which they are encoded: by documents (`late`), for titles and
-    sentences alike, and by sentences of the positives (`sentence`)."""
-    index = vectors.batch.sentence_index
-    assert index is not None  # the recipe asks the collator for it
-    positives = vectors.sentences_by_role["positive"]
-    by_document = [document_loss(queries, vectors, options.hard_negatives).mean() for queries in vectors.queries]
-    by_sentence = []
-    for queries in vectors.sentence_queries:  # the anchors' come first
-        by_document.append(document_loss(queries, vectors, options.hard_negatives).mean())
-        own = queries[len(index) :]
-        by_sentence.append(sentence_loss(own, positives, index, vectors.temperature).mean())
-    return {"late": torch.stack(by_document).mean(), "sentence": torch.stack(by_sentence).mean()}
+@dataclass(kw_only=True)
+class LateInteraction(Loss):
+    """InfoNCE from queries to documents by their vectors and their best sentences, and from sentences that are read by
+    themselves to the sentence vectors of their document."""
+
+    hard_negatives: HardNegatives = "own"
+    """Which hard negatives a query sees: its anchor's own, all of the batch, or none."""
+
+    sentence_queries: PositiveInt = 4
+    """How many sentences of each anchor, and how many of each positive, are read by themselves as queries."""
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(queries=True, sentences=True, sentence_queries=self.sentence_queries)
+
+    def __call__(self, vectors: BatchVectors) -> dict[str, Tensor]:
+        """The mean over queries and over the paths by which they are encoded: by documents (`late`), for titles and
+        sentences alike, and by sentences of the positives (`sentence`)."""
+        index = vectors.batch.sentence_index
+        assert index is not None  # it needs sentence queries
+        positives = vectors.sentences_by_role["positive"]
+        by_document = [document_loss(queries, vectors, self.hard_negatives).mean() for queries in vectors.queries]
+        by_sentence = []
+        for queries in vectors.sentence_queries:  # the anchors' come first
+            by_document.append(document_loss(queries, vectors, self.hard_negatives).mean())
+            own = queries[len(index) :]
+            by_sentence.append(sentence_loss(own, positives, index, vectors.temperature).mean())
+        return {"late": torch.stack(by_document).mean(), "sentence": torch.stack(by_sentence).mean()}

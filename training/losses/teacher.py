@@ -16,9 +16,10 @@ from hmde.common.device import dtype_of
 from hmde.common.files import locked
 from hmde.common.fingerprints import fingerprint, fingerprint_of_code, fingerprint_of_model
 from hmde.common.saved_models import check_is_hmde, load_hmde
-from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from training.data.kinds import DOCUMENTS, SENTENCES, Kind
+from training.encoder import TwoPathEncoder
 from training.loop.cached_gradients import Chunk, Embeddings, Rows, embed_in_chunks
-from training.models import TwoPathEncoder
+from training.losses.loss import Start
 
 
 class Teacher:
@@ -41,34 +42,34 @@ class Teacher:
 
     def __call__(self, batch: Chunk) -> Embeddings:
         """What the encoder makes of a batch: float32, without gradient."""
-        keys = {name: keys_of(name, rows) for name, rows in batch.items()}
+        keys = {kind: keys_of(kind, rows) for kind, rows in batch.items()}
         kept = self._read({*chain(*keys.values())})
         lacking: Chunk = {}
-        for name, rows in batch.items():
-            new = list({key: row for row, key in enumerate(keys[name]) if key not in kept}.values())
+        for kind, rows in batch.items():
+            new = list({key: row for row, key in enumerate(keys[kind]) if key not in kept}.values())
             if new:
-                lacking[name] = {part: tensor[new] for part, tensor in rows.items()}
+                lacking[kind] = {part: tensor[new] for part, tensor in rows.items()}
         if lacking:
             kept |= self._make(lacking)
         device = self.encoder.model.device
         embeddings = {
-            name: torch.from_numpy(np.stack([kept[key][0] for key in keys_of_name])).to(device).float()
-            for name, keys_of_name in keys.items()
+            kind: torch.from_numpy(np.stack([kept[key][0] for key in keys_of_kind])).to(device).float()
+            for kind, keys_of_kind in keys.items()
         }
-        sentences = [torch.tensor(kept[key][1:]) for key in keys["documents"]]
-        return embeddings | {"sentences": pad_sequence(sentences, batch_first=True).to(device).float()}
+        sentences = [torch.tensor(kept[key][1:]) for key in keys[DOCUMENTS]]
+        return embeddings | {SENTENCES: pad_sequence(sentences, batch_first=True).to(device).float()}
 
     def _make(self, lacking: Chunk) -> dict[bytes, np.ndarray]:
         """Encode rows, and write their vectors to the file."""
         embeddings = embed_in_chunks(self.encoder, lacking, self.max_tokens)
         made: dict[bytes, np.ndarray] = {}
-        for name, rows in lacking.items():
-            vectors = embeddings[name].unsqueeze(1)
-            if name == "documents":
-                vectors = torch.cat([vectors, embeddings["sentences"]], dim=1)
+        for kind, rows in lacking.items():
+            vectors = embeddings[kind].unsqueeze(1)
+            if kind == DOCUMENTS:
+                vectors = torch.cat([vectors, embeddings[SENTENCES]], dim=1)
             made |= {
                 key: vectors_of_row[vectors_of_row.any(dim=1)].numpy()
-                for key, vectors_of_row in zip(keys_of(name, rows), vectors.half().cpu())
+                for key, vectors_of_row in zip(keys_of(kind, rows), vectors.half().cpu())
             }
         with self.database:
             values = ((key, vectors.tobytes()) for key, vectors in made.items())
@@ -85,29 +86,20 @@ class Teacher:
         return kept
 
 
-def keys_of(name: str, rows: Rows) -> list[bytes]:
+def keys_of(kind: Kind, rows: Rows) -> list[bytes]:
     """A key for each row: a hash of how it is read, its tokens, and the sentences that they are in."""
     real = rows["attention_mask"].bool()
     columns = [rows[part] for part in ("input_ids", "sentence_ids")]
     texts = [[column[row][real[row]].cpu().numpy().tobytes() for column in columns] for row in range(len(real))]
-    return [hashlib.sha256(b"".join([name.encode(), *text])).digest() for text in texts]
+    return [hashlib.sha256(b"".join([" ".join(kind).encode(), *text])).digest() for text in texts]
 
 
-def load_teacher(
-    name: str,
-    student: HMDEForDocumentEmbedding,
-    tokenizer: HMDETokenizer,
-    folder: Path,
-    max_tokens: int,
-    device: torch.device,
-) -> Teacher:
+def load_teacher(name: str, start: Start) -> Teacher:
     """An HMDE whose vectors a student learns. It is not trained, and has the dtype that is fastest.
 
     Args:
         name: Hub name or folder.
-        tokenizer: the student's.
-        folder: for the file of its vectors.
-        max_tokens: to encode at once.
+        start: the student, and where the triples lie: the file of the vectors goes into `<folder>-teacher-vectors`.
 
     Raises:
         ValueError: there is no such HMDE, or student and teacher differ in their tokens or in the size of vectors.
@@ -115,11 +107,11 @@ def load_teacher(
     check_is_hmde("teacher", name)
     dtype = dtype_of("auto")
     model, own_tokenizer = load_hmde(name, dtype)
-    size, teacher_size = student.config.hidden_size, model.config.hidden_size
+    size, teacher_size = start.model.config.hidden_size, model.config.hidden_size
     if size != teacher_size:
         raise ValueError(f"vectors of the teacher {name} have {teacher_size} values and those of the student {size}")
-    if own_tokenizer.get_vocab() != tokenizer.get_vocab():
+    if own_tokenizer.get_vocab() != start.tokenizer.get_vocab():
         raise ValueError(f"the teacher {name} has other tokens than the student; start the student from the teacher")
-    encoder = TwoPathEncoder(model, sentences=True).requires_grad_(False).eval().to(device)
+    encoder = TwoPathEncoder(model, sentences=True).requires_grad_(False).eval().to(start.device)
     file = f"{fingerprint(fingerprint_of_code(), fingerprint_of_model(name), dtype)}.sqlite"
-    return Teacher(encoder, folder / file, max_tokens)
+    return Teacher(encoder, Path(f"{start.folder}-teacher-vectors", file), start.max_tokens)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from training.loop.checkpoints import frozen_weights
 from training.loop.distributed import follow
-from training.losses.processes import rows_of_all_processes
+from training.loop.processes import rows_of_all_processes
 
 
 class MomentumQueue:
@@ -37,7 +37,7 @@ class MomentumQueue:
         self.vectors = torch.cat([self.vectors, rows_of_all_processes(vectors.detach().float())])[-self.size :]
         self.concepts = torch.cat([self.concepts, rows_of_all_processes(concepts)])[-self.size :]
 
-    def step(self, encoder: nn.Module) -> None:
+    def after_step(self, encoder: nn.Module) -> None:
         """The momentum encoder follows the trained one, after each optimizer step."""
         follow(self.encoder, encoder, self.momentum)
 

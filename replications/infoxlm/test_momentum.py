@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from replications.infoxlm.momentum import MomentumQueue
 from training.loop.distributed import follow
-from training.loop.momentum import MomentumQueue
 
 
 def make_queue(encoder: nn.Module, size: int = 5) -> MomentumQueue:
@@ -40,7 +40,7 @@ def test_the_momentum_encoder_is_a_copy_that_follows_step_by_step_without_dropou
             weight.add_(1)
     for before, followed in zip(start, queue.encoder.parameters()):
         torch.testing.assert_close(followed, before)
-    queue.step(encoder)
+    queue.after_step(encoder)
     for before, followed in zip(start, queue.encoder.parameters()):
         torch.testing.assert_close(followed, before + 0.1)  # a tenth of the way
 
@@ -73,7 +73,7 @@ def test_weights_that_are_not_trained_are_not_saved_with_the_queue() -> None:
     saved, found = make_queue(encoder), make_queue(encoder)
     with torch.no_grad():
         encoder[1].weight.add_(1)
-    saved.step(encoder)
+    saved.after_step(encoder)
     state = saved.state_dict()
     assert state["encoder"].keys() == {"1.weight", "1.bias"}
     found.load_state_dict(state)

@@ -1,0 +1,104 @@
+"""Training from Python: as the command trains, and with a loss of one's own that carries a state."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from accelerate.utils import set_seed
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from tests.pretraining import options
+from training import pretrain
+from training.data.triples import Triples
+from training.losses import InfoNCE, Loss, Queries
+from training.losses.batch import BatchVectors
+from training.train import TrainOptions, train
+
+ARCHITECTURE = {"num_document_attention_heads": 4, "document_intermediate_size": 32, "max_sentences": 4}
+
+
+def made(encoder: Path) -> tuple[HMDEForDocumentEmbedding, HMDETokenizer]:
+    set_seed(42)
+    model = HMDEForDocumentEmbedding.from_sentence_encoder(encoder, **ARCHITECTURE)
+    return model, HMDETokenizer.from_sentence_encoder(encoder, max_sentences=4)
+
+
+def short(output: Path, **changes: Any) -> TrainOptions:
+    few = {"batch_size": 4, "gradient_accumulation_steps": 2, "learning_rate": 1e-3, "warmup_steps": 2, "epochs": 4}
+    return TrainOptions(output=str(output), **{**few, "eval_steps": 4, "save_steps": 4, "max_steps": 4} | changes)
+
+
+def test_a_model_is_trained_from_python_as_by_the_command(corpus_folder: Path, labse: Path, tmp_path: Path) -> None:
+    arguments = options(corpus_folder, labse, tmp_path / "command", max_steps=4, document_learning_rate=1e-2)
+    pretrain.main([*arguments, "--losses", '{"info_nce": {"symmetric": true}, "queries": {"weight": 0.5}}'])
+    triples = Triples(corpus_folder, "train", symmetric=True, seed=42)
+    losses = [InfoNCE(symmetric=True), Queries(weight=0.5)]
+    progress = train(*made(labse), triples, losses, short(tmp_path / "python", document_learning_rate=1e-2))
+    assert list(progress.history) == [0, 4]
+    trained, expected = (load_file(tmp_path / name / "model.safetensors") for name in ("python", "command"))
+    assert all(torch.equal(trained[name], weight) for name, weight in expected.items())
+
+
+@dataclasses.dataclass(kw_only=True)
+class SlowMean(Loss):
+    """Anchors stay near a mean of those of earlier steps."""
+
+    def __post_init__(self) -> None:
+        self.mean, self.steps = torch.zeros(32), 0
+
+    def __call__(self, vectors: BatchVectors) -> dict[str, Tensor]:
+        anchors = vectors.documents.vectors["anchor"]
+        self.latest = anchors.detach().mean(dim=0)
+        return {"slow": (anchors - self.mean).square().mean()}
+
+    def after_step(self, encoder: nn.Module) -> None:
+        self.mean, self.steps = torch.lerp(self.mean, self.latest, 0.5), self.steps + 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"mean": self.mean, "steps": self.steps}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.mean, self.steps = state["mean"], state["steps"]
+
+
+def test_the_state_of_a_loss_follows_the_steps_and_goes_on_where_a_run_does(
+    corpus_folder: Path, labse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    triples = Triples(corpus_folder, "train")
+    whole, halved, resumed = SlowMean(), SlowMean(), SlowMean()
+    train(*made(labse), triples, [InfoNCE(), whole], short(tmp_path / "whole"))
+
+    def stop(encoder: nn.Module) -> None:
+        if halved.steps == 2:
+            raise KeyboardInterrupt
+        SlowMean.after_step(halved, encoder)
+
+    monkeypatch.setattr(halved, "after_step", stop)
+    with pytest.raises(KeyboardInterrupt):
+        train(*made(labse), triples, [InfoNCE(), halved], short(tmp_path / "model", save_steps=2))
+    train(*made(labse), triples, [InfoNCE(), resumed], short(tmp_path / "model", save_steps=2, resume=True))
+    assert (whole.steps, resumed.steps) == (4, 4)
+    assert torch.equal(whole.mean, resumed.mean)
+
+
+@pytest.mark.parametrize(
+    ("losses", "changes", "message"),
+    [
+        ([], {}, "losses has none, so that nothing is learned"),
+        ([InfoNCE(symmetric=True)], {}, "a loss is symmetric; give Triples symmetric=True"),
+        ([InfoNCE()], {"resume": True}, "no checkpoint to resume from"),
+        ([InfoNCE()], {"batch_size": 999}, "a batch of 999 examples over all processes is more than there are"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(
+    corpus_folder: Path, labse: Path, tmp_path: Path, losses: list[Loss], changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        train(*made(labse), Triples(corpus_folder, "train"), losses, short(tmp_path / "model", **changes))
+    assert not list(tmp_path.iterdir())

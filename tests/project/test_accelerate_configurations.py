@@ -18,5 +18,5 @@ def test_accelerate_knows_every_key(path):
 
 def test_the_files_are_there():
     assert {path.name for path in FOLDER.iterdir()} == {
-        *("one-device.yaml", "ddp.yaml", "fsdp2.yaml", "deepspeed.yaml", "two-nodes.yaml", "slurm.sh")
+        *("one-device.yaml", "ddp.yaml", "fsdp2.yaml", "two-nodes.yaml", "slurm.sh")
     }

@@ -183,7 +183,7 @@ def test_another_corpus_and_another_number_of_processes_are_refused(finished, co
 
 
 def test_files_in_folders_of_a_checkpoint_are_checked_too(tmp_path, monkeypatch):
-    """As FSDP and DeepSpeed write them."""
+    """As FSDP writes them."""
 
     def save(folder: str) -> None:
         (Path(folder) / "shards").mkdir()

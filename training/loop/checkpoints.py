@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
-from accelerate.utils import DistributedType, broadcast_object_list
+from accelerate.utils import broadcast_object_list
 from torch import Tensor, nn
 
 from hmde.common.files import folder_written_whole, partial_of, write_json
@@ -51,7 +51,7 @@ def frozen_weights(encoder: nn.Module) -> dict[str, nn.Parameter]:
 
 def leave_out_frozen_weights(accelerator: Accelerator) -> None:
     """From now on, checkpoints have the trained weights alone: with LoRA, the adapter and the document encoder. Those
-    of FSDP and DeepSpeed have all."""
+    of FSDP have all."""
 
     def leave_out(encoders: list[nn.Module], states: list[dict[str, Tensor]], _: str) -> None:
         for encoder, state in zip(encoders, states):
@@ -150,8 +150,7 @@ def load_newest_checkpoint(accelerator: Accelerator, folder: Path, run: dict[str
         raise ValueError(f"{folder} has no whole checkpoint to resume from; start without --resume")
     saved = json.loads((Path(chosen[0]) / MANIFEST).read_text(encoding="utf-8"))["run"]
     check_same_run(chosen[0], saved, run)
-    strict = {} if accelerator.distributed_type == DistributedType.DEEPSPEED else {"strict": False}
-    accelerator.load_state(chosen[0], **strict)  # frozen weights are not in it
+    accelerator.load_state(chosen[0], strict=False)  # frozen weights are not in it
 
 
 def check_same_run(place: str | Path, saved: dict[str, Any], run: dict[str, Any]) -> None:

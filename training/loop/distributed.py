@@ -23,7 +23,7 @@ def most_of_any_process(count: int, device: torch.device) -> int:
 def gradients_synchronised(accelerator: Accelerator, encoder: nn.Module, synchronised: bool) -> Iterator[None]:
     """Within, backward passes take the mean of the gradients over processes if `synchronised`; otherwise they only add
     to those of this process."""
-    accelerator.sync_gradients = synchronised  # read by DeepSpeed
+    accelerator.sync_gradients = synchronised  # read by the optimizer that accelerate wraps
     try:
         with nullcontext() if synchronised else accelerator.no_sync(encoder):
             yield

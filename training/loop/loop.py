@@ -192,11 +192,6 @@ def accelerator_of(options: LoopOptions) -> Accelerator:
         num_processes = int(os.environ.get("LOCAL_WORLD_SIZE", accelerator.num_processes))
         threads = use_all_cores(num_processes)
         accelerator.print(f"training on the CPU, {num_processes} process(es) of {threads} thread(s) each")
-    if accelerator.state.deepspeed_plugin is not None:  # it would take both from data loaders and its own file
-        accelerator.state.deepspeed_plugin.deepspeed_config |= {
-            "train_micro_batch_size_per_gpu": options.batch_size,
-            "gradient_clipping": options.max_grad_norm or 0.0,
-        }
     return accelerator
 
 
@@ -265,16 +260,15 @@ class Loop(Generic[BatchType]):
         return self.progress
 
     def train_step(self, batches: list[BatchType]) -> float:
-        """One optimizer step. Returns the norm of its gradient; NaN where DeepSpeed keeps it to itself."""
+        """One optimizer step. Returns the norm of its gradient."""
         self.encoder.train()
         for batch in batches:
             losses = self.backward(batch, weight=1 / len(batches), synchronise=batch is batches[-1])
             self.meter.add(losses, self.stage.work(batch))
         max_norm = self.options.max_grad_norm or math.inf
-        norm: Any = self.accelerator.clip_grad_norm_(self.encoder.parameters(), max_norm)
-        grad_norm = math.nan if norm is None else float(norm)
+        grad_norm = float(self.accelerator.clip_grad_norm_(self.encoder.parameters(), max_norm))
         # In fp16, the gradient scaler skips a step whose gradient is not finite.
-        if norm is not None and self.options.mixed_precision != "fp16":
+        if self.options.mixed_precision != "fp16":
             check_grad_norm(grad_norm, [name for batch in batches for name in batch.names])
         self.optimizer.step()
         self.optimizer.zero_grad()

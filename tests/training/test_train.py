@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import runpy
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from tests.paths import REPOSITORY
 from tests.pretraining import options
 from training import pretrain
 from training.data.triples import Triples
@@ -102,3 +105,20 @@ def test_what_cannot_be_trained_is_refused(
     with pytest.raises(ValueError, match=message):
         train(*made(labse), Triples(corpus_folder, "train"), losses, short(tmp_path / "model", **changes))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_the_example_trains_a_model_that_opens(
+    corpus_folder: Path,
+    labse: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    program = REPOSITORY / "examples" / "train_in_python.py"
+    assert len(program.read_text(encoding="utf-8").splitlines()) <= 35
+    monkeypatch.setattr(sys, "argv", [str(program), str(labse), str(corpus_folder), str(tmp_path / "model")])
+    runpy.run_path(str(program), run_name="__main__")
+    assert "step 20: a document is found by one in another language with an MRR of" in capsys.readouterr().out
+    model = HMDEForDocumentEmbedding.from_pretrained(tmp_path / "model")
+    assert model.encode_documents(["The cat sat."], HMDETokenizer.from_pretrained(tmp_path / "model")).any()

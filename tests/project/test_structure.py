@@ -168,5 +168,4 @@ def test_training_needs_the_packages_of_its_extra_and_no_others(command: str) ->
         "tqdm",
         "yaml",
     }
-    optional = {"pyspark"}
-    assert packages_in_all(REPOSITORY / command, set()) <= LIBRARIES | extra | optional | sys.stdlib_module_names
+    assert packages_in_all(REPOSITORY / command, set()) <= LIBRARIES | extra | sys.stdlib_module_names

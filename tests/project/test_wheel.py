@@ -138,5 +138,5 @@ def test_the_first_commands_of_the_readme_run_where_nothing_else_is_there(
 
 def test_every_extra_that_users_install_is_tried_here() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
-    of_a_clone = {"dev", "docs", "eval", "integrations", "mteb", "spark", "train"}
+    of_a_clone = {"dev", "docs", "eval", "integrations", "mteb", "train"}
     assert {*project["project"]["optional-dependencies"]} - of_a_clone == {*EXTRAS}

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +53,6 @@ from training.corpus.subsample import sample_triples
 
 def main(argv: list[str] | None = None) -> None:
     recipe = options_from(CorpusRecipe, argv)
-    if recipe.engine == "spark" and find_spec("pyspark") is None:
-        raise ValueError("engine is spark, which needs PySpark and Java 17; pip install 'hmde[spark]', or name duckdb")
     if recipe.size_of is not None:
         recipe = replace(recipe, num_triples=size_of_corpus(recipe.size_of))
     output = Path(recipe.output)
@@ -133,7 +130,6 @@ def build_corpus(connection: duckdb.DuckDBPyConnection, recipe: CorpusRecipe, ou
                 triples,
                 category_limit=recipe.category_limit,
                 seed=recipe.seed,
-                engine=recipe.engine,
             )
     if recipe.num_triples is not None:
         all_triples, triples = triples, steps / "sample.parquet"

@@ -1,8 +1,7 @@
 -- Triples with hard negatives, from two tables: article (concept_id, language, split) and, with a row for each category
 -- of an article, article_category (concept_id, language, split, category).
 --
--- DuckDB and Spark both run this query; draw(key) is defined for each of them. Every draw is an MD5 hash and every order
--- is total, so both give the same triples, whatever the number of threads or machines.
+-- draw(key) is an MD5 hash and every order is total, so the triples are the same whatever the number of threads.
 --
 -- A negative is drawn as uniformly as possible without a join of a category with itself: first a category of the
 -- article that has another member in its language and split, then one of those members. A category over the limit is

@@ -11,8 +11,6 @@ from hmde.common.numbers import NonNegativeInt, PositiveInt, Seed, Share
 
 SPLITS = ("train", "dev", "test")
 
-Engine = Literal["duckdb", "spark"]
-
 
 @dataclass(kw_only=True)
 class CorpusRecipe:
@@ -74,9 +72,6 @@ class CorpusRecipe:
 
     pair_exponent: ClosedUnitInterval = 1.0
     """With num_triples, a pair of languages with n triples has a share in proportion to n^pair_exponent."""
-
-    engine: Engine = "duckdb"
-    """Duckdb on this machine, or spark on a cluster for what one machine cannot hold."""
 
     threads: PositiveInt | None = None
     """Threads of DuckDB; one for each core if not given."""

@@ -1,16 +1,12 @@
-"""Hard negatives by category, with DuckDB and with Spark."""
+"""Hard negatives by category."""
 
 from __future__ import annotations
-
-import shutil
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as parquet
-import pytest
 
-from tests.training.corpus.wikipedias import arguments, bytes_of, rows_of, write_wikis
-from training.corpus import main
+from tests.training.corpus.wikipedias import rows_of
 from training.corpus.hard_negatives import draw_triples
 
 
@@ -30,30 +26,3 @@ def test_a_category_over_the_limit_is_drawn_less_often(tmp_path):
         shares.append(sum(row["category"] == "all" for row in rows_of(f"{tmp_path}/t.parquet")) / 1000)
     assert 0.45 < shares[0] < 0.55
     assert 0.02 < shares[1] < 0.09
-
-
-SPARK = (
-    "--master local[1] --conf spark.sql.shuffle.partitions=1 --conf spark.ui.enabled=false "
-    "--conf spark.sql.codegen.wholeStage=false --conf spark.sql.codegen.factoryMode=NO_CODEGEN "
-    "--conf spark.sql.adaptive.enabled=false --conf spark.sql.autoBroadcastJoinThreshold=-1 "
-    "--conf spark.driver.memory=1g pyspark-shell"
-)
-
-
-def test_spark_that_is_not_installed_is_named_before_any_work(monkeypatch, tmp_path):
-    monkeypatch.setattr("training.corpus.build.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"engine is spark, which needs PySpark .* pip install 'hmde\[spark\]'"):
-        main(arguments(tmp_path, "corpus", "--engine", "spark"))
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.skipif(not shutil.which("java"), reason="Spark needs Java")
-def test_spark_gives_the_same_triples(monkeypatch, tmp_path):
-    pytest.importorskip("pyspark", reason="pip install 'hmde[spark]'")
-    monkeypatch.chdir(tmp_path)  # where Spark makes a folder of its own
-    for name, value in {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_SUBMIT_ARGS": SPARK}.items():
-        monkeypatch.setenv(name, value)
-    world = write_wikis(tmp_path)
-    main(arguments(world, "duckdb", "--category_limit", "2"))
-    main(arguments(world, "spark{1}[2]", "--category_limit", "2", "--engine", "spark"))
-    assert bytes_of(world / "duckdb") == bytes_of(world / "spark{1}[2]")

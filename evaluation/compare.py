@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,11 @@ class TaskWithData:
     data: Any
     fingerprint: str
 
+    @property
+    def finetuned(self) -> dict[str, list[str]]:
+        """The runs of each classifier that was fine-tuned for the task."""
+        return getattr(self.options, "finetuned", {})
+
 
 def compare(recipe: EvaluationRecipe) -> Results:
     """Compute what is missing, write the report, and return all results.
@@ -72,11 +78,7 @@ def compare(recipe: EvaluationRecipe) -> Results:
     check_systems(recipe.systems)
     cards = {name: card_file(recipe.systems[name].model) for name in recipe.model_cards}
     tasks = [read_task(Path(recipe.output), *task) for task in named]
-
-    finetuned = [(task, name, runs) for task in tasks for name, runs in getattr(task.options, "finetuned", {}).items()]
-    used = {system.model for system in recipe.systems.values() if system.model}
-    used |= {model for _, _, runs in finetuned for model in runs}
-    fingerprints = {model: fingerprint_of_model(model) for model in used}
+    models = fingerprints_of_models(recipe, tasks)
 
     dtype = dtype_of(recipe.dtype)
     print(f"computed in {str(dtype).removeprefix('torch.')} on {device()}")
@@ -84,33 +86,11 @@ def compare(recipe: EvaluationRecipe) -> Results:
     for task in tasks:
         for suffix in (task.options.results_of_systems, task.options.results_of_models):
             results[task.name + suffix] = {}
-    for name, system in recipe.systems.items():
-        models = {system.model: fingerprints[system.model]} if system.model else {}
-        load = cache(partial(load_system, system, dtype))
-        cache_key = fingerprint_of_system(system, dtype, models)
-        document_cache_key = fingerprint_of_system(system, dtype, models, without=QUERY_OPTIONS)
-        for task in tasks:
-            if task.options.takes(system):
-                result_name = task.name + task.options.results_of_systems
-                run = SystemRun(Path(recipe.output), task.name, name, cache_key, document_cache_key)
-                results[result_name][name] = kept_result(
-                    Path(recipe.output) / "results" / result_name / f"{name}.json",
-                    fingerprint(task.fingerprint, cache_key, models),
-                    models,
-                    partial(evaluate_system, load, task, run),
-                )
-    for task, name, runs in finetuned:
-        result_name = task.name + task.options.results_of_models
-        models = {model: fingerprints[model] for model in runs}
-        results[result_name][name] = kept_result(
-            Path(recipe.output) / "results" / result_name / f"{name}.json",
-            fingerprint(task.fingerprint, fingerprint_of_computation(dtype), models),
-            models,
-            partial(task.module.evaluate_models, runs, task.options, task.data, dtype, f"{task.name}, {name}"),
-        )
-    for task_results in results.values():
-        for name in [name for name, result in task_results.items() if not result["rows"]]:
-            del task_results[name]  # such as BM25 on pairs of two languages
+    for task_name, name, result in chain(
+        results_of_systems(recipe, tasks, dtype, models), results_of_models(recipe, tasks, dtype, models)
+    ):
+        if result["rows"]:  # BM25 has none on pairs of two languages
+            results[task_name][name] = result
     results = {task: task_results for task, task_results in results.items() if task_results}
 
     whole = asdict(recipe) | {"systems": {name: system.given for name, system in recipe.systems.items()}}
@@ -118,6 +98,54 @@ def compare(recipe: EvaluationRecipe) -> Results:
     for name, file in cards.items():
         write_model_index(file, name, recipe.systems[name].model, results)
     return results
+
+
+def fingerprints_of_models(recipe: EvaluationRecipe, tasks: Sequence[TaskWithData]) -> dict[str, str]:
+    """By folder or Hub name, of all models of a recipe."""
+    used = {system.model for system in recipe.systems.values() if system.model}
+    used |= {model for task in tasks for runs in task.finetuned.values() for model in runs}
+    return {model: fingerprint_of_model(model) for model in used}
+
+
+def results_of_systems(
+    recipe: EvaluationRecipe, tasks: Sequence[TaskWithData], dtype: torch.dtype, models: dict[str, str]
+) -> Iterator[tuple[str, str, Result]]:
+    """Every system on every task that takes it: the name of the task's results, the system's, and the result. A system
+    is loaded when it is first needed.
+
+    Args:
+        models: the fingerprints of all.
+    """
+    output = Path(recipe.output)
+    for name, system in recipe.systems.items():
+        own = {model: models[model] for model in [system.model] if model}
+        load = cache(partial(load_system, system, dtype))
+        keys = [fingerprint_of_system(system, dtype, own, without) for without in ((), QUERY_OPTIONS)]
+        for task in tasks:
+            if task.options.takes(system):
+                run = SystemRun(output, task.name, name, *keys)
+                kept = result_file(output, task.name + task.options.results_of_systems, name)
+                compute = partial(evaluate_system, load, task, run)
+                result = kept_result(kept, fingerprint(task.fingerprint, keys[0]), own, compute)
+                yield task.name + task.options.results_of_systems, name, result
+
+
+def results_of_models(
+    recipe: EvaluationRecipe, tasks: Sequence[TaskWithData], dtype: torch.dtype, models: dict[str, str]
+) -> Iterator[tuple[str, str, Result]]:
+    """As `results_of_systems`, the classifiers that were fine-tuned for a task."""
+    for task in tasks:
+        task_name = task.name + task.options.results_of_models
+        for name, runs in task.finetuned.items():
+            own = {model: models[model] for model in runs}
+            bar = f"{task.name}, {name}"
+            compute = partial(task.module.evaluate_models, runs, task.options, task.data, dtype, bar)
+            key = fingerprint(task.fingerprint, fingerprint_of_computation(dtype), own)
+            yield task_name, name, kept_result(result_file(Path(recipe.output), task_name, name), key, own, compute)
+
+
+def result_file(output: Path, task_name: str, name: str) -> Path:
+    return output / "results" / task_name / f"{name}.json"
 
 
 def check_names(tasks: list[tuple[str, str, TaskOptions]]) -> None:
@@ -172,14 +200,14 @@ def converted(folder: Path, options: Any) -> Any:
 
 
 def fingerprint_of_system(
-    system: SystemOptions, dtype: torch.dtype, models: dict[str, str], without: tuple[str, ...] = ()
+    system: SystemOptions, dtype: torch.dtype, models: dict[str, str], without: Collection[str]
 ) -> str:
     """Hashes the kind and its options, except those in `without`, the models' files, and what computes them."""
-    options = {name: value for name, value in system.given.items() if name not in (*without, "model")}
-    ranked_by = fingerprint_of_folder(Path(hmde.index.__file__).parent, "*.py") if system.ranks else ""
-    code = digest(Path(module_of(system).__file__))  # which may lie in another folder
-    computed_by = [fingerprint_of_computation(dtype), ranked_by, code]
-    return fingerprint(computed_by, [*models.values()], options)
+    options = {name: value for name, value in system.given.items() if name not in {*without, "model"}}
+    code = [digest(Path(module_of(system).__file__))]  # which may lie in another folder
+    if system.ranks:
+        code.append(fingerprint_of_folder(Path(hmde.index.__file__).parent, "*.py"))
+    return fingerprint(fingerprint_of_computation(dtype), code, [*models.values()], options)
 
 
 def fingerprint_of_computation(dtype: torch.dtype) -> str:

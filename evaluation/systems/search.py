@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
@@ -134,7 +135,7 @@ def check(name: str, options: SystemOptions) -> None:
         ValueError: the extra `search` is not installed, or the model cannot be found or is no HMDE.
     """
     try:
-        import hmde.index.snapshot
+        import_module("hmde.index.snapshot")
     except ImportError as error:
         raise ValueError(f"{name}: kind {options.kind} needs search ({error}); pip install '.[search]'") from None
     hmde.check(name, options)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import distributions
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -78,14 +79,21 @@ def averages(scores: Scores, groups: dict[str, list[str]], measures: Sequence[st
 
 def environment() -> dict[str, Any]:
     """What numbers and speeds may depend on beside the recipe."""
-    versions = {package.name: package.version for package in distributions()}
     return {
         "python": platform.python_version(),
-        "packages": {name: versions.get(name) for name in PACKAGES},
+        "packages": {name: _version(name) for name in PACKAGES},
         "cpu": _cpu(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "threads": torch.get_num_threads(),
     }
+
+
+@cache  # all installed packages are looked through
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def _cpu() -> str:

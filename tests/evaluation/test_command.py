@@ -155,6 +155,7 @@ def test_what_is_done_is_skipped_and_what_has_changed_is_not(
     assert loaded[4:] == ["bm25", "first", "windows"]
 
 
+@pytest.mark.slow
 def test_a_model_that_changed_in_its_folder_is_computed_anew(
     recipe: dict[str, Any], tmp_path: Path, labse: Path, xlmr: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,6 +181,7 @@ def test_systems_that_differ_in_their_queries_share_the_vectors_of_documents(rec
     assert rows["asked"] != alone
 
 
+@pytest.mark.slow
 def test_what_a_result_depends_on_is_its_content_and_not_its_name(
     recipe: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +215,7 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.mark.slow
 def test_every_stage_has_a_bar_with_a_name_and_an_end_where_there_is_a_terminal(
     recipe: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,6 +231,7 @@ def test_every_stage_has_a_bar_with_a_name_and_an_end_where_there_is_a_terminal(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_baselines_cut_documents_without_a_warning(recipe: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     logging.Logger.warning_once.cache_clear()  # what an earlier test heard is said again
     recipe["systems"] = {"first": recipe["systems"]["first"] | {"max_length": 5}}

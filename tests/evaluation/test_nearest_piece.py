@@ -21,7 +21,7 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("document_language", ["de", "all"])
+@pytest.mark.parametrize("document_language", [pytest.param("de", marks=pytest.mark.slow), "all"])
 @pytest.mark.parametrize(("kind", "share"), [("nearest_sentence", 1.0), ("both_scales", 0.6)])
 def test_scores_are_those_of_one_document_at_a_time(
     kind: str, share: float, document_language: str, model_folder: Path, tmp_path: Path

@@ -106,7 +106,9 @@ def expected_ranking(ranking: str, query: str, texts: dict[str, tuple[str, str]]
 
 
 @pytest.mark.parametrize("ranking", ["hybrid", "late"])
-@pytest.mark.parametrize("document_language", ["en", "de", "all"])
+@pytest.mark.parametrize(
+    "document_language", [pytest.param("en", marks=pytest.mark.slow), pytest.param("de", marks=pytest.mark.slow), "all"]
+)
 def test_a_user_of_search_gets_this_ranking(
     ranking: str, document_language: str, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +153,7 @@ def test_the_queries_of_a_task_are_encoded_once_and_together(
     assert encoded == [list(QUERIES["en"].values())]
 
 
+@pytest.mark.slow
 def test_a_late_sentence_does_not_find_its_own_document(model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hmde.index.ranking, "CANDIDATES", 1)  # so that the own one is all that the ranking itself finds
     queries = {"en": {"d1": "It was warm there!", "d2": "The dog slept."}}
@@ -193,6 +196,7 @@ def test_search_is_refused_before_anything_is_computed_where_it_is_not_installed
         check_systems({"s": SystemOptions("hybrid", model=str(model_folder))})
 
 
+@pytest.mark.slow
 def test_search_stands_beside_vectors_in_a_comparison(model_folder: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     for folder in ("docs", "queries"):

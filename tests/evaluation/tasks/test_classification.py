@@ -146,6 +146,7 @@ def test_the_finetuned_protocol_gives_the_scores_worked_out_by_hand(recipe: dict
     assert found["protocol"] == "fine-tuned on en, 1 run"
 
 
+@pytest.mark.slow
 def test_several_runs_of_a_classifier_are_averaged(recipe: dict[str, Any], saved: Path, tmp_path: Path) -> None:
     model = HMDEForSequenceClassification.from_pretrained(saved)
     model.config.id2label = {0: "dogs", 1: "cats"}  # wrong wherever the first is right
@@ -159,6 +160,7 @@ def test_several_runs_of_a_classifier_are_averaged(recipe: dict[str, Any], saved
     assert found["protocol"] == "fine-tuned on en, 2 runs"
 
 
+@pytest.mark.slow
 def test_languages_that_a_classifier_learnt_from_are_no_transfer(recipe: dict[str, Any], saved: Path) -> None:
     recipe["classification"]["topics"] |= {"finetuned": {"hmde": [str(saved)]}, "finetuned_on": ["en", "de"]}
     found = run_main(recipe)["tasks"]["topics-finetuned"]["hmde"]
@@ -166,6 +168,7 @@ def test_languages_that_a_classifier_learnt_from_are_no_transfer(recipe: dict[st
     assert found["averages"] == AVERAGES
 
 
+@pytest.mark.slow
 def test_a_language_with_a_region_is_the_same_language_as_itself(recipe: dict[str, Any]) -> None:
     task = recipe["classification"]["topics"] | {"train_languages": ["pt-BR"], "test_languages": ["pt-BR", "fr"]}
     for part in ("train", "dev", "test"):
@@ -174,6 +177,7 @@ def test_a_language_with_a_region_is_the_same_language_as_itself(recipe: dict[st
     assert found["averages"] == AVERAGES
 
 
+@pytest.mark.slow
 def test_a_classifier_of_transformers_is_tested_too(recipe: dict[str, Any], labse: Path, tmp_path: Path) -> None:
     labels = {"id2label": {0: "cats", 1: "dogs"}, "label2id": {"cats": 0, "dogs": 1}}
     model = BertForSequenceClassification.from_pretrained(labse, **labels)
@@ -191,6 +195,7 @@ def test_a_classifier_of_transformers_is_tested_too(recipe: dict[str, Any], labs
     assert "topics-finetuned" in run_main(recipe)["tasks"]
 
 
+@pytest.mark.slow
 def test_a_card_gets_the_results_of_its_own_model_and_their_task(
     recipe: dict[str, Any], saved: Path, labse: Path, tmp_path: Path
 ) -> None:
@@ -210,6 +215,7 @@ def test_a_card_gets_the_results_of_its_own_model_and_their_task(
         assert {one.task_type for one in in_card} == {"text-classification"}
 
 
+@pytest.mark.slow
 def test_each_protocol_has_a_table_that_names_it(recipe: dict[str, Any], saved: Path) -> None:
     recipe["classification"]["topics"] |= {"finetuned": {"hmde": [str(saved)]}, "measure": "macro_f1"}
     run_main(recipe)
@@ -366,6 +372,7 @@ def test_what_was_chosen_before_is_not_chosen_again(options: dict[str, Any]) -> 
     assert learn(task, vectors, labels, vectors, labels, 3.0, "")[1] == 3.0
 
 
+@pytest.mark.slow
 def test_averages_over_draws_of_the_training_documents_are_rows_without_a_p_value(tmp_path: Path) -> None:
     names = {"train": 30, "dev": 6, "test": 12}
     for language in ("en", "fr"):

@@ -275,6 +275,7 @@ def test_runs_are_written_as_trec_eval_reads_them(recipe: dict[str, Any]) -> Non
     assert float(lines[0].split()[4]) == pytest.approx(1, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_measure_and_depth_can_be_chosen_on_the_command_line(recipe: dict[str, Any]) -> None:
     output = run_main(recipe, "--retrieval.task.measure", "nDCG@10", "--retrieval.task.pairs", "[en-fr]")
     assert "| en-fr | 0.815 |" in (output / "report.md").read_text(encoding="utf-8")  # 0.75 is its MAP
@@ -302,6 +303,7 @@ def test_the_whole_collection_is_ranked_unless_a_depth_is_asked_for(
     assert scores("--retrieval.task.depth", "1")[0] < whole[0]
 
 
+@pytest.mark.slow
 def test_bfloat16_changes_scores_a_little(recipe: dict[str, Any]) -> None:
     def cosine_of_the_second(*arguments: str) -> float:
         file = run_main(recipe, *arguments) / "runs" / "task" / "base" / "en-de.run"

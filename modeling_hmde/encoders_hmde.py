@@ -69,14 +69,12 @@ def longest_text(sentence_config: Any) -> int | None:
 def check_layers(config: Any) -> None:
     """
     Raises:
-        ValueError: a configuration describes fewer than no layers, or more than any encoder has, which would take
+        ValueError: a configuration describes no layers, or more than any encoder has, which would take
             forever to make.
     """
     for field in ("num_hidden_layers", "num_document_layers"):
-        if not 0 <= getattr(config, field, 0) <= MOST_LAYERS:
-            raise ValueError(
-                f"{field} is {getattr(config, field)}; an encoder has at most {MOST_LAYERS} layers, and no fewer than 0"
-            )
+        if not 1 <= getattr(config, field, 1) <= MOST_LAYERS:
+            raise ValueError(f"{field} is {getattr(config, field)}; an encoder has from 1 to {MOST_LAYERS} layers")
 
 
 def check_sentence_layer(layer: int, sentence_config: Any) -> None:

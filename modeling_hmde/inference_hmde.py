@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from numbers import Integral
 from threading import Lock
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, TypeVar, get_args, overload
 
 import torch
 from torch import Tensor, nn
@@ -26,15 +26,18 @@ from .packing_hmde import padded_batches
 from .segmentation_hmde import language_of_each
 from .tokenization_hmde import HMDETokenizer
 
+if TYPE_CHECKING:
+    import numpy as np
+    from typing_extensions import Unpack
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Language = str | Sequence[str | None] | None
+Truncation = Literal[True, "error"]
 
-# What a batch gives: the vectors of its texts (texts, hidden), or None if nobody asked for them; and for each text the
-# vectors of its sentences (sentences, hidden), with the text's embedding (hidden,) if these vectors are parts of it.
-Reading = tuple[Tensor | None, Iterable[tuple[Tensor, Tensor | None]]]
-
-# Texts that a thread tokenizes together while the model encodes those before them.
+# Texts that a thread tokenizes together while the model encodes those before them: so many, and no more characters.
 TEXTS_PER_TOKENIZATION = 1024
+CHARACTERS_PER_TOKENIZATION = 2**24
 
 # What `evaluating` remembers: how many threads encode with each model, and the modes of its modules before.
 _lock = Lock()
@@ -42,12 +45,41 @@ _threads_inside: Counter[nn.Module] = Counter()
 _modes: dict[nn.Module, dict[nn.Module, bool]] = {}
 
 
-def sentence_vectors(output: Any) -> Iterator[tuple[Tensor, None]]:
-    """For each document of an HMDEOutput the vectors of its sentences (sentences, hidden), not normalised, float32, on
-    the CPU."""
+class QueryOptions(TypedDict, total=False):
+    """What `encode_queries` and `encode_documents` take."""
+
+    truncate_dim: int | None
+    normalize: bool
+    truncation: Truncation
+    max_tokens_per_batch: int
+    show_progress_bar: bool
+
+
+class DocumentOptions(QueryOptions, total=False):
+    language: Language
+
+
+class SentenceVectors(NamedTuple):
+    """What the model makes of the sentences of a text, on the CPU.
+
+    Args:
+        vectors: (sentences, hidden), float32.
+        embedding: (hidden,), the text's, if these vectors are parts of it.
+    """
+
+    vectors: Tensor
+    embedding: Tensor | None = None
+
+
+# From a batch to the vectors of its texts (texts, hidden), or None, and what it makes of the sentences of each text.
+Read = Callable[[Any], tuple[Tensor | None, Iterable[SentenceVectors]]]
+
+
+def sentence_vectors(output: Any, size: int | None = None) -> Iterator[SentenceVectors]:
+    """For each document of an HMDEOutput the first `size` numbers of the vectors of its sentences, L2-normalised."""
     real = output.sentence_lengths > 0
-    vectors = output.sentence_vectors[real].float().cpu()
-    return ((part, None) for part in vectors.split(real.sum(dim=1).tolist()))
+    vectors = nn.functional.normalize(output.sentence_vectors[real][:, :size].float(), dim=-1).cpu()
+    return map(SentenceVectors, vectors.split(real.sum(dim=1).tolist()))
 
 
 class InferenceMixin(nn.Module):
@@ -59,16 +91,47 @@ class InferenceMixin(nn.Module):
     device: Any
     embed_queries: Callable[..., Tensor]
 
+    @overload
     def encode_documents(
         self,
         documents: Sequence[str],
         tokenizer: HMDETokenizer,
         *,
-        language: str | Sequence[str | None] | None = None,
+        sentences: Literal[False] = ...,
+        return_tensors: Literal["np"] = ...,
+        **options: Unpack[DocumentOptions],
+    ) -> np.ndarray: ...
+    @overload
+    def encode_documents(
+        self,
+        documents: Sequence[str],
+        tokenizer: HMDETokenizer,
+        *,
+        sentences: Literal[False] = ...,
+        return_tensors: Literal["pt"],
+        **options: Unpack[DocumentOptions],
+    ) -> Tensor: ...
+    @overload
+    def encode_documents(
+        self,
+        documents: Sequence[str],
+        tokenizer: HMDETokenizer,
+        *,
+        sentences: Literal[True],
+        return_tensors: str = ...,
+        **options: Unpack[DocumentOptions],
+    ) -> tuple[Any, list[DocumentSentences]]: ...
+    def encode_documents(
+        self,
+        documents: Sequence[str],
+        tokenizer: HMDETokenizer,
+        *,
+        language: Language = None,
         sentences: bool = False,
         truncate_dim: int | None = None,
         normalize: bool = True,
         return_tensors: str = "np",
+        truncation: Truncation = True,
         max_tokens_per_batch: int = 262_144,
         show_progress_bar: bool = False,
     ) -> Any:
@@ -82,7 +145,10 @@ class InferenceMixin(nn.Module):
                 share passages (`passage_length` of HMDEConfig): then each is read again by itself.
             truncate_dim: give the first so many numbers of each vector, for a model that was trained to be cut.
             normalize: give L2-normalised embeddings, whose dot products are cosines.
-            return_tensors: `np` (float32) or `pt` (the model's dtype, on its device).
+            return_tensors: `np`, or `pt` on the model's device; float32 at least, because cosines that differ by less
+                than half precision can tell decide on an order.
+            truncation: what is longer than the tokenizer's limits loses its end, which is said once, or, with "error",
+                is refused before the model reads it.
             max_tokens_per_batch: most tokens in one call of the model. It changes speed, but not results, and memory
                 only a little, because the model computes one bucket of sentences of similar length at a time.
             show_progress_bar: count the documents that are done.
@@ -94,28 +160,47 @@ class InferenceMixin(nn.Module):
         Raises:
             TypeError: `documents` is one string, or something in it is not a string, or a language is no string, or
                 `truncate_dim` no whole number.
-            ValueError: there are not as many languages as documents, `truncate_dim` is not a size of vectors, or a
-                vector is not finite.
+            ValueError: there are not as many languages as documents, `truncate_dim` is not a size of vectors, a text
+                is too long and `truncation` is "error", or a vector is not finite.
         """
+        size = self._vector_size(truncate_dim, return_tensors)
 
-        def read(inputs: Any) -> Reading:
+        def read(inputs: Any) -> tuple[Tensor, Iterable[SentenceVectors]]:
             output = self(**inputs, output_sentence_vectors=sentences, return_dict=True)
-            return output.pooler_output, sentence_vectors(output) if sentences else ()
+            return output.pooler_output, sentence_vectors(output, size) if sentences else ()
 
-        embeddings, described = self._encode(
+        vectors, described = self._encode(
             documents,
             tokenizer,
             read,
+            size,
             sentences=sentences,
             language=language,
-            truncate_dim=truncate_dim,
-            normalize=normalize,
-            return_tensors=return_tensors,
+            truncation=truncation,
             max_tokens_per_batch=max_tokens_per_batch,
             show_progress_bar=show_progress_bar,
         )
+        embeddings = finished(vectors, normalize, return_tensors)
         return (embeddings, described) if sentences else embeddings
 
+    @overload
+    def encode_queries(
+        self,
+        queries: Sequence[str],
+        tokenizer: HMDETokenizer,
+        *,
+        return_tensors: Literal["np"] = ...,
+        **options: Unpack[QueryOptions],
+    ) -> np.ndarray: ...
+    @overload
+    def encode_queries(
+        self,
+        queries: Sequence[str],
+        tokenizer: HMDETokenizer,
+        *,
+        return_tensors: Literal["pt"],
+        **options: Unpack[QueryOptions],
+    ) -> Tensor: ...
     def encode_queries(
         self,
         queries: Sequence[str],
@@ -124,22 +209,23 @@ class InferenceMixin(nn.Module):
         truncate_dim: int | None = None,
         normalize: bool = True,
         return_tensors: str = "np",
+        truncation: Truncation = True,
         max_tokens_per_batch: int = 262_144,
         show_progress_bar: bool = False,
     ) -> Any:
         """Embed queries, by the path that `query_path` of the configuration names; arguments and result as in
         `encode_documents`."""
-        return self._encode(
+        vectors, _ = self._encode(
             queries,
             tokenizer,
             lambda inputs: (self.embed_queries(**inputs), ()),
+            self._vector_size(truncate_dim, return_tensors),
             as_queries=self.config.query_path == "sentence_encoder",
-            truncate_dim=truncate_dim,
-            normalize=normalize,
-            return_tensors=return_tensors,
+            truncation=truncation,
             max_tokens_per_batch=max_tokens_per_batch,
             show_progress_bar=show_progress_bar,
-        )[0]
+        )
+        return finished(vectors, normalize, return_tensors)
 
     def explain(
         self,
@@ -147,7 +233,7 @@ class InferenceMixin(nn.Module):
         documents: Sequence[str],
         tokenizer: HMDETokenizer,
         *,
-        language: str | Sequence[str | None] | None = None,
+        language: Language = None,
         scoring: Scoring = "contribution",
     ) -> list[Explanation]:
         """Which sentences make each document match a query.
@@ -179,7 +265,7 @@ class InferenceMixin(nn.Module):
         documents: Sequence[str],
         tokenizer: HMDETokenizer,
         *,
-        language: str | Sequence[str | None] | None = None,
+        language: Language = None,
         scoring: Scoring = "contribution",
         max_tokens_per_batch: int = 16_384,
     ) -> list[DocumentSentences]:
@@ -197,11 +283,11 @@ class InferenceMixin(nn.Module):
                 "this model's document embedding is its DBOS vector (document_pooling='dbos'), to which sentences "
                 "contribute no part of their own; use scoring='maximum'"
             )
+        alone = bool(self.config.passage_length)  # then the pass for the document is not needed
 
-        def read(inputs: Any) -> Reading:
+        def read(inputs: Any) -> tuple[None, Iterable[SentenceVectors]]:
             if scoring == "contribution":
                 return None, self._contributions(self(**inputs, return_dict=True))
-            alone = bool(self.config.passage_length)  # then the pass for the document is not needed
             wanted = {"sentences_only": alone, "output_sentence_vectors": not alone}
             return None, sentence_vectors(self(**inputs, **wanted, return_dict=True))
 
@@ -209,21 +295,21 @@ class InferenceMixin(nn.Module):
             documents,
             tokenizer,
             read,
+            self.config.hidden_size,
             sentences=True,
             language=language,
             max_tokens_per_batch=max_tokens_per_batch,
         )[1]
 
-    def _contributions(self, output: Any) -> Iterator[tuple[Tensor, Tensor]]:
-        """For each document the contributions of its sentences (sentences, hidden) and its embedding (hidden,),
-        L2-normalised."""
+    def _contributions(self, output: Any) -> Iterator[SentenceVectors]:
+        """For each document the contributions of its sentences and its embedding, L2-normalised."""
         weights = self.hmde.document_encoder.pooling_weights(output.sentence_lengths)
         counts = (output.sentence_lengths > 0).sum(dim=1).tolist()
         for count, states, sentence_weights, embedding in zip(
             counts, output.last_hidden_state, weights[:, 1:], output.pooler_output.float()
         ):
             vectors = contributions(states[:count], sentence_weights[:count], embedding)
-            yield vectors.cpu(), nn.functional.normalize(embedding, dim=0).cpu()
+            yield SentenceVectors(vectors.cpu(), nn.functional.normalize(embedding, dim=0).cpu())
 
     @property
     def _input_device(self) -> torch.device:
@@ -235,75 +321,77 @@ class InferenceMixin(nn.Module):
         devices = (getattr(hook, "execution_device", None) for hook in hooks)
         return torch.device(next(device for device in devices if device is not None))
 
-    def _encode(
-        self,
-        texts: Sequence[str],
-        tokenizer: HMDETokenizer,
-        read: Callable[[Any], Reading],
-        *,
-        max_tokens_per_batch: int,
-        language: str | Sequence[str | None] | None = None,
-        as_queries: bool = False,
-        sentences: bool = False,
-        truncate_dim: int | None = None,
-        normalize: bool = True,
-        return_tensors: str = "np",
-        show_progress_bar: bool = False,
-    ) -> tuple[Any, list[DocumentSentences]]:
-        """Vectors of `texts`, each read as a document, or, `as_queries`, as one sentence.
-
-        Args:
-            read: what a batch of tokens gives.
-            sentences: whether it gives sentences too, whose places in the texts are needed then.
-        """
-        if isinstance(texts, str):
-            raise TypeError("got one string; give a list of strings, [text] for a single one")
-        if not isinstance(texts, Iterable):
-            raise TypeError(f"got {type(texts).__name__}; give a list of strings")
-        texts = list(texts)
-        for index, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise TypeError(f"text {index} is {type(text).__name__}, not str; give a list of strings")
-        languages = language_of_each(texts, language)
+    def _vector_size(self, truncate_dim: Any, return_tensors: str) -> int:
+        """Numbers of each vector; checks what is asked of the result."""
         if return_tensors not in ("np", "pt"):
             raise ValueError(f"return_tensors is {return_tensors!r}; it must be 'np' or 'pt'")
-        size: Any = self.config.hidden_size if truncate_dim is None else truncate_dim
+        size = self.config.hidden_size if truncate_dim is None else truncate_dim
         if isinstance(size, bool) or not isinstance(size, Integral):
             raise TypeError(f"truncate_dim is {size!r}; give a whole number")
         size = int(size)
         if not 0 < size <= self.config.hidden_size:
             raise ValueError(f"truncate_dim is {size}; vectors have from 1 to {self.config.hidden_size} numbers")
+        return size
 
-        def tokenize(inputs: Sequence[tuple[str, str | None]]) -> Any:
-            window, codes = zip(*inputs)
-            reading: dict[str, Any] = {"as_queries": True} if as_queries else {"language": codes}
-            if sentences:
-                reading["return_offsets_mapping"] = True
-            return tokenizer(list(window), **reading)
-
-        positions: dict[tuple[str, str | None], int] = {}  # of the distinct texts: repeated ones are encoded once
-        indices = [positions.setdefault(key, len(positions)) for key in zip(texts, languages)]
-        distinct = list(positions)
-        first_indices = range(0, len(distinct), TEXTS_PER_TOKENIZATION)
-        windows = [distinct[first : first + TEXTS_PER_TOKENIZATION] for first in first_indices]
+    def _encode(
+        self,
+        texts: Sequence[str],
+        tokenizer: HMDETokenizer,
+        read: Read,
+        size: int,
+        *,
+        max_tokens_per_batch: int,
+        language: Language = None,
+        as_queries: bool = False,
+        sentences: bool = False,
+        truncation: Truncation = True,
+        show_progress_bar: bool = False,
+    ) -> tuple[Tensor, list[DocumentSentences]]:
+        """Vectors of `texts` (texts, size), each read as a document, or, `as_queries`, as one sentence; and their
+        sentences, if `read` gives `sentences`, whose places in the texts are needed then."""
+        texts = list_of_texts(texts)
+        if truncation not in get_args(Truncation):
+            raise ValueError(f"truncation is {truncation!r}; it must be True, or 'error' to refuse what is too long")
+        keys = [*zip(texts, language_of_each(texts, language))]
+        distinct = [*dict.fromkeys(keys)]  # repeated ones are encoded once
         device = self._input_device
-        vectors = torch.zeros(len(distinct), size, dtype=self.dtype, device=device)
+        vectors = torch.zeros(len(distinct), size, dtype=torch.promote_types(self.dtype, torch.float32), device=device)
         described: dict[int, DocumentSentences] = {}
+
+        def tokenize(window: range) -> Any:
+            found = [distinct[place] for place in window]
+            reading: dict[str, Any] = {"as_queries": True} if as_queries else {"language": [code for _, code in found]}
+            reading |= {"return_offsets_mapping": sentences, "return_truncated": truncation == "error"}
+            rows = tokenizer([text for text, _ in found], **reading)
+            if truncation == "error":
+                lost = dict(zip(found, rows["num_truncated_tokens"]))
+                tokenizer.refuse_truncated(texts, [lost.get(key, 0) for key in keys])
+            return rows
+
+        windows = [*windows_of([len(text) for text, _ in distinct])]
         with evaluating(self), tqdm(total=len(distinct), disable=not show_progress_bar, unit="text") as progress:
-            for first, rows in zip(first_indices, read_ahead(tokenize, windows)):
+            for window, rows in zip(windows, read_ahead(tokenize, windows)):
                 tokens = {name: rows[name] for name in ("input_ids", "sentence_ids")}
                 for batch, inputs in padded_batches(tokenizer, tokens, max_tokens_per_batch):
-                    inputs = inputs.to(device)
-                    embeddings, sentence_vectors = read(inputs)
+                    embeddings, of_sentences = read(inputs.to(device))
                     if embeddings is not None:
-                        vectors[first + batch.to(device)] = embeddings[:, :size].to(device, self.dtype)
-                    for index, (states, embedding) in zip(batch.tolist(), sentence_vectors):
-                        read_sentences = rows.sentence_ids[index], rows.offset_mapping[index]
-                        spans = spans_of_sentences(distinct[first + index][0], *read_sentences)
-                        if embedding is None:  # else the vectors are parts of the embedding, and have lengths
-                            states = nn.functional.normalize(states[:, :size], dim=-1)
-                        described[first + index] = DocumentSentences(spans, states, embedding)
+                        vectors[window.start + batch.to(device)] = embeddings[:, :size].to(vectors)
+                    for index, (states, embedding) in zip(batch.tolist(), of_sentences):
+                        text = distinct[window[index]][0]
+                        spans = spans_of_sentences(text, rows["sentence_ids"][index], rows["offset_mapping"][index])
+                        described[window[index]] = DocumentSentences(spans, states, embedding)
                     progress.update(len(batch))
+        places = {key: place for place, key in enumerate(distinct)}
+        indices = [places[key] for key in keys]
+        self._check_finite(vectors, described, indices)
+        return vectors[indices], [described[index] for index in indices] if sentences else []
+
+    def _check_finite(self, vectors: Tensor, described: dict[int, DocumentSentences], indices: list[int]) -> None:
+        """
+        Args:
+            vectors, described: of the distinct texts.
+            indices: of each text, among the distinct ones.
+        """
         finite = vectors.isfinite().all(dim=1).tolist()
         for place, document in described.items():
             finite[place] &= bool(document.vectors.isfinite().all())
@@ -312,11 +400,41 @@ class InferenceMixin(nn.Module):
                 f"the vector of text {indices.index(finite.index(False))} is not finite: the model's weights are "
                 f"damaged, so load it anew; or the range of {self.dtype} is too small for them, so use float32"
             )
-        vectors = vectors[indices]
-        if normalize:
-            vectors = nn.functional.normalize(vectors.float(), dim=-1)
-        found = [described[index] for index in indices] if sentences else []
-        return (vectors.float().cpu().numpy() if return_tensors == "np" else vectors.to(self.dtype)), found
+
+
+def list_of_texts(texts: Any) -> list[str]:
+    """
+    Raises:
+        TypeError: it is one string, or something in it is no string.
+    """
+    if isinstance(texts, str):
+        raise TypeError("got one string; give a list of strings, [text] for a single one")
+    if not isinstance(texts, Iterable):
+        raise TypeError(f"got {type(texts).__name__}; give a list of strings")
+    texts = list(texts)
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(f"text {index} is {type(text).__name__}, not str; give a list of strings")
+    return texts
+
+
+def windows_of(lengths: Sequence[int]) -> Iterator[range]:
+    """The texts that are tokenized together, as ranges of their indices. lengths: characters of each text."""
+    first = characters = 0
+    for index, length in enumerate(lengths):
+        if index - first == TEXTS_PER_TOKENIZATION or (index > first and characters > CHARACTERS_PER_TOKENIZATION):
+            yield range(first, index)
+            first, characters = index, 0
+        characters += length
+    if first < len(lengths):
+        yield range(first, len(lengths))
+
+
+def finished(vectors: Tensor, normalize: bool, return_tensors: str) -> Any:
+    """The vectors as they were asked for, `np` or `pt`."""
+    if normalize:
+        vectors = nn.functional.normalize(vectors, dim=-1)
+    return vectors.float().cpu().numpy() if return_tensors == "np" else vectors
 
 
 @contextmanager

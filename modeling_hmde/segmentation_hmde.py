@@ -17,6 +17,7 @@ except ImportError as error:  # inside `try`, so that loading from the Hub reach
 _LINE = re.compile(r"[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 # sentencex takes a full stop before a digit for a decimal point. An ideographic full stop never is one.
 _GLUED = re.compile(r"(?<=[。！？])(?=\d)")
+_WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
 # sentencex fails at a single capital letter before such a space and a full stop ("C\u00a0."), where it takes the length
 # of the space for one byte.
 _WIDE_SPACE_BEFORE_STOP = re.compile(r"[^\S\x00-\x7f](?=\.)")
@@ -103,7 +104,8 @@ def join_short_spans(spans: Iterable[tuple[int, int]], text: str, min_bytes: int
     """Joins sentences of fewer than `min_bytes` bytes to the next one, and at the end of the text to the one before.
 
     A heading or "Yes." says little by itself, yet its vector is near to many queries. Bytes of UTF-8 are counted
-    because writing systems with fewer characters a word have more bytes a character.
+    because writing systems with fewer characters a word have more bytes a character; those of NFC, with plain spaces,
+    so that a text has the same sentences however its accents and spaces are written.
 
     Args:
         spans: begin and end of each sentence of `text`, in characters; read only as far as the result is.
@@ -119,7 +121,7 @@ def join_short_spans(spans: Iterable[tuple[int, int]], text: str, min_bytes: int
     first: int | None = None
     for begin, end in spans:
         first = begin if first is None else first
-        if len(text[first:end].encode()) >= min_bytes:
+        if len(unicodedata.normalize("NFC", _WIDE_SPACE.sub(" ", text[first:end])).encode()) >= min_bytes:
             if long_enough is not None:
                 yield long_enough
             long_enough, first = (first, end), None

@@ -11,11 +11,15 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 from transformers import AutoModel, AutoTokenizer
 
 if TYPE_CHECKING:
     from typing import Self
+
+# What a saved model needs: sentence-transformers names what is missing before it reads the weights.
+REQUIREMENTS = {"python": ">=3.10", "torch": ">=2.8", "transformers": ">=5.20,<6", "sentencex": ">=1.0.30"}
 
 CONFIG = {
     "model_type": "SentenceTransformer",
@@ -29,11 +33,11 @@ MODULES = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers_hm
 def write_sentence_transformers_files(folder: Path) -> None:
     """The files by which `SentenceTransformer(folder, trust_remote_code=True)` finds the module below.
 
-    An existing configuration is kept: sentence-transformers writes its own before it saves the module.
+    What a configuration says already is kept: sentence-transformers writes its own before it saves the module.
     """
-    config = folder / "config_sentence_transformers.json"
-    if not config.exists():
-        config.write_text(json.dumps(CONFIG, indent=2) + "\n", encoding="utf-8")
+    file = folder / "config_sentence_transformers.json"
+    config = json.loads(file.read_text(encoding="utf-8")) if file.exists() else CONFIG
+    file.write_text(json.dumps({"requirements": REQUIREMENTS, **config}, indent=2) + "\n", encoding="utf-8")
     (folder / "modules.json").write_text(json.dumps(MODULES, indent=2) + "\n", encoding="utf-8")
 
 
@@ -45,6 +49,10 @@ class Features(dict):
             f"HMDE gives a 'sentence_embedding' for each text, and for documents 'token_embeddings', the vectors of "
             f"their sentences; it has no {name!r}"
         )
+
+
+def _precise(vectors: Tensor) -> Tensor:
+    return vectors.to(torch.promote_types(vectors.dtype, torch.float32))
 
 
 class HMDESentenceTransformersModule(nn.Module):
@@ -168,18 +176,19 @@ class HMDESentenceTransformersModule(nn.Module):
     def forward(
         self, features: dict[str, Any], task: str | None = None, language: str | None = None
     ) -> dict[str, Tensor]:
-        """Adds `sentence_embedding`, (texts, hidden). `preprocess` has used the language already.
+        """Adds `sentence_embedding`, (texts, hidden), float32 at least, so that cosines are. `preprocess` has used the
+        language already.
 
         For documents, the same pass adds `token_embeddings`, (texts, sentences, hidden), and the attention mask becomes
         that of the sentences: `encode(texts, output_value="token_embeddings")` gives each text's sentence vectors.
         """
         tokens = {name: features[name] for name in ("input_ids", "attention_mask", "sentence_ids")}
         if (task or features.get("task")) == "query":
-            return Features(features, sentence_embedding=self.model.embed_queries(**tokens))
+            return Features(features, sentence_embedding=_precise(self.model.embed_queries(**tokens)))
         output = self.model(**tokens)
         return Features(
             features,
-            sentence_embedding=output.pooler_output,
+            sentence_embedding=_precise(output.pooler_output),
             token_embeddings=output.last_hidden_state,
             attention_mask=(output.sentence_lengths > 0).long(),
         )

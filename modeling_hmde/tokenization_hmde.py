@@ -7,8 +7,9 @@ sentence_ids    0    0 ...   0     1    1 ...   1     2    2 ...   2    -1    -1
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from functools import partial
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from inspect import signature
 from itertools import accumulate, chain, groupby, islice, pairwise
 from typing import Any, Literal, get_args
@@ -24,7 +25,7 @@ from .configuration_hmde import HMDEConfig
 from .loading_hmde import ShipsCode, be_found_by_dill, refuse_misspelt
 from .pipeline_hmde import read_pipeline
 from .publishing_hmde import upload
-from .rows_hmde import Piece, Row, RowEncoding, Tokens, common_start, join_pieces
+from .rows_hmde import Piece, Row, Tokens, common_start, join_pieces
 from .segmentation_hmde import (
     check_texts,
     english_punkt,
@@ -40,6 +41,28 @@ logger = logging.get_logger(__name__)
 # A text that is not split into sentences is cut before it is tokenised, to this many characters for each token that it
 # may have. Tokens are far shorter in every language, so nothing is lost, and no text of megabytes is tokenised whole.
 MAX_CHARACTERS_PER_TOKEN = 64
+
+# A text that is split is tokenised in steps, until it has as many pieces as are kept. A step reads so many characters
+# for each token that may still come, which is less than there are in most languages. Texts are tokenised together as
+# long as they have no more characters than this, because the backend's result takes about 100 bytes a token.
+CHARACTERS_PER_TOKEN = 2
+MAX_CHARACTERS_AT_ONCE = 2**22
+
+# By the option of a call that asks for them: columns that say something of each token or row.
+COLUMNS = {
+    "return_offsets_mapping": "offset_mapping",
+    "return_special_tokens_mask": "special_tokens_mask",
+    "return_length": "length",
+}
+
+# Options of transformers' tokenizers that HMDE's has not, and what to do.
+WITHOUT_EFFECT = {
+    "is_split_into_words": "give each document as one string",
+    "return_overflowing_tokens": "give each document as one string",
+    "stride": "use segmentation='windows'",
+    "return_token_type_ids": "sentence_ids say which tokens are a sentence",
+    "split_special_tokens": "text never becomes a special token",
+}
 
 Segmentation = Literal["sentences", "punkt", "chunks", "windows"]
 LongSentences = Literal["split", "cut"]
@@ -63,6 +86,7 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
         add_special_tokens: False reads the whole text as one sequence of tokens, without sentences, limits and prompts,
             as `tokenize` does. So do `truncation=False` and a `max_length` above `model_max_length` together, with the
             start and end token around the text. This is what text splitters ask for.
+        truncation="error": refuses a text that would lose anything to any of the limits.
         return_truncated: adds `num_truncated_sentences` and `num_truncated_tokens`, what each text lost to any of the
             limits. Each text is then read to its end, which takes longer.
 
@@ -253,91 +277,89 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
             )
         return prefix, suffix
 
+    @property
+    def truncation_side(self) -> str:
+        """Documents lose what is at their end."""
+        return "right"
+
+    @truncation_side.setter
+    def truncation_side(self, side: str) -> None:
+        if side != "right":
+            raise ValueError(
+                f"truncation_side is {side!r}, but HMDE reads documents from their beginning, and only as far as it "
+                "keeps them; leave it out, or give the end of each text alone"
+            )
+
+    def _get_padding_truncation_strategies(  # type: ignore[override]
+        self, padding: Any = False, truncation: Any = None, **options: Any
+    ) -> tuple[Any, Any, int | None, dict[str, Any]]:
+        # `_encode_plus` gets "error" as it is; transformers would take it for a misspelt strategy.
+        refuse = truncation == "error"
+        padding, strategy, *others = super()._get_padding_truncation_strategies(
+            padding=padding, truncation=True if refuse else truncation, **options
+        )
+        return padding, "error" if refuse else strategy, *others
+
     def _encode_plus(  # type: ignore[override]
         self,
         text: str | Sequence[str],
         text_pair: Any = None,
         add_special_tokens: bool = True,
-        truncation_strategy: TruncationStrategy = TruncationStrategy.DO_NOT_TRUNCATE,
+        truncation_strategy: Any = TruncationStrategy.DO_NOT_TRUNCATE,  # or "error"
         max_length: int | None = None,
         padding_strategy: Any = False,
         pad_to_multiple_of: int | None = None,
         padding_side: str | None = None,
         return_tensors: Any = None,
         return_attention_mask: bool | None = None,
-        return_special_tokens_mask: bool = False,
-        return_offsets_mapping: bool = False,
-        return_length: bool = False,
         language: str | Sequence[str | None] | None = None,
         as_queries: bool = False,
         return_truncated: bool = False,
-        **kwargs: Any,
+        **others: Any,
     ) -> BatchEncoding:
-        self._refuse(text_pair, kwargs)
+        self._refuse(text_pair, others)
         texts = list(text) if isinstance(text, Sequence) and not isinstance(text, (str, bytes)) else [text]
         texts = check_texts(texts)
-        untruncated = truncation_strategy == TruncationStrategy.DO_NOT_TRUNCATE
-        if not add_special_tokens or (untruncated and (max_length or 0) > self.model_max_length):
+        padding = {
+            "max_length": max_length,
+            "pad_to_multiple_of": pad_to_multiple_of,
+            "padding_side": padding_side,
+            "return_attention_mask": return_attention_mask,
+            "return_tensors": return_tensors,
+        }
+        refuse = truncation_strategy == "error"
+        if refuse and not add_special_tokens:
+            raise ValueError("truncation='error' is for documents; add_special_tokens=False reads texts without limits")
+        limit = None if truncation_strategy == TruncationStrategy.DO_NOT_TRUNCATE else max_length
+        if not add_special_tokens or (limit is None and (max_length or 0) > self.model_max_length):
             return super()._encode_plus(
                 texts[0] if isinstance(text, str) else texts,
                 add_special_tokens=add_special_tokens,
                 padding_strategy=padding_strategy,
                 truncation_strategy=truncation_strategy,
-                max_length=max_length,
-                pad_to_multiple_of=pad_to_multiple_of,
-                padding_side=padding_side,
-                return_tensors=return_tensors,
-                return_attention_mask=return_attention_mask,
-                return_special_tokens_mask=return_special_tokens_mask,
-                return_offsets_mapping=return_offsets_mapping,
-                return_length=return_length,
-                **{**kwargs, "split_special_tokens": True},
+                **padding,
+                **others | {"split_special_tokens": True},
             )
-        languages = language_of_each(texts, language)
-        limit = None if untruncated else max_length
-        frame = sum(self.num_special_tokens)
-        if limit is not None and limit <= frame:
-            raise ValueError(
-                f"max_length is {limit}, but a sentence takes {frame} special tokens; give at least {frame + 1}"
-            )
-        documents = self._pieces(texts, languages, as_queries, return_truncated, return_offsets_mapping)
-        rows = [join_pieces(pieces[: self.max_sentences], limit) for pieces in documents]
+        self._check_limit(limit)
+        columns = ["input_ids", "sentence_ids"]
+        columns += ["num_truncated_sentences", "num_truncated_tokens"] if return_truncated else []
+        columns += [name for option, name in COLUMNS.items() if others.get(option)]
+        documents = self._pieces(
+            texts,
+            language_of_each(texts, language),
+            as_queries,
+            return_truncated or refuse,
+            "offset_mapping" in columns,
+        )
+        rows = [join_pieces(pieces, self.max_sentences, limit) for pieces in documents]
+        if refuse:
+            self.refuse_truncated(texts, [row.num_truncated_tokens for row in rows], limit=limit)
         for pieces, row in zip(documents, rows):
             self._warn_of_truncation(pieces, row, limit)
-        batch: dict[str, list[Any]] = {
-            "input_ids": [row.input_ids for row in rows],
-            "sentence_ids": [row.sentence_ids for row in rows],
-        }
-        if return_truncated:
-            batch["num_truncated_sentences"] = [len(pieces) - len(row.pieces) for pieces, row in zip(documents, rows)]
-            batch["num_truncated_tokens"] = [
-                sum(piece.num_text_tokens + piece.num_cut_tokens for piece in pieces) - row.num_text_tokens
-                for pieces, row in zip(documents, rows)
-            ]
-        if return_offsets_mapping:
-            batch["offset_mapping"] = [row.offsets for row in rows]
-        if return_special_tokens_mask:
-            batch["special_tokens_mask"] = [row.special for row in rows]
-        if return_length:
-            batch["length"] = [len(row.input_ids) for row in rows]
-
-        alone = isinstance(text, str) and return_tensors is None
-        padded = self.pad(
-            {key: values[0] if alone else values for key, values in batch.items()},
-            padding=padding_strategy,
-            max_length=max_length,
-            pad_to_multiple_of=pad_to_multiple_of,
-            padding_side=padding_side,
-            return_attention_mask=return_attention_mask,
-            return_tensors=return_tensors,
-        )
-        on_the_left = (padding_side or self.padding_side) == "left"
-        padded_rows = [padded["input_ids"]] if alone else padded["input_ids"]
-        encodings: Any = [
-            RowEncoding(row, len(ids), on_the_left, self.pad_token_id, self.convert_ids_to_tokens)
-            for row, ids in zip(rows, padded_rows)
-        ]
-        return BatchEncoding(padded.data, encoding=encodings)
+        batch = {name: [getattr(row, name) for row in rows] for name in columns}
+        if isinstance(text, str) and return_tensors is None:
+            batch = {name: values[0] for name, values in batch.items()}
+        return self.pad(batch, padding=padding_strategy, **padding)
 
     def _pad(self, encoded_inputs: Any, *args: Any, **kwargs: Any) -> dict:
         # The base class does not know sentence_ids, and does not pad offsets; the backend of a fast tokenizer does.
@@ -351,13 +373,49 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
         return padded
 
     def _refuse(self, text_pair: Any, others: dict[str, Any]) -> None:
+        """
+        Raises:
+            ValueError: an argument would have no effect.
+        """
         if text_pair is not None:
             raise ValueError("HMDE reads one document at a time; join the texts instead of giving a text_pair")
-        options = {*signature(self._encode_plus).parameters, *signature(super()._encode_plus).parameters}
-        refuse_misspelt({*others} - options, options | {"truncation", "padding"})
-        for name in ("is_split_into_words", "return_overflowing_tokens"):
-            if others.get(name):
-                raise ValueError(f"{name}=True is not supported; give each document as one string")
+        known = {*signature(self._encode_plus).parameters, *signature(super()._encode_plus).parameters}
+        known.add("sanitize_control_tokens")  # which transformers gives the tokens of a chat
+        for name, value in others.items():
+            if name not in known:
+                similar = get_close_matches(name, known | {"truncation", "padding"}, 1, cutoff=0.75)
+                hint = f"did you mean {similar[0]}?" if similar else "help(HMDETokenizer) describes those it has"
+                raise ValueError(f"the tokenizer has no option {name}; {hint}")
+            if name in WITHOUT_EFFECT and (value is False if name == "split_special_tokens" else value):
+                raise ValueError(f"{name}={value} is not supported; {WITHOUT_EFFECT[name]}")
+
+    def _check_limit(self, limit: int | None) -> None:
+        frame = sum(self.num_special_tokens)
+        if limit is not None and limit <= frame:
+            raise ValueError(
+                f"max_length is {limit}, but a sentence takes {frame} special tokens; give at least {frame + 1}"
+            )
+
+    def refuse_truncated(
+        self, texts: Sequence[str], num_truncated_tokens: Sequence[int], limit: int | None = None
+    ) -> None:
+        """
+        Args:
+            num_truncated_tokens: (texts,), what each lost, as a call with `return_truncated` gives it.
+            limit: `max_length` of the call.
+
+        Raises:
+            ValueError: a text lost something. The message names the first, and by which limits.
+        """
+        cut = [index for index, count in enumerate(num_truncated_tokens) if count]
+        if cut:
+            limits = f"max_sentences {self.max_sentences}, max_sentence_length {self.max_sentence_length}"
+            limits += "" if limit is None else f", max_length {limit}"
+            others = f", and {len(cut) - 1} more texts are too long" if len(cut) > 1 else ""
+            raise ValueError(
+                f"text {cut[0]} ({texts[cut[0]][:40]!r}) has {num_truncated_tokens[cut[0]]} tokens more than are read "
+                f"({limits}){others}; divide it, raise the limits, or give truncation=True to read its beginning"
+            )
 
     def _warn_of_truncation(self, pieces: list[Piece], row: Row, limit: int | None) -> None:
         if len(pieces) > self.max_sentences:
@@ -386,16 +444,10 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
         """The sentences of each text, at least one.
 
         Args:
-            to_the_end: give all sentences. Otherwise, if there are more than are kept, one more comes along to show it.
-            with_offsets: words and characters will be asked for, so the backend notes them at once.
+            to_the_end: give all sentences. Otherwise, if there are more than are kept, some more come along to show it.
+            with_offsets: also the characters of each token.
         """
-        spans = [self._spans(text, language, as_queries, to_the_end) for text, language in zip(texts, languages)]
         prompt = self.query_prompt if as_queries else self.sentence_prompt
-        sentences = [
-            prompt + text[begin:end] if begin < end else ""
-            for text, text_spans in zip(texts, spans)
-            for begin, end in text_spans
-        ]
         prompt_ids = self.backend_tokenizer.encode(prompt.strip(), add_special_tokens=False).ids if prompt else []
         special = sum(self.num_special_tokens)
         if special + len(prompt_ids) >= self.max_sentence_length:
@@ -403,24 +455,62 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
                 f"max_sentence_length is {self.max_sentence_length}, which leaves no room for text beside {special} "
                 f"special tokens and the {len(prompt_ids)} tokens of the prompt {prompt!r}"
             )
-        backend, detailed = self._unlimited_backend(), bool(with_offsets or prompt)
-        encode = backend.encode_batch if detailed else backend.encode_batch_fast
-        encodings = zip(sentences, encode(sentences, add_special_tokens=False))
+        backend = self._unlimited_backend()
+        encode = backend.encode_batch if with_offsets or prompt else backend.encode_batch_fast
         once = as_queries or (self.segmentation in SENTENCE_SPANS and self.long_sentences == "cut")
-        documents = []
-        for text_spans in spans:
-            pieces: list[Piece] = []
-            for begin, _ in text_spans:
-                sentence, encoding = next(encodings)
-                tokens = Tokens(encoding.ids, partial(self._encoding_of, sentence, encoding if detailed else None))
-                num_shared = 0
-                if prompt:  # a token that prompt and text made counts as text
-                    num_shared = common_start(tokens.ids, prompt_ids)
-                    tokens = tokens.behind(num_shared, len(prompt))
-                pieces.extend(self._frame_tokens(tokens, begin, prompt_ids, num_shared, once))
-            # A text without tokens, such as control characters, is one empty sentence, like an empty text.
-            documents.append(pieces or [self._frame_piece(prompt_ids, Tokens([]), slice(0, 0), 0)])
-        return documents
+        documents: list[list[Piece]] = [[] for _ in texts]
+        unread = {
+            index: self._spans(text, language, as_queries, to_the_end)
+            for index, (text, language) in enumerate(zip(texts, languages))
+        }
+        while unread:
+            spans = self._next_spans(unread, documents, to_the_end)
+            read = [prompt + texts[index][begin:end] if begin < end else "" for index, begin, end in spans]
+            for (index, begin, _), encoding in zip(spans, encode(read, add_special_tokens=False)):
+                tokens = self._tokens(encoding, prompt, prompt_ids, begin, with_offsets)
+                documents[index] += self._frame_tokens(tokens, prompt_ids, len(encoding.ids) - len(tokens.ids), once)
+        # A text without tokens, such as control characters, is one empty sentence, like an empty text.
+        return [pieces or [self._frame_piece(prompt_ids, Tokens([], []), slice(0, 0))] for pieces in documents]
+
+    def _next_spans(
+        self, unread: dict[int, Iterator[tuple[int, int]]], documents: list[list[Piece]], to_the_end: bool
+    ) -> list[tuple[int, int, int]]:
+        """The next sentences to tokenize together: of each, the index of its text, begin and end.
+
+        Args:
+            unread: by the index of a text, its sentences still to come. Loses those that are read as far as needed.
+            documents: the pieces so far.
+        """
+        spans: list[tuple[int, int, int]] = []
+        room = MAX_CHARACTERS_AT_ONCE
+        for index, sentences in [*unread.items()]:
+            if room <= 0:
+                break
+            # One more than is kept, to know that something is left out. A long sentence may become several pieces.
+            wanted = sys.maxsize if to_the_end else self.max_sentences + 1 - len(documents[index])
+            characters = min(room, wanted * self.max_sentence_length * CHARACTERS_PER_TOKEN)
+            room -= characters
+            for begin, end in islice(sentences, max(wanted, 0)):
+                spans.append((index, begin, end))
+                characters -= end - begin
+                if characters <= 0:
+                    break
+            else:
+                del unread[index]
+            room += characters  # that are left over, or came too many
+        return spans
+
+    @staticmethod
+    def _tokens(encoding: Any, prompt: str, prompt_ids: list[int], begin: int, with_offsets: bool) -> Tokens:
+        """The tokens of a sentence that begins at the character `begin`, without those that its prompt alone made."""
+        if not prompt:  # a token that prompt and text made counts as text
+            offsets = [(begin + first, begin + last) for first, last in encoding.offsets] if with_offsets else []
+            return Tokens(encoding.ids, offsets)
+        shared = common_start(encoding.ids, prompt_ids)
+        behind = [(first - len(prompt), last - len(prompt)) for first, last in encoding.offsets[shared:]]
+        num_prompt = sum(last <= 0 for _, last in behind)
+        offsets = [(begin + max(0, first), begin + max(0, last)) for first, last in behind] if with_offsets else []
+        return Tokens(encoding.ids[shared:], offsets, num_prompt)
 
     def _unlimited_backend(self) -> Any:
         """The backend, set to read whole texts, in which no special token is read."""
@@ -434,22 +524,14 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
             backend.no_padding()
         return backend
 
-    def _encoding_of(self, sentence: str, known: Any) -> Any:
-        """The encoding of a sentence with words and characters; `known` if it is known already."""
-        return known or self._unlimited_backend().encode(sentence, add_special_tokens=False)
-
-    def _spans(self, text: str, language: str | None, as_query: bool, to_the_end: bool) -> list[tuple[int, int]]:
+    def _spans(self, text: str, language: str | None, as_query: bool, to_the_end: bool) -> Iterator[tuple[int, int]]:
         if as_query or self.segmentation not in SENTENCE_SPANS:
             num_tokens = self.max_sentence_length * (1 if as_query else self.max_sentences)
             begin, end = len(text) - len(text.lstrip()), len(text.rstrip())
-            return [(begin, end if to_the_end else min(begin + num_tokens * MAX_CHARACTERS_PER_TOKEN, end))]
-        spans = join_short_spans(SENTENCE_SPANS[self.segmentation](text, language), text, self.min_sentence_bytes)
-        # One more than is kept, to know that something is left out.
-        return list(islice(spans, None if to_the_end else self.max_sentences + 1))
+            return iter([(begin, end if to_the_end else min(begin + num_tokens * MAX_CHARACTERS_PER_TOKEN, end))])
+        return join_short_spans(SENTENCE_SPANS[self.segmentation](text, language), text, self.min_sentence_bytes)
 
-    def _frame_tokens(
-        self, tokens: Tokens, begin: int, prompt_ids: list[int], num_shared: int, once: bool
-    ) -> list[Piece]:
+    def _frame_tokens(self, tokens: Tokens, prompt_ids: list[int], num_shared: int, once: bool) -> list[Piece]:
         """A sentence as pieces of at most `max_sentence_length` tokens; `once` keeps the first and drops the rest.
 
         Args:
@@ -462,7 +544,7 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
         # What the last window would have beyond the overlap must be new; a text within the overlap is one window.
         for first in range(0, max(len(tokens.ids) - overlap, min(len(tokens.ids), 1)), room - overlap):
             own_prompt = prompt_ids if first else prompt_ids[:num_shared]
-            pieces.append(self._frame_piece(own_prompt, tokens, slice(first, first + room), begin))
+            pieces.append(self._frame_piece(own_prompt, tokens, slice(first, first + room)))
             if first:
                 pieces[-1].num_text_tokens -= overlap  # which count with the window before
             if once:
@@ -470,14 +552,14 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
                 break
         return pieces
 
-    def _frame_piece(self, prompt_ids: list[int], tokens: Tokens, part: slice, begin: int) -> Piece:
-        """A part of the tokens of a sentence that begins at the character `begin`, framed."""
+    def _frame_piece(self, prompt_ids: list[int], tokens: Tokens, part: slice) -> Piece:
+        """A part of the tokens of a sentence, framed."""
         prefix, ids, suffix = self._prefix_ids, tokens.ids[part], self._suffix_ids
         if not prefix and not suffix and not prompt_ids and not ids:
             # an empty text, and a tokenizer without special tokens
             prefix = [self.pad_token_id if self.eos_token_id is None else self.eos_token_id]
         num_text_tokens = len(ids) - max(0, tokens.num_prompt - part.start)
-        return Piece(prefix, prompt_ids, ids, suffix, tokens, part.start, begin, num_text_tokens)
+        return Piece(prefix, prompt_ids, ids, suffix, tokens.offsets[part], num_text_tokens)
 
 
 def _break_up_special_tokens(special_tokens: list[str]) -> list[normalizers.Normalizer]:

@@ -22,6 +22,7 @@ from modeling_hmde import (
     HMDETokenizer,
     inference_hmde,
 )
+from tests.tiny_encoders import DOCUMENTS
 
 MakeModel = Callable[..., HMDEForDocumentEmbedding]
 MODEL_CLASSES = [HMDEModel, HMDEForDocumentEmbedding, HMDEForSequenceClassification]
@@ -459,14 +460,14 @@ def test_embeddings_are_unit_vectors_of_numpy_unless_asked_otherwise(
     torch.testing.assert_close(encode_texts(documents, tokenizer, return_tensors="pt"), torch.from_numpy(unit))
 
 
-def test_a_model_in_bfloat16_gives_numpy_float32_and_torch_bfloat16(
+def test_a_model_in_bfloat16_gives_vectors_in_float32(
     saved: Path, tokenizer: HMDETokenizer, documents: list[str]
 ) -> None:
     model = AutoModel.from_pretrained(saved, dtype=torch.bfloat16)
     vectors = model.encode_documents(documents, tokenizer)
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
-    assert model.encode_documents(documents, tokenizer, return_tensors="pt").dtype == torch.bfloat16
+    assert model.encode_documents(documents, tokenizer, return_tensors="pt").dtype == torch.float32
 
 
 def test_the_language_of_the_documents_reaches_the_splitter(
@@ -582,6 +583,42 @@ def test_a_sentence_longer_than_the_sentence_encoder_has_positions_for_is_refuse
     for read in (model.encode_documents, model.encode_queries):
         with pytest.raises(ValueError, match="has 513 tokens, but the sentence encoder has 512 positions; set the tok"):
             read(["cat " * 511], tokenizer)
+
+
+@pytest.mark.parametrize("encode", ["encode_documents", "encode_queries"])
+def test_texts_that_would_be_cut_are_refused_on_request(
+    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, encode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inference_hmde, "TEXTS_PER_TOKENIZATION", 2)
+    call, short, long = getattr(model, encode), "The cat sat.", "cat " * 5000
+    assert np.array_equal(call([short], tokenizer, truncation="error"), call([short], tokenizer))
+    with pytest.raises(
+        ValueError, match=r"text 4 \('cat cat .*'\) has \d+ tokens more .* and 1 more texts are too long"
+    ):
+        call([short, short, "The dog.", "It sat.", long, long, short], tokenizer, truncation="error")
+    with pytest.raises(ValueError, match="truncation is False; it must be True, or 'error'"):
+        call([short], tokenizer, truncation=False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_the_order_of_documents_does_not_depend_on_the_batches(
+    saved: Path, tokenizer: HMDETokenizer, dtype: torch.dtype
+) -> None:
+    """But where scores are as near as the numbers of the model can tell."""
+    model = AutoModel.from_pretrained(saved, dtype=dtype)
+    words = " ".join(DOCUMENTS[:4]).split()
+    texts = [" ".join(words[first : first + 9]) + "." for first in range(len(words) - 9)]
+    scores = []
+    for size in (1, 7, 64):
+        batches = [texts[first : first + size] for first in range(0, len(texts), size)]
+        vectors = np.concatenate([model.encode_documents(batch, tokenizer) for batch in batches])
+        queries = np.concatenate([model.encode_queries(batch, tokenizer) for batch in batches])
+        scores.append(queries @ vectors.T)
+    assert scores[0].dtype == np.float32
+    order = np.argsort(-scores[0], axis=1)[:, :10]
+    for others in scores[1:]:
+        there = np.take_along_axis(others, order, axis=1)
+        assert np.diff(there, axis=1).max() < 2 * torch.finfo(dtype).eps
 
 
 @pytest.mark.parametrize("encode", ["encode_documents", "encode_queries"])

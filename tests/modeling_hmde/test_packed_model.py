@@ -129,6 +129,7 @@ def test_autocast_reaches_the_kernel_of_a_gpu_in_one_dtype(
     assert dtypes == {(torch.bfloat16,) * 3}
 
 
+@pytest.mark.slow
 def test_the_compiled_sentence_encoder_is_compiled_once_for_batches_of_all_sizes(
     labse: Path, make_model: MakeModel, gpu_kernel: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,6 +260,7 @@ class LargestResult(TorchDispatchMode):
         return result
 
 
+@pytest.mark.slow
 def test_memory_of_ten_thousand_sentences_grows_with_their_number_and_not_with_its_square(
     labse: Path, make_model: MakeModel
 ) -> None:

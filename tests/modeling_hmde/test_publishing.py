@@ -96,6 +96,7 @@ def folder(
     return tmp_path / "model"
 
 
+@pytest.mark.slow
 def test_pushed_twice_and_loaded_at_either_commit_over_a_connection_that_drops(
     online: Callable[..., str], hub: Hub, repo: str, folder: Path, documents: list[str], tmp_path: Path
 ) -> None:
@@ -134,6 +135,7 @@ def test_the_card_of_the_folder_goes_with_the_model(
     assert hub.files(repo)["README.md"] == (folder / "README.md").read_bytes()
 
 
+@pytest.mark.slow
 def test_sentence_transformers_pushes_the_whole_folder(
     online: Callable[..., str], hub: Hub, repo: str, folder: Path
 ) -> None:
@@ -146,6 +148,7 @@ SentenceTransformer(sys.argv[1], trust_remote_code=True).push_to_hub(sys.argv[2]
     assert set(hub.files(repo)) >= MODEL_FILES | TOKENIZER_FILES | {"README.md"}
 
 
+@pytest.mark.slow
 def test_mteb_finds_the_model_by_its_name_and_files_its_results_there(
     online: Callable[..., str], hub: Hub, repo: str, folder: Path, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import sys
 import unicodedata
@@ -170,3 +171,21 @@ def test_no_more_sentences_are_read_than_joined_ones_are_asked_for() -> None:
     spans = iter([(0, 10), (10, 12), (12, 22), (22, 32), (32, 42)])
     assert next(join_short_spans(spans, "a" * 42, min_bytes=8)) == (0, 10)
     assert next(spans) == (22, 32)
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("ko", "고양이가 잤다. 개가 보았다. 그날은 날씨가 아주 따뜻하고 좋았다. 네. 아니요."),
+        ("vi", "Con mèo ngủ. Con chó nhìn thấy nó ở trên tấm thảm. Trời ấm áp! Đúng vậy."),
+        ("fr", "Le chat dort. Où est-il\u00a0? Il est là\u00a0: sur le tapis. Déjà\u202f! Oui."),
+    ],
+)
+def test_sentences_do_not_depend_on_how_accents_and_spaces_are_written(language: str, text: str) -> None:
+    found = []
+    for written in (*(unicodedata.normalize(form, text) for form in ("NFC", "NFD")), text.replace(" ", "\u00a0")):
+        for least in (0, 16, 30, 48):
+            spans = join_short_spans(sentence_spans(written, language), written, least)
+            found.append([re.sub(r"\s", " ", unicodedata.normalize("NFC", written[begin:end])) for begin, end in spans])
+    assert found[:4] == found[4:8] == found[8:]
+    assert len(found[0]) > len(found[3])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tomllib
 import torch
 from datasets import Dataset
 from sentence_transformers import (
@@ -265,3 +267,39 @@ def test_training_reads_as_queries_only_the_columns_that_the_router_mapping_name
         ):
             features = loaded.preprocess(documents, task=task)
             assert_close(loaded(features)["sentence_embedding"].numpy(), expected)
+
+
+def test_what_a_folder_needs_is_checked_before_its_weights_are_read(
+    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, folder: Path, tmp_path: Path
+) -> None:
+    load(folder).save_pretrained(str(tmp_path / "again"))
+    save(model, tokenizer, tmp_path / "newer")
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    needed = dict(re.fullmatch(r"([a-z_]+)(.*)", each).groups() for each in project["dependencies"])
+    needed["python"] = project["requires-python"]
+    for saved in ("again", "newer"):
+        config = json.loads((tmp_path / saved / "config_sentence_transformers.json").read_text())
+        assert config["requirements"] == {name: needed[name] for name in config["requirements"]}
+    config["requirements"]["sentencex"] = ">=1000"
+    (tmp_path / "newer" / "config_sentence_transformers.json").write_text(json.dumps(config))
+    (tmp_path / "newer" / "model.safetensors").unlink()
+    with pytest.raises(ImportError, match=r"sentencex>=1000, but sentencex==.* is installed"):
+        load(tmp_path / "newer")
+
+
+def test_texts_that_would_be_cut_are_refused_on_request_and_counted(folder: Path) -> None:
+    loaded, options = load(folder), {"text": {"truncation": "error"}}
+    assert loaded.encode(["Le chat dort."], processing_kwargs=options).shape == (1, 32)
+    with pytest.raises(ValueError, match=r"text \d \('chat chat .*'\) has \d+ tokens more than are read"):
+        loaded.encode(["Le chat dort.", "chat " * 9000], processing_kwargs=options)
+    counted = loaded.preprocess(
+        ["Le chat dort.", "chat " * 9000], processing_kwargs={"text": {"return_truncated": True}}
+    )
+    assert counted["num_truncated_tokens"].tolist()[0] == 0 < counted["num_truncated_tokens"].tolist()[1]
+
+
+def test_vectors_of_a_model_in_half_precision_are_compared_in_float32(folder: Path, documents: list[str]) -> None:
+    half = load(folder, model_kwargs={"dtype": torch.bfloat16})
+    for encode in (half.encode_document, half.encode_query):
+        vectors = encode(documents, convert_to_tensor=True)
+        assert half.similarity(vectors, vectors).dtype == vectors.dtype == torch.float32

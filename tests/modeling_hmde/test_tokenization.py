@@ -87,11 +87,6 @@ def test_text_stays_text_in_a_copy_in_another_process(wide: HMDETokenizer, copie
     assert copied(wide)(text)["input_ids"] == wide(text)["input_ids"]
 
 
-def test_a_call_cannot_let_text_become_special_tokens(wide: HMDETokenizer) -> None:
-    text = "the [CLS] cat <s>"
-    assert wide(text, split_special_tokens=False)["input_ids"] == wide(text)["input_ids"]
-
-
 @given(st.lists(PROSE, min_size=1, max_size=3).map("\n".join))
 def test_a_row_is_the_sentence_encoders_own_rows_of_the_sentences_end_to_end(
     wide: HMDETokenizer, base: PreTrainedTokenizerFast, text: str
@@ -226,6 +221,47 @@ def test_the_counts_of_what_was_cut_become_tensors_that_the_model_takes(
     texts = ["The cat sat. It was warm. It was.", "The cat."]
     batch = make_tokenizer(max_sentences=1)(texts, return_truncated=True, padding=True, return_tensors="pt")
     assert batch["num_truncated_sentences"].tolist() == [2, 0]
+
+
+def test_a_text_that_would_lose_anything_is_refused_on_request(make_tokenizer: Callable[..., HMDETokenizer]) -> None:
+    tokenizer = make_tokenizer(max_sentences=2, max_sentence_length=60, long_sentences="cut")
+    fitting, longer = "The cat sat. The dog sat.", "The cat sat. The dog sat. It was warm."
+    assert tokenizer(fitting, truncation="error")["input_ids"] == tokenizer(fitting)["input_ids"]
+    for texts, options, limits in (
+        ([fitting, longer], {}, "max_sentences 2, max_sentence_length 60"),
+        (["", "cat " * 60], {}, "max_sentence_length 60"),
+        (["", "cat " * 60], {"as_queries": True}, "max_sentence_length 60"),
+        (["", fitting, longer], {"max_length": 8}, "max_length 8"),
+    ):
+        with pytest.raises(ValueError, match=rf"text 1 \('.*'\) has \d+ tokens more than are read \(.*{limits}"):
+            tokenizer(texts, truncation="error", **options)
+    with pytest.raises(ValueError, match="truncation='error' is for documents"):
+        tokenizer(longer, truncation="error", add_special_tokens=False)
+
+
+def test_a_text_cannot_lose_its_beginning(make_tokenizer: Callable[..., HMDETokenizer], tmp_path: Path) -> None:
+    make_tokenizer().save_pretrained(tmp_path)
+    for make in (
+        partial(make_tokenizer, truncation_side="left"),
+        partial(AutoTokenizer.from_pretrained, tmp_path, truncation_side="left"),
+        partial(setattr, make_tokenizer(), "truncation_side", "left"),
+    ):
+        with pytest.raises(
+            ValueError, match="truncation_side is 'left', but HMDE reads documents from their beginning"
+        ):
+            make()
+    assert make_tokenizer(truncation_side="right").truncation_side == "right"
+
+
+def test_texts_are_read_in_steps_as_if_at_once(
+    make_tokenizer: Callable[..., HMDETokenizer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = make_tokenizer(max_sentence_length=8, max_sentences=20)
+    texts = ["the cat sat on the mat " * 40, "", "The cat sat. " * 30, "кот спит " * 30, "Yes. No."]
+    expected = tokenizer(texts, return_truncated=True, return_offsets_mapping=True)
+    monkeypatch.setattr(tokenization_hmde, "MAX_CHARACTERS_AT_ONCE", 30)
+    assert tokenizer(texts, return_truncated=True, return_offsets_mapping=True).data == expected.data
+    assert tokenizer(texts)["input_ids"] == expected["input_ids"]
 
 
 def test_a_short_sentence_is_read_as_one_with_the_next(
@@ -568,6 +604,10 @@ def test_a_text_without_content_is_one_empty_sentence(
     ("arguments", "reason"),
     [
         ({"text_pair": "b"}, "one document at a time"),
+        ({"split_special_tokens": False}, "split_special_tokens=False is not supported; text never becomes"),
+        ({"return_token_type_ids": True}, "return_token_type_ids=True is not supported"),
+        ({"stride": 3}, "stride=3 is not supported"),
+        ({"colour": "red"}, "the tokenizer has no option colour; help"),
         ({"max_lenght": 7}, "the tokenizer has no option max_lenght; did you mean max_length"),
         ({"as_query": True}, "the tokenizer has no option as_query; did you mean as_queries"),
         ({"is_split_into_words": True}, "is_split_into_words=True is not supported"),
@@ -673,7 +713,7 @@ def test_the_backend_sees_no_more_of_ten_megabytes_than_may_be_kept(
     recording = SimpleNamespace(encode_batch=record, encode_batch_fast=record, encode=backend.encode)
     monkeypatch.setattr(tokenizer, "_unlimited_backend", lambda: recording)
     row = tokenizer(text, as_queries=as_query)["input_ids"]
-    assert sum(read) < 400_000
+    assert sum(read) < (40_000 if options == {} else 400_000)
     assert len(row) <= tokenizer.model_max_length
     assert row[0] == tokenizer.start_token_id
 

@@ -88,10 +88,13 @@ def expected_ranking(ranking: str, query: str, texts: dict[str, tuple[str, str]]
     for language in {language for language, _ in texts.values()}:
         if best_first := [id for id in first if texts[id][0] == language]:
             asked, held = ({*terms(text, language)} for text in (query, texts[best_first[0]][1]))
+            coverage = len(asked & held) / len(asked)
+            third = words[best_first[2]] / words[best_first[0]] if len(best_first) > 2 else 0
+            weight = 0.3 * coverage + 1.5 * max(coverage - 0.6, 0) / 0.4 * (1 - third)
             for id, (its_language, _) in texts.items():
                 if its_language == language:
                     lost = 1 - words[id] / words[best_first[0]] if id in best_first else 1
-                    losses[id] = 0.3 * span * lost * len(asked & held) / len(asked)
+                    losses[id] = weight * span * lost
     looked_at = {*near[:CANDIDATES], *first}
     first = by_score({id: cosines[id] - losses[id] for id in looked_at})[:CANDIDATES]
     if ranking == "late":

@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: quickstart model release test test-slow test-all gpu integrations peers lowest python audit clean
+.PHONY: quickstart model release docs test test-slow test-all gpu integrations peers lowest python audit clean
 
 ## Install; search as a user does who has a wheel and no clone; then pretrain a small HMDE on the sample, evaluate it and
 ## the released one beside their baselines, and search with it from a fresh process.
@@ -75,6 +75,10 @@ test-all: test test-slow
 # One thread to each process that the tests start, or four of them fight for two cores. What a file of tests prepares is
 # prepared once.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+## The manual and the reference as a site: runs/site.
+docs: .venv/test
+	$(BIN)/mkdocs build --strict
 
 ## On a machine with a GPU, under ten minutes: the tests that need one, and encoding and pretraining beside what is common.
 gpu: .venv/test

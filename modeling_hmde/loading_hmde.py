@@ -31,6 +31,7 @@ class ShipsCode:
         return vars(cls).get("_auto_class") is not None
 
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> Any:
+        """As for other classes of transformers; HMDE's code is written beside."""
         if not self.is_remote_code():
             self._auto_class = None  # by which transformers decides for configurations and tokenizers
         folder = Path(save_directory)

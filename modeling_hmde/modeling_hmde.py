@@ -73,7 +73,7 @@ class HMDEPreTrainedModel(ShipsCode, PreTrainedModel):
             super()._init_weights(module)
 
     def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
-        # The default is "packed", as that of other models is "sdpa".
+        """The default is "packed", as that of other models is "sdpa"."""
         return super().get_correct_attn_implementation(requested_attention or "packed", is_init_check)
 
     @classmethod

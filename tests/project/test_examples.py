@@ -39,8 +39,6 @@ NEEDS = {
     "Chroma": "chromadb",
     "Haystack": "haystack_integrations.components.embedders.sentence_transformers",
     "txtai": "txtai",
-    "SetFit": "setfit",
-    "BERTopic": "bertopic",
     "mteb": "mteb",
 }
 ENCODERS = {"ray_encode": "ray.data", "spark_encode": "pyspark"}  # of collections

@@ -130,7 +130,8 @@ def test_a_library_ranks_as_the_model_does(
 ) -> None:
     if not is_installed(NEEDS[section]):
         pytest.skip(f"{NEEDS[section]} is not installed; `make integrations` installs it")
-    check_found(desk, run_in_a_fresh_process(BEFORE + SNIPPETS[section] + AFTER, folder=desk.folder))
+    path = [str(desk.folder)] if str(REPOSITORY) in INSTALLS[section] else []
+    check_found(desk, run_in_a_fresh_process(BEFORE + SNIPPETS[section] + AFTER, folder=desk.folder, path=path))
 
 
 def test_the_example_ranks_as_the_model_does(desk: SimpleNamespace, run_in_a_fresh_process: Callable[..., str]) -> None:

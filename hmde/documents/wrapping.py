@@ -9,7 +9,7 @@ _ENDS = (".", "!", "?", ":", "。", "！", "？", "।", "؟", "۔", "…")
 _CLOSING = "\"'”’»)]）」』"
 # Where a line starts anew: items of lists, quotations, headings, speeches of a dialogue.
 _STARTS = re.compile(r"\s*([-*+•·–—>#|]|\(?(\d{1,3}|\w)[.)])(\s|$)")
-_KEPT = re.compile(r"\t|\S {3,}\S|^ {4}")  # a line of a table, or of code
+_KEPT = re.compile(r"\t|\S {3,}\S")  # a line of a table
 _NO_SPACES = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u9fff\uff00-\uffef"
 _LEAST_WIDTH = 30  # of wrapped text, in characters; half of it in scripts whose characters are wide
 
@@ -19,12 +19,13 @@ def joint(line: str) -> str:
     return "" if re.search(rf"[{_NO_SPACES}]$", line) else " "
 
 
-def unwrapped(text: str, full: float = 0.95, least: float = 0.7) -> str:
+def unwrapped(text: str, full: float = 0.85, least: float = 0.7) -> str:
     """The text with a line for each paragraph. Verse, lists, code and tables stay as they are; a word that is divided
     at the end of a line is put together.
 
     A line goes on in the next one if the first word of that would not have fitted into it. The width is that of the
-    long lines; only a block of lines between blank ones of which most go on is wrapped text.
+    long lines; only a block of lines between blank ones of which most go on is wrapped text, and it is verse if all of
+    its lines begin with a capital.
 
     Args:
         full: the part of the width that counts as full; less than 1 where characters have different widths.
@@ -47,7 +48,8 @@ def _joined(lines: list[str], width: float, least: float, text: str) -> Iterator
     """The pieces of a block's text."""
     pairs = list(zip(lines, lines[1:]))  # noqa: RUF007
     goes_on = [_goes_on(line, following, width) for line, following in pairs]
-    if sum(goes_on) < least * len(pairs):
+    verse = least and len(lines) > 2 and all(line.lstrip("\"'“«»„( ")[:1].isupper() for line in lines)
+    if verse or sum(goes_on) < least * len(pairs):
         yield "\n".join(lines)
         return
     for (line, following), full in zip(pairs, goes_on):

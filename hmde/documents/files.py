@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hmde.documents.content import Content, Section, UnreadableFile
 from hmde.documents.html import html
-from hmde.documents.office import OTHER_KINDS, docx, epub, open_document, other, pptx
+from hmde.documents.office import OTHER_KINDS, docx, epub, old_word, open_document, other, pptx
 from hmde.documents.pdf import pdf
 from hmde.documents.plain import cells, mail, markdown, plain, subtitles, xml
 
@@ -31,6 +31,7 @@ READERS: dict[str, Callable[[bytes], Content]] = {
     **dict.fromkeys((".pptx", ".pptm", ".ppsx"), pptx),
     **dict.fromkeys((".odt", ".odp"), open_document),
     ".epub": epub,
+    ".doc": old_word,
     **{ending: partial(other, media_type) for ending, media_type in OTHER_KINDS.items()},
 }
 _NO_TEXT = {

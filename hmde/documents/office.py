@@ -1,12 +1,13 @@
 """Office files and books: DOCX and PPTX, also Strict, ODT and ODP, EPUB by lxml; the rest by kreuzberg.
 
-What python-docx and python-pptx, mammoth, markitdown and kreuzberg leave out or say twice is read here from the XML:
-foot- and endnotes, comments, notes of speakers, charts and diagrams; not hidden text, placeholders and where a text was
-moved from. kreuzberg reads old and open formats that the others refuse (of 12 kinds 11, markitdown 5).
+What python-docx, python-pptx, mammoth, markitdown and kreuzberg leave out or say twice is read here from the XML: foot-
+and endnotes, comments, notes of speakers, charts and diagrams; not hidden text, placeholders and where a text was moved
+from. kreuzberg reads old and open formats that the others refuse (of 12 kinds 11, markitdown 5).
 """
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Iterator
 from io import BytesIO
@@ -17,9 +18,9 @@ from urllib.parse import unquote
 
 from hmde.documents.content import Content, Section, UnreadableFile
 from hmde.documents.html import html
+from hmde.documents.word97 import doc
 
 OTHER_KINDS = {  # by their endings, with their media types
-    ".doc": "application/msword",
     ".ppt": "application/vnd.ms-powerpoint",
     ".xls": "application/vnd.ms-excel",
     ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
@@ -45,6 +46,8 @@ _UNREAD = """//*[local-name()="Fallback" or local-name()="moveFrom" or local-nam
 # Parts that belong to a document or slide, by the last word of their relation's type.
 _RELATED = ("footnotes", "endnotes", "comments", "notesSlide", "chart", "chartEx", "diagramData")
 _TEXT = {"t", "tab", "br", "cr", "noBreakHyphen"}
+_TEXT_OF_ODF = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
+_STYLE = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
 _INSTEAD = {"noBreakHyphen": "-", "line-break": " ", "s": " ", "tab": " ", "br": " ", "cr": " "}
 
 
@@ -103,6 +106,15 @@ def docx(content: bytes) -> Content:
     return Content(*package.properties("docProps/core.xml"), [("", text)])
 
 
+def old_word(content: bytes) -> Content:
+    """What is named .doc: of Word 97 to 2003, or what programs write under this name."""
+    if content.startswith(_OLE):
+        return doc(content)
+    if content.lstrip().startswith(b"{\\rtf"):
+        return other(OTHER_KINDS[".rtf"], content)
+    return docx(content) if content.startswith(b"PK") else html(content)
+
+
 def pptx(content: bytes) -> Content:
     package = Package(content)
     main = package.main()
@@ -119,6 +131,10 @@ def open_document(content: bytes) -> Content:
     if any(True for _ in package.parsed("META-INF/manifest.xml").iter("{*}encryption-data")):
         raise UnreadableFile("is encrypted; save it without its password", "encrypted")
     root = package.parsed("content.xml")
+    hidden = {style.getparent().get(_STYLE + "name") for style in root.iterfind(f".//*[@{_TEXT_OF_ODF}display='none']")}
+    for span in root.iter("{*}span"):
+        if span.get(_TEXT_OF_ODF + "style-name") in hidden:
+            span.clear(keep_tail=True)
     slides = list(root.iterfind(".//{*}presentation/{*}page"))
     sections = [(f"slide {number}", "\n".join(_lines(slide))) for number, slide in enumerate(slides, 1)]
     return Content(*package.properties("meta.xml"), sections or [("", "\n".join(_lines(root)))])
@@ -151,10 +167,10 @@ def _text(paragraph: Any) -> str:
     pieces = []
     for node in paragraph.iter("*"):
         name = etree.QName(node).localname
-        mine = node is paragraph or next(node.iterancestors("{*}p", "{*}h")) is paragraph
-        if mine and (whole or name in _TEXT):
+        own = node is paragraph or (name not in "ph" and next(node.iterancestors("{*}p", "{*}h")) is paragraph)
+        if own and (whole or name in _TEXT):
             pieces += [_INSTEAD.get(name, ""), node.text or ""]
-        if whole and node is not paragraph and next(node.iterancestors("{*}p", "{*}h")) is paragraph:
+        if own and whole and node is not paragraph:
             pieces.append(node.tail or "")
     return "".join(pieces)
 
@@ -187,8 +203,12 @@ def other(media_type: str, content: bytes) -> Content:
     import kreuzberg
 
     settings = kreuzberg.ExtractionConfig(use_cache=False)
+    content = (
+        content.replace(rb"{\*\footnote", b"{") if media_type == OTHER_KINDS[".rtf"] else content
+    )  # it skips notes
     found = kreuzberg.extract_bytes_sync(content, media_type, settings)
-    lines = (" ".join(line.split()) for line in found.content.replace("\t\t", "\n").splitlines())  # rows of .doc
+    text = re.sub(r"\[\^\d+\]", "", found.content)  # the numbers of notes
+    lines = (" ".join(line.split()) for line in text.splitlines())
     metadata: dict[str, Any] = {**found.metadata}
     title, language = metadata.get("title"), metadata.get("language")
     return Content(title, language, [("", "\n".join(line for line in lines if line))])

@@ -19,6 +19,10 @@ _SECONDS = 120  # for poppler to read a file
 _WIDE = r"\u3000-\u30ff\u3400-\u9fff\uff00-\uffef"
 _UNSURE = re.compile("[\u0590-\u08ff\u0900-\u109f\u1780-\u17ff\ufb1d-\ufdff\ufe70-\ufefc]")  # scripts PDFium may garble
 _DIRECTIONS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# Poppler writes punctuation between Arabic or Hebrew words from left to right, and the ligature lam-alef as alef-lam:
+# here the cases in which no word of Arabic has these letters in this order.
+_LEFT_TO_RIGHT = re.compile("\u202a([^\\w\u202c]+)\u202c")
+_LAM_ALEF = re.compile("(?<=\u0627)([\u0622\u0623\u0625])\u0644|\\b(\u0627)\u0644\\b")
 _EDGE = 2  # lines at the top and at the bottom of a page that may be a header or a footer
 _WAY_OUT = "install poppler (apt install poppler-utils; brew install poppler) and update the index"
 
@@ -97,7 +101,9 @@ def _cleaned(page: str) -> str:
     """A page with line feeds, without marks of direction and without the spaces that justify lines of Chinese and
     Japanese; PDFium writes U+FFFE or U+0002 for the hyphen of a divided word, often without a line break behind it."""
     page = re.sub("[\ufffe\x02](\r\n?|\n)?", "\xad\n", page).replace("\r\n", "\n").replace("\r", "\n")
-    return re.sub(rf"(?<=[{_WIDE}]) (?=[{_WIDE}])", "", _DIRECTIONS.sub("", page)).strip()
+    page = _LEFT_TO_RIGHT.sub(lambda found: found[1][::-1], page)
+    page = _LAM_ALEF.sub(lambda found: "\u0644" + (found[1] or found[2]), _DIRECTIONS.sub("", page))
+    return re.sub(rf"(?<=[{_WIDE}]) (?=[{_WIDE}])", "", page).strip()
 
 
 def _without_headers(pages: list[str]) -> list[str]:

@@ -74,6 +74,7 @@ def test_the_text_is_what_a_reader_sees(tmp_path: Path, name: str, content: str 
     assert text_of(tmp_path, name, content) == text
 
 
+NOTES = "The footnote names the source.\nThe endnote is last."
 OFFICE = "Mond und Erde\nDer Mond umkreist die Erde.\neins\nAnn 30\nБоб 41\n月亮 القمر"
 
 
@@ -83,6 +84,9 @@ OFFICE = "Mond und Erde\nDer Mond umkreist die Erde.\neins\nAnn 30\nБоб 41\n�
         ("moon.odt", [OFFICE]),
         ("moon.rtf", [OFFICE]),
         ("moon.doc", [OFFICE]),
+        ("notes.doc", ["A claim goes on.\nSeen hidden words here.\nAn end.\n" + NOTES]),
+        ("notes.odt", ["A claim goes on.\nThe footnote names the source.\nSeen here.\nAn end.\nThe endnote is last."]),
+        ("notes.rtf", ["A claim\nThe footnote names the source. goes on.\nSeen here.\nAn end\nThe endnote is last.."]),
         ("cells.xlsx", ["t\nname age\nAnn 30\nБоб 41"]),
         ("cells.ods", ["t\nname age\nAnn 30\nБоб 41"]),
         ("slides.odp", ["Eins Луна\nInhalt Eins Луна\nNotiz Eins Луна", "Zwei\nInhalt Zwei\nNotiz Zwei"]),

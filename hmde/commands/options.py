@@ -15,7 +15,8 @@ class IndexOptions:
     """Make an index of documents, or bring one up to date."""
 
     documents: str
-    """A folder of *.txt, *.md, *.pdf, *.html, *.docx, *.pptx, *.epub, *.jsonl and *.parquet, or one such file."""
+    """A folder of documents (text, Markdown, HTML, PDF, office files, mail, books and more) and tables (*.jsonl,
+    *.parquet), or one such file."""
     index: str
     """The folder to write."""
     model: str | None = None

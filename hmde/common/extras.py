@@ -8,16 +8,22 @@ from contextlib import contextmanager
 # The modules of each extra's libraries, as far as hmde imports them. The core installs none of them.
 MODULES = {
     "search": [
-        "Stemmer",
+        "charset_normalizer",
         "filelock",
         "jsonargparse",
         "lancedb",
         "langcodes",
+        "markdown_it",
         "platformdirs",
         "pyarrow",
         "regex",
+        "resiliparse",
         "rich",
+        "Stemmer",
+        "webencodings",
+        "yaml",
     ],
+    "files": ["kreuzberg", "lxml", "olefile", "py3langid", "pypdfium2"],
     "server": ["fastapi", "prometheus_client", "uvicorn"],
     "encode": ["accelerate", "datasets"],
     "onnx": ["onnx", "onnxruntime", "onnxscript"],

@@ -27,6 +27,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from hmde.common.extras import missing_extras_named
 from hmde.common.fingerprints import fingerprint
 from hmde.common.records import rows, where
 from hmde.documents.content import UnreadableFile
@@ -332,10 +333,8 @@ def language_code(code: str | None) -> str | None:
 
 
 def _detected_language(text: str) -> str:
-    try:
+    with missing_extras_named():
         import py3langid  # takes a second, and few need it
-    except ImportError:
-        raise ValueError(f"the language {DETECT!r} needs py3langid: pip install '.[files]'") from None
     return py3langid.classify(text[:4_000])[0]
 
 

@@ -1,7 +1,7 @@
 """The table of readers: which kinds of files are read, and by what.
 
-The libraries are those of the extra `files`, imported when the first such file is read. Each reader was chosen by
-measurement; its module says among which.
+The libraries are those of the extras `search` and `files`, imported when the first such file is read. Each reader
+was chosen by measurement; its module says among which.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+from hmde.common.extras import MissingExtra, missing_extras_named
 from hmde.documents.content import Content, Section, UnreadableFile
 from hmde.documents.html import html
 from hmde.documents.office import OTHER_KINDS, docx, epub, old_word, open_document, other, pptx
@@ -47,12 +48,12 @@ def read_file(file: Path) -> Content:
     """
     ending = file.suffix.lower()
     try:
-        content = READERS[ending](file.read_bytes())
+        with missing_extras_named():
+            content = READERS[ending](file.read_bytes())
     except UnreadableFile as error:
         raise UnreadableFile(f"{file} {error}", error.reason) from None
-    except ImportError as error:
-        fault = f"{file} needs {error.name}, of the extra `files`: pip install '.[files]'"
-        raise UnreadableFile(fault, "a library is missing") from None
+    except MissingExtra as error:
+        raise UnreadableFile(f"{file} cannot be read: {error}", "a library is missing") from None
     except OSError as error:
         raise UnreadableFile(f"{file} cannot be read: {error.strerror or error}", "cannot be read") from None
     except Exception as error:  # on damaged files, the libraries raise errors of all kinds

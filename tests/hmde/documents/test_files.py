@@ -155,7 +155,7 @@ def test_a_library_that_is_missing_is_named_with_the_command_that_installs_it(
 ) -> None:
     write_pdf(tmp_path / "sky.pdf", [["The Moon."]])
     monkeypatch.setitem(sys.modules, "pypdfium2", None)
-    with pytest.raises(ValueError, match=r"sky\.pdf needs pypdfium2, of the extra `files`: pip install"):
+    with pytest.raises(ValueError, match=r'sky\.pdf cannot be read: pypdfium2 is not .*; pip install "hmde\[files\]"'):
         list(Documents(tmp_path, strict=True))
 
 

@@ -18,7 +18,7 @@ _UNSEEN = ", ".join(
     [
         "script, style, template, noscript, svg, select, datalist, button, rt, rp",
         "video, audio, object, iframe, canvas, dialog:not([open])",
-        "[hidden]:not([hidden=until-found]), [style*='display:none'], [style*='display: none']",
+        "[hidden]:not([hidden=until-found]), [style*='display:none' i], [style*='display: none' i]",
     ]
 )
 # What stands around the text of a page on every page of a site.
@@ -56,6 +56,8 @@ def parsed_html(page: str, whole: bool = False) -> Content:
     language = attributes.get("lang") or attributes.get("xml:lang")
     title = tree.title
     _remove(tree.document, _UNSEEN)
+    if not _text(tree):  # a program shows the page later
+        tree = HTMLTree.parse(page)
     if not whole:
         tree = _main_part(tree)
     headings = [" ".join(heading.text.split()) for heading in tree.document.query_selector_all("h1, h2, h3")]

@@ -35,6 +35,8 @@ SUBTITLES = "1\n00:00:01,000 --> 00:00:02,000\nHello <i>my</i>\n\n2\n00:00:03,00
     [
         ("a.html", "<p>a<p hidden>XX", "a"),
         ("a.html", '<p>a<p style="display:none">XX', "a"),
+        ("a.html", "<p>a<p style='DISPLAY: none'>XX", "a"),
+        ("a.html", "<body style='display:none'><p>a program shows it", "a program shows it"),
         ("a.html", "<main></main><p>seen", "seen"),
         ("a.html", "<div role=main><p>main</div><p>beside", "main"),
         ("a.html", "<article><p>only one</article><p>beside", "only one"),

@@ -42,6 +42,10 @@ def pdf(content: bytes) -> Content:
         texts = _by_pdfium(document)
         if _is_garbled("\n".join(texts)):
             notes.append(f"may be read with words reversed, split or letter by letter; {_WAY_OUT}")
+    if any(map(_LAM_ALEF.search, texts)):
+        notes.append(
+            "has words with lam and alef in the wrong order, which poppler writes; only plain cases are put right"
+        )
     images = [number for number, text in enumerate(texts, 1) if not text.strip() and _has_image(document[number - 1])]
     if images and len(images) < len(texts):
         numbers = ", ".join(map(str, images[:10])) + (", ..." if len(images) > 10 else "")

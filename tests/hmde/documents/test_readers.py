@@ -140,6 +140,14 @@ def test_a_pdf_is_read_by_poppler_and_what_pdfium_garbles_is_named(
         assert "may be read with words reversed, split or letter by letter; install poppler (apt install" in note
 
 
+def test_what_poppler_writes_in_the_wrong_order_is_put_right_where_it_can_be_known() -> None:
+    from hmde.documents.pdf import _cleaned
+
+    assert _cleaned(
+        "\u202b\u062d\u0648\u0644 \u0627\u0623\u0644\u0631\u0636\u202a .\u202c\u0627\u0644 \u0634\u064a\u0621\u202c"
+    ) == ("\u062d\u0648\u0644 \u0627\u0644\u0623\u0631\u0636. \u0644\u0627 \u0634\u064a\u0621")
+
+
 def test_headers_and_footers_of_a_pdf_are_read_on_no_page(tmp_path: Path) -> None:
     pages = [["The report of 2024", f"{word} is its text.", f"Page {number}"] for number, word in enumerate(("It", "He", "We"))]  # fmt: skip  # noqa: E501
     write_pdf(tmp_path / "a.pdf", pages)
@@ -221,6 +229,20 @@ def test_a_file_that_is_cut_off_is_refused_or_read(tmp_path: Path, name: str) ->
             read_file(tmp_path / name)
         except UnreadableFile as error:
             assert str(error).startswith(str(tmp_path / name))  # noqa: PT017
+
+
+def test_what_is_named_doc_may_be_of_another_kind_and_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    for name in ("notes.docx", "moon.rtf"):
+        shutil.copy(FILES / name, tmp_path / "a.doc")
+        assert read_file(tmp_path / "a.doc").sections == read_file(FILES / name).sections
+    assert text_of(tmp_path, "a.doc", "<p>a page") == "a page"
+    content = (FILES / "notes.doc").read_bytes()
+    begin = content.index(b"\xec\xa5")  # of the header of the text
+    for place, value, message in ((begin + 11, 0x13, "is encrypted"), (begin + 3, 0, "is of Word 95")):
+        changed = content[:place] + bytes([value]) + content[place + 1 :]
+        (tmp_path / "b.doc").write_bytes(changed)
+        with pytest.raises(UnreadableFile, match=rf"b\.doc {message}"):
+            read_file(tmp_path / "b.doc")
 
 
 def test_an_encrypted_open_document_is_named(tmp_path: Path) -> None:

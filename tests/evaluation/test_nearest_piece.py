@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evaluation.datasets.retrieval_sets import DocumentFile, RetrievalSet
+from evaluation.datasets.retrieval_sets import RetrievalSet
 from evaluation.recipes import RetrievalTask, SystemOptions
 from evaluation.systems import check_systems, load_system
 from evaluation.tasks.retrieval import evaluate_task
@@ -68,19 +68,6 @@ def test_the_whole_collection_is_ranked_though_a_run_has_its_first_documents(
     assert cut[0]["protocol"] == "the first 1 by the system's own scores"
 
 
-def test_documents_that_change_while_they_are_encoded_leave_no_vectors(model_folder: Path, tmp_path: Path) -> None:
-    file = tmp_path / "de.jsonl"
-    file.write_text('{"doc_id": "d1", "text": "Der Hund schlief."}\n', encoding="utf-8")
-    system = load_system(SystemOptions("nearest_sentence", model=str(model_folder)))
-
-    def advance(count: int) -> None:
-        file.write_text('{"doc_id": "d1", "text": "Der Hund lief."}\n', encoding="utf-8")
-
-    with pytest.raises(ValueError, match="changed while they were encoded"):
-        system.vectors(DocumentFile(file), "de", tmp_path / "cache", "key", advance)
-    assert not list((tmp_path / "cache").glob("*.npz"))
-
-
 def test_windows_are_those_of_the_mean_over_windows(labse: Path) -> None:
     options = SystemOptions("nearest_window", model=str(labse), pooling="mean", max_length=8)
     check_systems({"windows": options})
@@ -106,8 +93,3 @@ def test_whole_documents_are_no_queries(model_folder: Path) -> None:
     data = RetrievalSet(DOCUMENTS, {"en": dict(DOCUMENTS["en"])}, {"d1": {"d1": 1}}, query_source="documents")
     system = load_system(SystemOptions("nearest_sentence", model=str(model_folder)))
     assert system.rank_pairs(data, ["en-de"], depth=3) == {}
-
-
-def test_a_sentence_encoder_has_no_sentences_of_a_document_encoder(labse: Path) -> None:
-    with pytest.raises(ValueError, match=r"system x: .* is no HMDE"):
-        check_systems({"x": SystemOptions("both_scales", model=str(labse))})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from transformers import AutoTokenizer, BatchEncoding, BertForSequenceClassifica
 from evaluation.__main__ import main
 from evaluation.classifiers import fit_logistic_regression
 from evaluation.datasets.labelled_sets import read_labelled_set
-from evaluation.metrics import Measured, accuracy_and_f1, scores_of_labels
+from evaluation.metrics import Measured, scores_of_labels
 from evaluation.recipes import ClassificationTask
 from evaluation.report import values_of
 from evaluation.significance import paired_p_values
@@ -97,17 +96,6 @@ AVERAGES = {
     "average, across languages": {"accuracy": 0.75, "macro_f1": pytest.approx((0.8 + 2 / 3) / 2)},
     "transfer gap": {"accuracy": 0.25, "macro_f1": pytest.approx(1 - (0.8 + 2 / 3) / 2)},
 }
-
-
-def test_accuracy_and_f1_are_those_worked_out_by_hand_and_need_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_network(*_: object) -> None:
-        raise AssertionError("reached for the network")
-
-    monkeypatch.setattr(socket.socket, "connect", no_network)
-    monkeypatch.setattr(socket, "getaddrinfo", no_network)
-    labels, predicted = ["a", "a", "a", "b", "c", "c"], ["a", "a", "b", "b", "b", "d"]
-    # F1 of a: precision 1, recall 2/3; of b: precision 1/3, recall 1; of c, never found, and d, never there: 0.
-    assert accuracy_and_f1(labels, predicted) == {"accuracy": 0.5, "macro_f1": pytest.approx((0.8 + 0.5) / 4)}
 
 
 @pytest.mark.parametrize(("classifier", "chosen"), [("logistic_regression", 0.1), ("svm", 0.5)])

@@ -1,4 +1,4 @@
-"""Fetches the public test sets of configuration/evaluate/public.yaml, 33 MB: XQuAD-R of LAReQA, the languages of
+"""Fetches the public test sets of configuration/evaluate/public.yaml, 29 MB: XQuAD-R of LAReQA, the languages of
 Tatoeba that XTREME takes, and 36 languages of SIB-200.
 
     python -m evaluation.datasets.public --output data/public

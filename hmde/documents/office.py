@@ -206,7 +206,12 @@ def other(media_type: str, content: bytes) -> Content:
     content = (
         content.replace(rb"{\*\footnote", b"{") if media_type == OTHER_KINDS[".rtf"] else content
     )  # it skips notes
-    found = kreuzberg.extract_bytes_sync(content, media_type, settings)
+    try:
+        found = kreuzberg.extract_bytes_sync(content, media_type, settings)
+    except BaseException as error:  # of Rust, on some damaged files: a PanicException, which is no Exception
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ValueError(error) from None
     text = re.sub(r"\[\^\d+\]", "", found.content)  # the numbers of notes
     lines = (" ".join(line.split()) for line in text.splitlines())
     metadata: dict[str, Any] = {**found.metadata}

@@ -74,7 +74,7 @@ def xml(content: bytes) -> Content:
     """The text of all elements; an element with text of its own is a line, with all that is in it."""
     from lxml import etree
 
-    parser = etree.XMLParser(resolve_entities="internal", no_network=True, huge_tree=True, recover=False)
+    parser = etree.XMLParser(resolve_entities="internal", no_network=True)  # its limits hold entities small
     root = etree.fromstring(content, parser)
     lines = (" ".join("".join(element.itertext(etree.Element, etree.Entity)).split()) for element in _outermost(root))
     language = root.get("{http://www.w3.org/XML/1998/namespace}lang")

@@ -245,6 +245,22 @@ def test_what_is_named_doc_may_be_of_another_kind_and_what_cannot_be_read_is_nam
             read_file(tmp_path / "b.doc")
 
 
+def test_a_panic_of_a_library_is_a_damaged_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    panic = type("PanicException", (BaseException,), {})
+
+    def fail(*_: object) -> None:
+        raise panic("out of range")
+
+    monkeypatch.setattr("kreuzberg.extract_bytes_sync", fail)
+    with pytest.raises(UnreadableFile, match=r"cells\.xlsx is damaged \(out of range\)"):
+        read_file(FILES / "cells.xlsx")
+    monkeypatch.undo()
+    laughs = "".join(f"<!ENTITY a{n + 1} '{f'&a{n};' * 20}'>" for n in range(9))
+    (tmp_path / "a.xml").write_text(f"<!DOCTYPE r [<!ENTITY a0 'ha'>{laughs}]><r>&a9;</r>")
+    with pytest.raises(UnreadableFile, match=r"a\.xml is damaged"):
+        read_file(tmp_path / "a.xml")
+
+
 def test_an_encrypted_open_document_is_named(tmp_path: Path) -> None:
     write_zip(tmp_path / "a.odt", {"META-INF/manifest.xml": "<m><encryption-data/></m>"})
     with pytest.raises(UnreadableFile, match=r"a\.odt is encrypted; save it without its password"):

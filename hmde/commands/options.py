@@ -84,6 +84,10 @@ class ServeOptions:
     """The address to listen at; 0.0.0.0 lets other machines in."""
     port: PositiveInt = 8000
     """The port to listen at."""
+    cors: list[str] = field(default_factory=list)
+    """Origins of pages elsewhere that may ask from a browser, [https://example.org]; ['*'] for all."""
+    root_path: str = ""
+    """The path under which a proxy shows the server: /search."""
     model: str | None = None
     """Where the model that made the index is now, if it was moved."""
     dtype: Dtype = "auto"

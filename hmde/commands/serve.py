@@ -15,7 +15,7 @@ def main(options: ServeOptions) -> None:
     index = opened(options)
     from hmde.server.app import serve  # needs the extra `server`
 
-    serve(index, options.host, options.port, secret)
+    serve(index, options.host, options.port, secret, options.cors, options.root_path)
 
 
 def check_port(host: str, port: int) -> None:

@@ -106,6 +106,11 @@ class Index:
     def __len__(self) -> int:
         return len(self.snapshot)
 
+    def count(self, languages: Sequence[str] | None = None, where: str | None = None) -> int:
+        """How many documents are in some languages and meet a condition. Arguments and errors as in `search`."""
+        index = self.snapshot
+        return index.table.count_rows(index.condition(languages, where))
+
     def add(self, documents: Iterable[Document], *, sentences: bool | None = None) -> Changes:
         """Adds documents; one with the id of another takes its place. Arguments and errors as in `update`."""
         changes = update_index(self.folder, list(documents), self.encoder, keep_others=True, sentences=sentences)

@@ -1,7 +1,7 @@
 """The endpoints. /docs describes them to users.
 
-One thread computes with the model. Requests that arrive while it computes are encoded together afterwards. The index is
-opened again when it has changed.
+Two threads compute with the model, one for questions and one for documents. What arrives while they compute is encoded
+together afterwards. The index is opened again when it has changed.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import html
+import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,17 +20,19 @@ from typing import Any
 import numpy as np
 import uvicorn
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.middleware.gzip import GZipMiddleware
 from fastapi.responses import HTMLResponse
+from fastapi_offline import FastAPIOffline
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
 from torch import from_numpy
 
 from hmde.documents.documents import Document
 from hmde.index.encoder import Encoder, cut
-from hmde.index.highlight import STYLE, marked
 from hmde.index.hits import Hit
 from hmde.index.index import Index
 from hmde.server.batching import Batcher
-from hmde.server.guards import BodyLimit, Limits, required, say_errors
+from hmde.server.guards import Limits, Requests, required, say_errors
 from hmde.server.schemas import EmbeddingsRequest, RerankDocument, RerankRequest, SearchRequest
 from modeling_hmde import DocumentSentences, late_score, score_sentences
 
@@ -38,10 +41,13 @@ CONNECTIONS = 1024  # at once; a client above them is answered 503
 SECONDS_TO_STOP = 30  # for requests that are being answered when the server is told to stop
 
 
-def serve(index: Index, host: str, port: int, token: str | None = None) -> None:
-    """Serves an index until the process gets SIGTERM or SIGINT, then answers what has arrived and returns."""
+def serve(
+    index: Index, host: str, port: int, token: str | None = None, cors: Sequence[str] = (), root_path: str = ""
+) -> None:
+    """Serves an index until the process gets SIGTERM or SIGINT, then answers what has arrived and returns. Arguments as
+    in `make_app`."""
     uvicorn.run(
-        make_app(index, token),
+        make_app(index, token, cors=cors, root_path=root_path),
         host=host,
         port=port,
         access_log=False,
@@ -50,19 +56,36 @@ def serve(index: Index, host: str, port: int, token: str | None = None) -> None:
     )
 
 
-def make_app(index: Index, token: str | None = None, limits: Limits = Limits()) -> FastAPI:  # noqa: B008
+def make_app(
+    index: Index,
+    token: str | None = None,
+    limits: Limits = Limits(),  # noqa: B008
+    *,
+    cors: Sequence[str] = (),
+    root_path: str = "",
+) -> FastAPI:
     """The app of an index.
 
     Args:
         index: it may be changed, here or by other processes.
         token: what clients must send; None if all may ask.
         limits: of requests.
+        cors: origins of pages elsewhere that may ask from a browser, such as https://example.org; * for all.
+        root_path: under which a proxy shows the server.
     """
-    app = FastAPI(title="Search across languages", description="Search in an index, embeddings and reranking.")
-    app.add_middleware(BodyLimit, limits=limits)
+    app = FastAPIOffline(
+        title="Search across languages",
+        description="Search in an index, embeddings and reranking.",
+        root_path=root_path,
+    )
+    if cors:
+        app.add_middleware(CORSMiddleware, allow_origins=cors, allow_methods=["*"], allow_headers=["*"])
+    app.add_middleware(GZipMiddleware, minimum_size=1024)
+    app.add_middleware(Requests, limits=limits)
     say_errors(app)
     encoder = index.encoder
-    model_thread = ThreadPoolExecutor(1, "model")
+    # Questions have a thread of their own, so that none waits for a long document.
+    question_thread, document_thread = ThreadPoolExecutor(1, "questions"), ThreadPoolExecutor(1, "documents")
     name = Path(encoder.name).name
     allowed = [Depends(required(token))]
 
@@ -76,32 +99,36 @@ def make_app(index: Index, token: str | None = None, limits: Limits = Limits()) 
         registry=registry,
     )
 
-    def batcher(encode: Callable[[Sequence[str]], Any]) -> Batcher:
+    def batcher(encode: Callable[[Sequence[str]], Any], thread: ThreadPoolExecutor = document_thread) -> Batcher:
         def counted(texts: Sequence[str]) -> Any:
             together.observe(len(texts))
             return encode(texts)
 
-        return Batcher(counted, model_thread, limits.texts, limits.waiting)
+        return Batcher(counted, thread, limits.together, limits.waiting)
 
-    def with_tokens(encode: Callable[[Sequence[str]], np.ndarray]) -> Batcher:
-        # Tokens are counted in the same call: afterwards, the count would wait until the next batch is encoded.
-        return batcher(lambda texts: list(zip(encode(texts), num_tokens(texts, encoder))))
-
-    embed_queries = with_tokens(encoder.encode_queries)
-    embed_documents = with_tokens(lambda texts: encoder.encode(unnamed(texts)))
-    encode_queries = batcher(encoder.encode_queries)
+    embed_queries = batcher(encoder.encode_queries)  # as many as a client likes, so they wait among documents
+    embed_documents = batcher(lambda texts: encoder.encode(unnamed(texts)))
+    encode_queries = batcher(encoder.encode_queries, question_thread)
     encode_sentences = batcher(lambda texts: list(zip(*encoder.encode_with_sentences(unnamed(texts)))))
 
+    async def tokens_of(texts: Sequence[str]) -> int:
+        """How many tokens the model reads of some texts, which may be sent."""
+        limits.check(texts)
+        counts = await asyncio.to_thread(num_tokens, texts, encoder)
+        limits.check_tokens(counts)
+        return sum(counts)
+
     async def find(asked: SearchRequest) -> list[Hit]:
-        limits.check([asked.query])
+        limits.check_question(asked.query)
         (vector,) = await encode_queries([asked.query])
         keeps_sentences = await asyncio.to_thread(lambda: index.snapshot.keeps_sentences)
         # Where no sentences are kept, the search encodes the found documents, and only one thread may use the model.
         return await asyncio.get_running_loop().run_in_executor(
-            None if keeps_sentences else model_thread,
+            None if keeps_sentences else document_thread,
             lambda: index.search(
                 asked.query,
                 asked.hits,
+                offset=asked.offset,
                 ranking=asked.ranking,
                 languages=asked.languages,
                 where=asked.where,
@@ -123,24 +150,25 @@ def make_app(index: Index, token: str | None = None, limits: Limits = Limits()) 
 
     @app.post("/search", dependencies=allowed)
     async def search(asked: SearchRequest) -> dict[str, Any]:
-        """The best documents of the index, and their sentences with begin and end in the text, best first."""
-        return {"hits": [hit.to_dict(asked.sentences, asked.text) for hit in await find(asked)]}
+        """The best documents, each with a snippet and its sentences, best first; `total` is how many documents
+        `languages` and `where` leave."""
+        hits = await find(asked)
+        total = await asyncio.to_thread(index.count, asked.languages, asked.where)
+        return {"hits": [hit.to_dict(asked.sentences, asked.text) for hit in hits], "total": total}
 
     @app.post("/v1/embeddings", dependencies=allowed)
     async def embeddings(asked: EmbeddingsRequest) -> dict[str, Any]:
         """L2-normalised embeddings of documents or queries, as OpenAI's API gives them."""
         texts = [asked.input] if isinstance(asked.input, str) else asked.input
-        limits.check(texts)
+        tokens = await tokens_of(texts)
         hidden = encoder.model.config.hidden_size
         if asked.dimensions is not None and asked.dimensions > hidden:
             raise HTTPException(400, f"dimensions is {asked.dimensions}; vectors of this model have {hidden}")
-        found = await (embed_queries if asked.input_type == "query" else embed_documents)(texts)
-        vectors = np.stack([vector for vector, _ in found])
+        vectors = np.stack(await (embed_queries if asked.input_type == "query" else embed_documents)(texts))
         if asked.dimensions is not None:
             vectors = cut(vectors, asked.dimensions)
         values = [encoded(vector, asked.encoding_format) for vector in vectors]
         data = [{"object": "embedding", "index": number, "embedding": value} for number, value in enumerate(values)]
-        tokens = sum(count for _, count in found)
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return {"object": "list", "model": name, "data": data, "usage": usage}
 
@@ -150,8 +178,8 @@ def make_app(index: Index, token: str | None = None, limits: Limits = Limits()) 
     async def rerank(asked: RerankRequest) -> dict[str, Any]:
         """Documents by relevance: by the cosines of a document and of its best sentence with the query."""
         texts = [document.text if isinstance(document, RerankDocument) else document for document in asked.documents]
-        limits.check([asked.query])
-        limits.check(texts)
+        limits.check_question(asked.query)
+        await tokens_of(texts)
         (query,), documents = await asyncio.gather(encode_queries([asked.query]), encode_sentences(texts))
         scores = [relevance(query, *document) for document in documents]
         best = sorted(range(len(texts)), key=lambda place: -scores[place])[: asked.top_n]
@@ -160,6 +188,11 @@ def make_app(index: Index, token: str | None = None, limits: Limits = Limits()) 
             shown = unnamed([texts[place] for place in best])  # without lone surrogates
             results = [result | {"document": {"text": document.text}} for document, result in zip(shown, results)]
         return {"model": name, "results": results}
+
+    @app.get("/v1/models", dependencies=allowed)
+    async def models() -> dict[str, Any]:
+        """The one model, as OpenAI's API lists it."""
+        return {"object": "list", "data": [{"id": name, "object": "model", "created": 0, "owned_by": "hmde"}]}
 
     @app.get("/health")
     async def health() -> dict[str, Any]:
@@ -172,19 +205,9 @@ def make_app(index: Index, token: str | None = None, limits: Limits = Limits()) 
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     @app.get("/", dependencies=allowed, response_class=HTMLResponse, include_in_schema=False)
-    async def page(question: str = "", language: str = "") -> str:
-        known = await asyncio.to_thread(lambda: index.languages)
-        languages = [language] if language in known else None
-        hits = await find(SearchRequest(query=question, languages=languages)) if question.strip() else []
-        return PAGE.substitute(
-            style=STYLE,
-            question=html.escape(question),
-            characters=limits.characters,
-            languages="".join(
-                f"<option{' selected' * (code == language)}>{html.escape(code)}</option>" for code in known
-            ),
-            hits="".join(marked(hit.document, hit.score, hit.explanation) for hit in hits),
-        )
+    async def page() -> str:
+        languages = json.dumps(await asyncio.to_thread(lambda: index.languages))
+        return PAGE.substitute(languages=html.escape(languages), characters=limits.question_characters)
 
     return app
 

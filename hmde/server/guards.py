@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -13,6 +15,7 @@ from fastapi import Depends, FastAPI, HTTPException
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBasic, HTTPBasicCredentials, HTTPBearer
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -24,23 +27,43 @@ from hmde.server.batching import Overloaded
 class Limits:
     """What a request, and what all that wait, may hold."""
 
+    question_characters: int = 8192
     characters: int = 100_000  # of a text
-    texts: int = 256  # of a request, beside its question, and encoded together
-    waiting: int = 4096  # texts of all requests, for each way of encoding them
+    texts: int = 2048  # of a request, beside its question: as many as OpenAI takes
+    tokens: int = 300_000  # of all texts of a request, as OpenAI takes; a core needs a minute for them
+    together: int = 64  # texts encoded together
+    waiting: int = 8192  # texts of all requests, for each way of encoding them
     body_bytes: int = 32 * 2**20
     body_seconds: float = 30.0  # from the head of a request to its last byte
 
-    def check(self, texts: list[str]) -> None:
+    def check_question(self, question: str) -> None:
         """
         Raises:
-            HTTPException: 400, there are too many texts, or one is too long.
+            HTTPException: 413, it is too long.
+        """
+        if len(question) > self.question_characters:
+            message = f"the question has {len(question)} characters; send at most {self.question_characters}"
+            raise HTTPException(413, message)
+
+    def check(self, texts: Sequence[str]) -> None:
+        """
+        Raises:
+            HTTPException: 413, there are too many texts, or one is too long.
         """
         if len(texts) > self.texts:
-            raise HTTPException(400, f"there are {len(texts)} texts; send at most {self.texts} together")
+            raise HTTPException(413, f"there are {len(texts)} texts; send at most {self.texts} together")
         for number, text in enumerate(texts):
             if len(text) > self.characters:
                 message = f"text {number} has {len(text)} characters; send at most {self.characters}"
-                raise HTTPException(400, message)
+                raise HTTPException(413, message)
+
+    def check_tokens(self, counts: Sequence[int]) -> None:
+        """
+        Raises:
+            HTTPException: 413, the texts have too many tokens together.
+        """
+        if sum(counts) > self.tokens:
+            raise HTTPException(413, f"the texts have {sum(counts)} tokens; send at most {self.tokens} together")
 
 
 def required(token: str | None) -> Callable[..., None]:
@@ -58,8 +81,13 @@ def required(token: str | None) -> Callable[..., None]:
     return check
 
 
-class BodyLimit:
-    """Middleware that reads the body of a request, at most so large and so slowly, before the app sees it."""
+class Refused(Exception):
+    """A request is answered by this status and this message."""
+
+
+class Requests:
+    """Middleware that reads the body of a request, at most so large and so slowly, before the app sees it, unpacks it,
+    ends the work for a client that has gone, and answers HEAD as GET."""
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self.app, self.limits = app, limits
@@ -69,32 +97,71 @@ class BodyLimit:
             await self.app(scope, receive, send)
             return
         try:
-            body = await asyncio.wait_for(self._body(receive), self.limits.body_seconds)
+            body = await asyncio.wait_for(self._body(Headers(scope=scope), receive), self.limits.body_seconds)
         except asyncio.TimeoutError:
             message = f"the request did not arrive within {self.limits.body_seconds:.0f} seconds"
             await error_response(408, message)(scope, receive, send)
             return
-        if body is None:
-            message = f"the request is larger than {self.limits.body_bytes} bytes; send fewer texts"
-            await error_response(413, message)(scope, receive, send)
+        except Refused as refused:
+            await error_response(*refused.args)(scope, receive, send)
             return
+        if scope["method"] == "HEAD":  # the server leaves the body out
+            scope = {**scope, "method": "GET"}
         unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        gone = asyncio.create_task(_gone(receive))
 
         async def replay() -> Message:
-            return unread.pop() if unread else await receive()
+            return unread.pop() if unread else await asyncio.shield(gone)
 
-        await self.app(scope, replay, send)
+        async def answered() -> None:
+            await self.app(scope, replay, send)
 
-    async def _body(self, receive: Receive) -> bytes | None:
-        """The whole body; None if it is too large."""
-        body = bytearray()
+        answer = asyncio.create_task(answered())
+        await asyncio.wait([answer, gone], return_when=asyncio.FIRST_COMPLETED)
+        answer.cancel()  # nothing, if it is done
+        gone.cancel()
+        with suppress(asyncio.CancelledError):
+            await answer
+
+    async def _body(self, headers: Headers, receive: Receive) -> bytes:
+        """The whole body, unpacked.
+
+        Raises:
+            Refused: it is too large, packed as this server does not unpack it, or no JSON.
+        """
+        body, too_large = bytearray(), f"the request is larger than {self.limits.body_bytes} bytes; send fewer texts"
         while True:
             message = await receive()
             body += message.get("body", b"")
             if len(body) > self.limits.body_bytes:
-                return None
+                raise Refused(413, too_large)
             if not message.get("more_body"):
-                return bytes(body)
+                break
+        kind = headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+        if body and kind != "application/json" and not kind.endswith("+json"):
+            raise Refused(415, f"the body is said to be {kind}; send JSON with `Content-Type: application/json`")
+        packed = headers.get("content-encoding", "identity").lower()
+        if packed == "identity":
+            return bytes(body)
+        if packed != "gzip":
+            raise Refused(415, f"the body is packed as {packed}; send it as it is, or packed by gzip")
+        unpacking = zlib.decompressobj(wbits=31)
+        try:
+            unpacked = unpacking.decompress(body, self.limits.body_bytes + 1)
+        except zlib.error as error:
+            raise Refused(400, f"the body is no gzip ({error}); pack it again") from None
+        if len(unpacked) > self.limits.body_bytes:
+            raise Refused(413, too_large)
+        if not unpacking.eof:
+            raise Refused(400, "the body is no whole gzip; pack it again")
+        return unpacked
+
+
+async def _gone(receive: Receive) -> Message:
+    """Ends when the client has gone."""
+    while (message := await receive())["type"] != "http.disconnect":
+        pass
+    return message
 
 
 def error_response(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
@@ -114,7 +181,8 @@ def say_errors(app: FastAPI) -> None:
     async def malformed(_: object, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"][1:])
-        return error_response(422, f"{where}: {first['msg']}" if where else str(first["msg"]))
+        said = first["msg"].removeprefix("Value error, ")
+        return error_response(422, f"{where}: {said}" if where else said)
 
     @app.exception_handler(UnknownLanguage)
     @app.exception_handler(InvalidCondition)

@@ -33,7 +33,7 @@ def while_the_first_is_computed(scenario: Callable[[Slow, Batcher], Awaitable[No
 
     async def run() -> None:
         with ThreadPoolExecutor(1) as executor:
-            batcher = Batcher(slow, executor, max_together=4, max_waiting=6)
+            batcher = Batcher(slow, executor, max_together=4, max_waiting=6, max_characters=50)
             first = asyncio.create_task(batcher(["a"]))
             await asyncio.to_thread(slow.begun.wait, 60)
             try:
@@ -60,8 +60,13 @@ def test_as_many_texts_as_allowed_are_computed_together_in_the_order_of_requests
         slow.let_go.set()
         assert [await task for task in waiting] == [["B", "C"], ["D", "E"], ["F"]]
         assert await batcher(list("123456")) == list("123456"), "more than four in one request"
+        beside, late = await asked(batcher, [*"1234", "x" * 60], ["g"])
+        assert (await late, await beside) == (["G"], [*"1234", "X" * 60])
 
-    assert while_the_first_is_computed(scenario).calls == [["a"], ["b", "c", "d", "e"], ["f"], list("123456")]
+    assert while_the_first_is_computed(scenario).calls == [
+        *(["a"], ["b", "c", "d", "e"], ["f"], list("1234"), list("56")),
+        *(list("1234"), ["g"], ["x" * 60]),  # who came later has a turn before the rest
+    ]
 
 
 def test_no_more_texts_wait_than_may() -> None:
@@ -85,7 +90,7 @@ def test_no_more_texts_wait_than_may() -> None:
 
 def test_an_error_goes_to_those_who_asked_and_to_nobody_after_them() -> None:
     async def scenario(slow: Slow, batcher: Batcher) -> None:
-        gone, bad, beside, later = await asked(batcher, ["x"], ["bad"], ["y", "z"], ["later"])
+        gone, bad, beside, later = await asked(batcher, ["x"], ["bad"], ["y", "z", "w"], ["later"])
         gone.cancel()
         slow.let_go.set()
         for task in (bad, beside):
@@ -96,11 +101,11 @@ def test_an_error_goes_to_those_who_asked_and_to_nobody_after_them() -> None:
     while_the_first_is_computed(scenario)
 
 
-def test_a_request_whose_client_has_gone_takes_no_answer_from_the_others() -> None:
+def test_what_a_client_that_has_gone_asked_for_is_not_computed() -> None:
     async def scenario(slow: Slow, batcher: Batcher) -> None:
         gone, beside = await asked(batcher, ["b"], ["c"])
         gone.cancel()
         slow.let_go.set()
         assert await beside == ["C"]
 
-    while_the_first_is_computed(scenario)
+    assert while_the_first_is_computed(scenario).calls == [["a"], ["c"]]

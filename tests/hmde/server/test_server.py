@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import re
 import shutil
@@ -48,7 +49,7 @@ get, post = partial(httpx.get, timeout=None), partial(httpx.post, timeout=None)
 def server(encoder: Encoder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
     folder = tmp_path_factory.mktemp("served") / "index"
     update_index(folder, documents_of(TEXTS), encoder, sentences=True)
-    limits = Limits(characters=1000, texts=8, body_bytes=100_000, body_seconds=0.5)
+    limits = Limits(1000, characters=1000, texts=8, tokens=500, body_bytes=100_000, body_seconds=0.5)
     with (
         running(make_app(Index(folder, encoder), limits=limits)) as address,
         httpx.Client(base_url=address, timeout=None) as client,
@@ -202,7 +203,7 @@ def test_a_field_that_is_null_counts_as_not_given(
         ("/search", {"query": ""}, 422, "query: String should have at least 1 character"),
         ("/search", {"query": " \n\u00a0"}, 422, "query: String should have at least 1 character"),
         ("/rerank", {"query": " ", "documents": ["cat"]}, 422, "query: String should have at least 1 character"),
-        ("/search", {"query": "x" * 1001}, 400, "text 0 has 1001 characters; send at most 1000"),
+        ("/search", {"query": "x" * 1001}, 413, "the question has 1001 characters; send at most 1000"),
         ("/search", {"query": "cat", "languages": ["xx"]}, 400, "the index has no documents in xx"),
         ("/search", {"query": "cat", "where": "year >"}, 400, "'year >' is no condition on documents"),
         ("/search", {"query": "cat", "where": "count(*) > 1"}, 400, "'count(*) > 1' is no condition on documents"),
@@ -212,16 +213,25 @@ def test_a_field_that_is_null_counts_as_not_given(
         ("/search", {"query": "cat", "hits": 0}, 422, "hits: Input should be greater than or equal to 1"),
         ("/v1/embeddings", {"input": []}, 422, "input"),
         ("/v1/embeddings", {"input": [[1, 2]]}, 422, "input"),
-        ("/v1/embeddings", {"input": ["cat"] * 9}, 400, "there are 9 texts; send at most 8 together"),
-        ("/v1/embeddings", {"input": ["cat"] * 10_000}, 400, "there are 10000 texts; send at most 8 together"),
+        ("/v1/embeddings", {"input": ["cat"] * 9}, 413, "there are 9 texts; send at most 8 together"),
+        ("/v1/embeddings", {"input": ["cat"] * 10_000}, 413, "there are 10000 texts; send at most 8 together"),
         ("/v1/embeddings", {"input": ["cat", ""]}, 200, ""),
         ("/v1/embeddings", {"input": 7}, 422, "input"),
         ("/search", {"query": "cat", "where": "1/0 = 1"}, 400, "fails on one of them"),
         ("/rerank", {"query": "cat", "documents": []}, 422, "documents"),
         ("/rerank", {"query": "cat", "documents": ["cat"] * 8}, 200, ""),
-        ("/rerank", {"query": "cat", "documents": ["cat"] * 9}, 400, "there are 9 texts; send at most 8 together"),
-        ("/rerank", {"query": "cat", "documents": ["cat", "x" * 1001]}, 400, "text 1 has 1001 characters"),
+        ("/rerank", {"query": "cat", "documents": ["cat"] * 9}, 413, "there are 9 texts; send at most 8 together"),
+        ("/rerank", {"query": "cat", "documents": ["cat", "x" * 1001]}, 413, "text 1 has 1001 characters"),
         ("/rerank", {"query": "cat", "documents": ["x" * 200_000]}, 413, "larger than 100000 bytes"),
+        ("/v1/embeddings", {"input": ["the cat " * 100] * 8}, 413, "tokens; send at most 500 together"),
+        (
+            "/search",
+            {"query": "cat", "language": "ar"},
+            422,
+            "language is no field of this request; did you mean languages?",
+        ),
+        ("/rerank", {"query": "cat", "documents": ["cat"], "topn": 1}, 422, "did you mean top_n?"),
+        ("/search", {"query": "cat", "zebra": 1}, 422, "there are query, ranking, languages, where, hits, offset"),
         ("/nowhere", {}, 404, "Not Found"),
     ],
 )
@@ -357,16 +367,6 @@ def test_with_a_token_all_but_health_asks_for_it(encoder: Encoder, index_folder:
         assert get(f"{address}/health").status_code == 200
 
 
-def test_the_page_shows_documents_of_the_language_that_was_chosen(encoder: Encoder, tmp_path: Path) -> None:
-    texts = {"en": "The cat sat there.", "de": "Der Hund sah sie."}
-    update_index(tmp_path, [Document(language, "", language, text) for language, text in texts.items()], encoder)
-    with running(make_app(Index(tmp_path, encoder))) as address:
-        for languages in (["en", "de"], ["en"], ["de"]):
-            language = languages[0] if len(languages) == 1 else ""
-            page = get(address, params={"question": "there", "language": language}).text
-            assert [code for code, text in texts.items() if text in re.sub("</?mark[^>]*>", "", page)] == languages
-
-
 def test_prometheus_reads_counts_and_times(server: SimpleNamespace) -> None:
     server.client.post("/search", json={"query": "The cat"})
     metrics = server.client.get("/metrics").text
@@ -375,32 +375,151 @@ def test_prometheus_reads_counts_and_times(server: SimpleNamespace) -> None:
     assert "hmde_texts_together_bucket" in metrics
 
 
-def test_the_page_marks_sentences_and_nothing_in_a_text_becomes_markup(encoder: Encoder, tmp_path: Path) -> None:
-    update_index(tmp_path / "index", documents_of({"<b>": "The <i>cat</i> sat. $question It slept."}), encoder)
-    with running(make_app(Index(tmp_path / "index", encoder))) as address:
-        page = get(address, params={"question": '"><script>cat'}).text
-        assert page.count("<mark") == 2
-        assert "The &lt;i&gt;cat&lt;/i&gt; sat." in page
-        assert "$question It slept." in page
-        assert "&quot;&gt;&lt;script&gt;cat" in page
-        assert "<script" not in page
-        assert "<mark" not in get(address).text
+def test_the_page_names_the_languages_and_needs_no_other_address(server: SimpleNamespace) -> None:
+    page = server.client.get("/").text
+    assert 'data-codes="[]"' in page
+    assert 'dir="auto"' in page
+    docs = server.client.get("/docs").text
+    assert not re.search(r"(src|href)=[\"']https?://", page + docs)
+    for asset in re.findall(r"(?:src|href)=[\"']([^\"']+\\.(?:js|css))", docs):
+        assert server.client.get(asset).status_code == 200
 
 
-def test_a_browser_searches_on_the_page(server: SimpleNamespace) -> None:
+def test_what_clients_of_other_servers_expect(server: SimpleNamespace) -> None:
+    assert [model["object"] for model in server.client.get("/v1/models").json()["data"]] == ["model"]
+    for path in ("/", "/health", "/docs"):
+        answer = server.client.head(path)
+        assert (answer.status_code, answer.content) == (200, b"")
+    packed = gzip.compress(json.dumps({"query": "The cat", "text": True}).encode())
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    answer = server.client.post("/search", content=packed, headers=headers)
+    assert (answer.status_code, answer.headers["Content-Encoding"]) == (200, "gzip")
+    assert (len(answer.json()["hits"]), answer.json()["total"]) == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status", "message"),
+    [
+        (
+            {"Content-Type": "text/plain"},
+            b'{"query": "cat"}',
+            415,
+            "said to be text/plain; send JSON with `Content-Type",
+        ),
+        ({"Content-Encoding": "br"}, b"x", 415, "packed as br; send it as it is, or packed by gzip"),
+        ({"Content-Encoding": "gzip"}, b"x", 400, "is no whole gzip"),
+        ({"Content-Encoding": "gzip"}, gzip.compress(b" " * 100_001), 413, "larger than 100000 bytes"),
+    ],
+)
+def test_a_body_of_another_kind_is_refused_by_name(
+    server: SimpleNamespace, headers: dict, body: bytes, status: int, message: str
+) -> None:
+    answer = server.client.post("/search", content=body, headers={"Content-Type": "application/json"} | headers)
+    assert answer.status_code == status
+    assert message in answer.json()["error"]["message"]
+
+
+def test_pages_elsewhere_may_ask_where_they_are_named_and_a_proxy_may_show_the_server(
+    encoder: Encoder, index_folder: Path
+) -> None:
+    app = make_app(Index(index_folder, encoder), cors=["https://example.org"], root_path="/search")
+    with running(app) as address:
+        for origin, allowed in (("https://example.org", "https://example.org"), ("https://other.org", None)):
+            answer = post(f"{address}/search", json={"query": "cat"}, headers={"Origin": origin})
+            assert answer.headers.get("Access-Control-Allow-Origin") == allowed
+        assert "/search/openapi.json" in get(f"{address}/docs").text
+
+
+def test_one_sentence_of_each_hit_is_small_and_pages_follow_one_another(encoder: Encoder, tmp_path: Path) -> None:
+    long = {name: f"The cat {name} sleeps. " * 200 for name in "abc"}
+    update_index(tmp_path, documents_of(long), encoder)
+    with running(make_app(Index(tmp_path, encoder))) as address:
+        whole = post(f"{address}/search", json={"query": "cat", "sentences": 1})
+        assert len(whole.content) < 5_000
+        ids = [hit["id"] for hit in whole.json()["hits"]]
+        for offset in range(3):
+            (hit,) = post(f"{address}/search", json={"query": "cat", "hits": 1, "offset": offset}).json()["hits"]
+            assert hit["id"] == ids[offset]
+
+
+def test_a_question_does_not_wait_for_a_long_document_whose_client_then_goes(
+    counting: CountingEncoder, index_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, let_go = threading.Event(), threading.Event()
+    encode = CountingEncoder.encode
+
+    def slow(self: CountingEncoder, documents: list[Document]) -> np.ndarray:
+        begun.set()
+        assert let_go.wait(60)
+        return encode(self, documents)
+
+    monkeypatch.setattr(CountingEncoder, "encode", slow)
+    long = ["The cat sat. " * 4_000] * 3  # each a call by itself
+    with running(make_app(Index(index_folder, counting))) as address:
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{address}/v1/embeddings", json={"input": long}, timeout=httpx.Timeout(None, read=2))
+        assert begun.is_set()
+        assert post(f"{address}/search", json={"query": "The cat"}).status_code == 200  # while the first is computed
+        counting.encoded.clear()
+        let_go.set()
+        assert post(f"{address}/v1/embeddings", json={"input": "The dog."}).status_code == 200
+    assert len(counting.encoded) == 2  # the long document that had begun, and the dog
+
+
+@pytest.mark.slow
+def test_a_browser_searches_on_the_page_at_both_widths(
+    encoder: Encoder, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    """Leaves pictures in runs/page."""
     playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("no chromium on this machine")
-    with playwright.sync_playwright() as browsers:
+    texts = {
+        "ar": "القطط نائمة الآن. الكلب يجري.",
+        "de": "Der <b>Hund</b> schläft. " * 60,
+        "en": "The cat sleeps. " * 60,
+    }
+    documents = [
+        Document(f"{language}.txt", f"Title {language}", language, text, {"year": 2000})
+        for language, text in texts.items()
+    ]
+    documents += [Document(f"book.pdf#page={page}", f"Book {page}", "en", f"Page {page}.") for page in range(1, 15)]
+    documents += [Document(f"{number}.txt", f"Cat {number}", "en", f"Cat number {number}.") for number in range(15)]
+    update_index(tmp_path / "index", documents, encoder)
+    pictures = pytestconfig.rootpath / "runs" / "page"
+    with running(make_app(Index(tmp_path / "index", encoder))) as address, playwright.sync_playwright() as browsers:
         browser = browsers.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page()
-        page.goto(server.address)
-        page.fill("input", "The cat")
-        page.press("input", "Enter")
-        page.wait_for_selector(".hit mark")
-        assert page.locator(".hit").count() == len(TEXTS)
-        assert page.input_value("input") == "The cat"
+        for width in (1280, 390):
+            page = browser.new_page(viewport={"width": width, "height": 844}, locale="en")
+            page.goto(address)
+            page.fill("[name=question]", "The cat")
+            page.press("[name=question]", "Enter")
+            page.wait_for_selector("article mark")
+            assert page.locator("article").count() == 10
+            assert "from 32 documents searched" in page.inner_text("#said")
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            assert page.locator("b").count() == 0  # nothing in a text becomes markup
+            page.screenshot(path=pictures / f"hits-{width}.png")
+            page.click("#next")
+            page.wait_for_function("document.querySelector('#said').textContent.startsWith('Hits 11')")
+            page.get_by_label("Arabic").check()
+            page.wait_for_function("document.querySelectorAll('article').length === 1")
+            assert page.evaluate("getComputedStyle(document.querySelector('blockquote')).direction") == "rtl"
+            page.locator("summary").click()
+            page.wait_for_selector("pre mark")
+            page.screenshot(path=pictures / f"arabic-{width}.png")
+            page.keyboard.press("j")
+            assert page.evaluate("document.activeElement.tagName") == "H2"
+            page.fill("[name=where]", "year > 3000")
+            page.press("[name=where]", "Enter")
+            page.wait_for_function("document.querySelector('#said').textContent.startsWith('Nothing found')")
+            page.fill("[name=where]", "year >")
+            page.press("[name=where]", "Enter")
+            page.wait_for_selector("#said.wrong")
+            assert "is no condition on documents" in page.inner_text("#said")
+            page.screenshot(path=pictures / f"error-{width}.png")
+            page.close()
         browser.close()
 
 
@@ -414,6 +533,7 @@ def test_a_port_that_is_taken_is_named_before_the_model_is_loaded(
             main(["serve", str(index_folder), "--port", str(port)])
 
 
+@pytest.mark.slow
 def test_the_command_answers_what_has_arrived_before_it_stops(index_folder: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

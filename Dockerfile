@@ -1,4 +1,4 @@
-# `hmde` in a container; docs/search.md has the commands. Built of what .dockerignore lets in.
+# `hmde` in a container; docs/deploy.md has the commands. Built of what .dockerignore lets in.
 FROM python:3.11-slim AS build
 WORKDIR /build
 COPY . .

@@ -12,7 +12,7 @@ Scoring = Literal["contribution", "maximum"]
 Score = TypeVar("Score", float, np.ndarray, Tensor)
 
 # The share of the best sentence in the score of a document by both scales. Chosen on the development sets
-# (docs/search.md): a larger share finds more details of long documents, a smaller one more titles.
+# (docs/journal): a larger share finds more details of long documents, a smaller one more titles.
 SENTENCE_WEIGHT = 0.6
 
 

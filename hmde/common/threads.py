@@ -3,7 +3,7 @@
 OpenMP's threads spin for milliseconds after each operation, so that they begin the next one a little earlier. If other
 programs need the cores too, each operation waits for threads that do not run, while those that run spin: encoding can
 take many times as long. Threads that never spin are woken for each operation, which slows encoding on idle cores. So
-they spin for a fraction of a millisecond. OpenMP reads the policy once, when torch is loaded. docs/speed.md has the
+they spin for a fraction of a millisecond. OpenMP reads the policy once, when torch is loaded. docs/journal has the
 numbers.
 """
 

@@ -31,7 +31,7 @@ MORE_BY_SENTENCES = 4
 # What words may take from a document without those of the best one: shares of the range of the cosines of the nearest
 # documents, because that range differs from model to model. SOME_WORDS counts from the first word of the query that a
 # language's best document holds; ALL_WORDS as far as it holds more than ENOUGH of them, and the others hold fewer:
-# then they name that document. Chosen on the development sets (docs/search.md).
+# then they name that document. Chosen on the development sets (docs/journal).
 SOME_WORDS, ALL_WORDS, ENOUGH = 0.3, 1.5, 0.6
 
 

@@ -1,6 +1,6 @@
 """HMDE takes any text encoder that sentence-transformers loads, and gives its vectors: a table of families and checks.
 
-`docs/use.md` has the table; this runs it: pytest tests/modeling_hmde/test_encoder_families.py -v
+`docs/encoders.md` has the table; this runs it: pytest tests/modeling_hmde/test_encoder_families.py -v
 """
 
 from __future__ import annotations

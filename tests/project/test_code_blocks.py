@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -162,3 +163,12 @@ def test_a_page_of_the_manual_says_for_whom_it_is_and_what_it_needs() -> None:
     for page in MANUAL:
         if page.startswith("docs/"):
             assert re.search(r"^\*.*\bFor who.*It needs.*\*$", PAGES[page].split("\n\n")[1].replace("\n", " ")), page
+
+
+def test_a_page_that_code_names_is_there() -> None:
+    names = subprocess.check_output(
+        ["git", "ls-files", "*.py", "*.yaml", "*.md", "Dockerfile"], cwd=REPOSITORY, text=True
+    )
+    for name in {*names.splitlines()} - {*JOURNAL, "CHANGELOG.md"}:
+        for page in re.findall(r"\bdocs/[\w./-]+\.md\b", (REPOSITORY / name).read_text(encoding="utf-8")):
+            assert (REPOSITORY / page).exists() or (REPOSITORY / name).parent.joinpath(page).exists(), f"{name}: {page}"

@@ -19,6 +19,8 @@ from replications.laser.modeling_laser import LaserConfig, LaserModel
 from replications.t_mde.modeling_tmde import TMDEConfig, TMDEModel
 from tests.tiny_encoders import randomise, unigram_tokenizer
 
+pytestmark = pytest.mark.slow
+
 IDS = torch.tensor([[0, 5, 9, 6, 2], [0, 7, 2, 1, 1]])
 MASK = (IDS != 1).long()
 SIZES = {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 64, "max_position_embeddings": 200}

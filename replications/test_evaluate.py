@@ -21,6 +21,8 @@ from replications.question_answering.task import Question, answer, f1, measure, 
 from replications.translation_search import SentenceSystem
 from training import finetune
 
+pytestmark = pytest.mark.slow
+
 BERTS_INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
 TATOEBA, EUROPARL, XNLI = (f"replications.datasets.{name}" for name in ("tatoeba", "europarl", "xnli"))
 CAT, DOG, MAT = "The cat sat on the mat.", "Did the dog see it?", "It was warm there!"

@@ -16,6 +16,8 @@ from evaluation.recipes import ClassificationTask
 from replications import mldoc
 from replications.evaluate import main
 
+pytestmark = pytest.mark.slow
+
 
 def written(path: Path, content: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)

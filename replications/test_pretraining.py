@@ -44,6 +44,8 @@ from tests.sentence_pairs import (
     write_pairs,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:

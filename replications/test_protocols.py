@@ -16,6 +16,8 @@ from replications.evaluate import main
 from replications.published import read_published
 from replications.translation_search import margins
 
+pytestmark = pytest.mark.slow
+
 
 def unit_vectors(count: int, seed: int) -> np.ndarray:
     drawn = np.random.default_rng(seed).normal(size=(count, 16)).astype(np.float32) + 0.5

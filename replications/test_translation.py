@@ -155,6 +155,7 @@ def test_laser_translates_from_the_vector_that_it_reads_at_each_step(rereads_sta
         assert found[row].item() == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("layers", "millions"), [(1, 209), (6, 241)])
 def test_laser_has_about_the_published_number_of_weights(layers, millions):
     """Table 4.1 of the thesis."""
@@ -212,6 +213,7 @@ def fifty_thousand_words() -> PreTrainedTokenizerFast:
     return tokenizer
 
 
+@pytest.mark.slow
 def test_the_published_recipe_has_the_published_number_of_weights():
     """246 million (table 4.1), of which three matrices of words: read, translated, predicted. On no memory."""
     options = recipe(

@@ -15,6 +15,8 @@ from replications.datasets import europarl
 from replications.evaluation_recipe import TranslationTask
 from replications.translation_search import read
 
+pytestmark = pytest.mark.slow
+
 TATOEBA, EUROPARL = "replications.datasets.tatoeba", "replications.datasets.europarl"
 
 

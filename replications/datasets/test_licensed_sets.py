@@ -14,6 +14,8 @@ from evaluation.datasets.retrieval_sets import read_retrieval_set
 from evaluation.recipes import ClassificationTask, RetrievalTask
 from replications.datasets.clef import clef_documents, clef_topics
 
+pytestmark = pytest.mark.slow
+
 
 def written(path: Path, content: str | bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -62,6 +62,7 @@ def example(index: int = 0, **changes: object) -> InfoXLMPair:
     return InfoXLMPair(id=f"p{index}", name=f"p{index}", seed=index, **(values | changes))
 
 
+@pytest.mark.slow
 def test_a_pair_is_mixed_with_one_of_other_languages(folder):
     pairs = InfoXLMPairs(folder, "train", mixup=True)
     partners = set()
@@ -73,6 +74,7 @@ def test_a_pair_is_mixed_with_one_of_other_languages(folder):
     assert partners == {(pair.first, pair.second) for pair in map(pairs.__getitem__, range(len(pairs)))}
 
 
+@pytest.mark.slow
 def test_texts_are_passages_of_training_articles(tmp_path):
     corpus = write_corpus(tmp_path)
     texts = Texts(corpus, language_exponent=0.7, max_length=2)
@@ -84,6 +86,7 @@ def test_texts_are_passages_of_training_articles(tmp_path):
     assert all(article["split"] == "train" for table in texts.articles.values() for article in table)
 
 
+@pytest.mark.slow
 def test_a_corpus_without_training_articles_is_named(tmp_path):
     article = {"concept_id": "Q1", "text": "A cat.", "split": "dev"}
     Dataset.from_list([article]).to_parquet(tmp_path / "articles" / "en.parquet")
@@ -91,6 +94,7 @@ def test_a_corpus_without_training_articles_is_named(tmp_path):
         Texts(tmp_path, 1.0, max_length=8)
 
 
+@pytest.mark.slow
 def test_masking_has_berts_statistics_over_a_hundred_thousand_tokens():
     """15 % of the words, of these 80 % masked, 10 % another, 10 % as they were; never a special token. Within four
     standard deviations."""
@@ -122,6 +126,7 @@ def test_masking_has_berts_statistics_over_a_hundred_thousand_tokens():
     assert close(kept, picked, 0.1 + 0.1 / len(tokenizer))
 
 
+@pytest.mark.slow
 def test_the_text_of_a_dev_pair_is_one_of_its_sides(folder):
     tokenizer = unigram_tokenizer()
     pairs = DevPairs(folder, 4, seed=0).examples()

@@ -56,6 +56,7 @@ def test_ugt_masks_one_word_of_one_of_the_two_sentences_and_no_punctuation():
     assert sides == {0, 1}
 
 
+@pytest.mark.slow
 def test_words_of_both_sides_are_masked_in_dev_pairs(tmp_path):
     tokenizer = unigram_tokenizer()
     pairs = DevPairs(write_pairs(tmp_path, num_pairs=32, num_dev=16), 16, seed=0).examples()

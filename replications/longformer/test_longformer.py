@@ -17,6 +17,8 @@ from hmde.common.files import locked
 from replications.longformer.pretrain import convert, first_token, main
 from tests.pretraining import in_processes
 
+pytestmark = pytest.mark.slow
+
 TEXT = "the cat sat on the mat. it was warm there! did the dog see it? "
 
 

@@ -15,6 +15,8 @@ from replications.longformer.options import LongformerOptions
 from replications.longformer.pretrain import convert
 from replications.longformer.system import check, load
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("windows", [(16, 16), (8, 16)])
 @pytest.mark.parametrize("global_attention", [True, False])

@@ -355,6 +355,7 @@ def trained(corpus: Path, translators: list[Path], tmp_path_factory: pytest.Temp
     return output
 
 
+@pytest.mark.slow
 def test_a_translator_knows_its_languages_and_its_card_what_it_is(translators):
     ways = [AutoModel.from_pretrained(folder).config for folder in translators]
     assert [(config.source_language, config.target_language) for config in ways] == [("de", "en"), ("en", "de")]
@@ -364,6 +365,7 @@ def test_a_translator_knows_its_languages_and_its_card_what_it_is(translators):
     assert (translators[0] / "tokenizer.json").read_text() == (translators[1] / "tokenizer.json").read_text()
 
 
+@pytest.mark.slow
 def test_what_is_frozen_stays_bit_for_bit_and_what_is_shared_moves(trained, translators):
     """Between checkpoints, and beside the folders that were named, in the order of the pivots."""
     checkpoints = sorted((trained.parent / "ntdv-training" / "checkpoints").glob("step-*"))
@@ -380,6 +382,7 @@ def test_what_is_frozen_stays_bit_for_bit_and_what_is_shared_moves(trained, tran
             assert f"decoders.{language}.{name}" not in after  # frozen weights are in no checkpoint
 
 
+@pytest.mark.slow
 def test_both_losses_fall(corpus, translators, tmp_path, monkeypatch):
     logged: dict[str, list[float]] = {}
 
@@ -416,6 +419,7 @@ def test_the_weight_of_a_word_is_how_many_times_as_often_the_second_language_has
         assert found[id].item() == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_dev_sentences_are_told_apart_by_their_words(trained):
     model, tokenizer = AutoModel.from_pretrained(trained), AutoTokenizer.from_pretrained(trained)
     for language, template in enumerate(SENTENCES["de"]):
@@ -436,6 +440,7 @@ print(json.dumps(model(**rows).last_hidden_state[:, 0].tolist()))
 """
 
 
+@pytest.mark.slow
 def test_a_folder_opens_in_a_fresh_process_without_the_folders_that_it_stands_on(
     trained, run_in_a_fresh_process, tmp_path
 ):
@@ -449,12 +454,14 @@ def test_a_folder_opens_in_a_fresh_process_without_the_folders_that_it_stands_on
         torch.testing.assert_close(torch.tensor(vector), expected)
 
 
+@pytest.mark.slow
 def test_a_folder_can_be_read_by_the_sum_of_its_heads_too(trained):
     concatenated, added = AutoModel.from_pretrained(trained), AutoModel.from_pretrained(trained, vector="sum")
     expected = concatenated(IDS, MASK).pooler_output.unflatten(-1, (3, -1)).sum(dim=1)
     torch.testing.assert_close(added(IDS, MASK).pooler_output, expected)
 
 
+@pytest.mark.slow
 def test_a_folder_sits_below_an_hmde_that_is_saved_and_opened_again(trained, tmp_path):
     hmde = HMDEForDocumentEmbedding.from_sentence_encoder(
         str(trained), sentence_pooling="cls", num_document_attention_heads=4
@@ -472,6 +479,7 @@ def test_a_folder_sits_below_an_hmde_that_is_saved_and_opened_again(trained, tmp
     np.testing.assert_allclose(again.encode_documents(documents, tokenizer), before, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_folder_is_a_system_of_the_evaluation_that_reads_whole_documents(trained):
     system = load_system(SystemOptions("first", model=str(trained), pooling="cls", max_length=10_000))
     document = " ".join(["Die aaa ist warm und bb."] * 30)
@@ -482,6 +490,7 @@ def test_a_folder_is_a_system_of_the_evaluation_that_reads_whole_documents(train
     np.testing.assert_allclose(vector, expected / np.linalg.norm(expected), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_two_processes_have_the_gradients_of_one(corpus, translators, tmp_path, monkeypatch):
     changes = {"max_tokens_per_chunk": 60, "max_steps": 1}
     one = ntdv_arguments(corpus, translators, tmp_path / "one", **changes, batch_size=4)
@@ -494,6 +503,7 @@ def test_two_processes_have_the_gradients_of_one(corpus, translators, tmp_path, 
             torch.testing.assert_close(found[name], gradient, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -521,6 +531,7 @@ def test_a_translator_of_more_than_two_languages_is_refused(tmp_path):
         train_translator.main(arguments(corpus, tmp_path / "model", **values))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -562,6 +573,7 @@ def other_model(folder: Path) -> None:
     LaserModel(LaserConfig(vocab_size=60, embedding_size=8, hidden_size=32)).save_pretrained(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -586,6 +598,7 @@ def test_translators_that_do_not_belong_together_are_refused(corpus, translators
     assert not (tmp_path / "model").exists()
 
 
+@pytest.mark.slow
 def test_the_same_way_twice_is_refused(corpus, translators, tmp_path):
     shutil.copytree(translators[0], tmp_path / "again")
     with pytest.raises(ValueError, match="translators translate de-en and de-en; name two translation models"):

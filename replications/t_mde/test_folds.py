@@ -14,6 +14,8 @@ from replications.t_mde import draw_folds
 from replications.t_mde.compare_folds import main as compare
 from replications.t_mde.draw_folds import main as draw
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def small_folds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,6 +100,7 @@ def check_goes_on(arguments: list[str], folder: Path, **given: Any) -> None:
     assert after == before[2:]
 
 
+@pytest.mark.slow  # as one process, and gradients of two are those of one
 @pytest.mark.parametrize("environment", [None, FSDP2], ids=["ddp", "fsdp2"])
 def test_a_killed_run_of_two_processes_goes_on_bit_for_bit(corpus_folder, labse, tmp_path, environment):
     arguments = options(corpus_folder, labse, tmp_path / "model", **CHANGES | {"max_steps": 4, "batch_size": 2})

@@ -110,6 +110,7 @@ def test_documents_sentences_and_queries_of_the_teacher_are_learned(
     )  # they are kept in float16
 
 
+@pytest.mark.slow
 def test_a_student_comes_near_its_teacher_which_stays_as_it_was(corpus_folder, xlmr, teacher, tmp_path):
     before = fingerprint_of_folder(tmp_path / "teacher")
     changes = student(teacher, learning_rate=3e-3, epochs=6)
@@ -142,6 +143,7 @@ def logged(output, name: str) -> list[float]:
     return [event.value for event in events.Scalars(name)] if name in events.Tags()["scalars"] else []
 
 
+@pytest.mark.slow
 def test_two_processes_have_the_gradients_of_one(corpus_folder, xlmr, teacher, tmp_path, monkeypatch, in_float32):
     """With the other losses beside, chunks, documents of different numbers of sentences, and accumulation."""
     losses = {"info_nce": {"weight": 0.5}, "queries": {"weight": 0.5}, "distillation": {"teacher": teacher}}
@@ -225,6 +227,7 @@ def trimmed(rows):
     return [row[mask.bool()].tolist() for row, mask in zip(rows["input_ids"], rows["attention_mask"])]
 
 
+@pytest.mark.slow
 def test_a_process_waits_for_another_that_opens_the_vectors_too(tmp_path):
     """SQLite itself gives up at once where a second process wants to set the journal mode."""
     file = tmp_path / "vectors.sqlite"

@@ -103,6 +103,7 @@ def check_finished(model: Path, documents: list[str], found: dict[str, np.ndarra
     assert not any("lora_" in name for name in load_file(model / "model.safetensors"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adapter", [True, False], ids=["lora", "without"])
 @pytest.mark.parametrize(
     ("recipe", "make_encoder"),
@@ -141,6 +142,7 @@ def test_a_recipe_goes_from_start_to_a_model_that_users_open(
     assert any("lora_" in name for name in checkpoint) == adapter
 
 
+@pytest.mark.slow
 def test_the_recommended_recipe_goes_from_articles_to_a_model_on_the_hub(
     tmp_path: Path,
     documents: list[str],

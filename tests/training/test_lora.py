@@ -132,6 +132,7 @@ def test_a_checkpoint_has_the_adapter_and_the_document_encoder_alone(corpus_fold
     assert sum("lora_" in name for name in saved) == 2 * 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environment", [None, FSDP2], ids=["one-process", "fsdp2"])
 def test_a_killed_run_goes_on_bit_for_bit(corpus_folder, labse, tmp_path, environment):
     """With dropout in the adapter and drawn queries."""
@@ -141,6 +142,7 @@ def test_a_killed_run_goes_on_bit_for_bit(corpus_folder, labse, tmp_path, enviro
     check_goes_on(arguments, tmp_path, processes=processes, environment=environment)
 
 
+@pytest.mark.slow
 def test_a_run_is_not_resumed_on_another_encoder_of_the_same_name(corpus_folder, labse, tmp_path):
     encoder = tmp_path / "encoder"
     shutil.copytree(labse, encoder)
@@ -154,6 +156,7 @@ def test_a_run_is_not_resumed_on_another_encoder_of_the_same_name(corpus_folder,
         pretrain.main([*arguments, "--resume", "true"])
 
 
+@pytest.mark.slow
 def test_two_processes_have_the_gradients_of_one(corpus_folder, labse, tmp_path, monkeypatch):
     changes = EXACT | {"max_steps": 2, "max_tokens_per_chunk": 100, "lora.rank": 3}
     one = options(corpus_folder, labse, tmp_path / "one", **changes, batch_size=4)

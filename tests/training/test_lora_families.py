@@ -15,6 +15,7 @@ pytest.importorskip("peft", reason="peft is not installed")
 from training.lora import Lora, add_lora, merged_weights
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_gradient_step_trains_the_adapter_alone_and_merges(name: str, tmp_path: Path) -> None:
     folder = str(save_family(FAMILIES[name], tmp_path))

@@ -39,11 +39,14 @@ from training.pretrain_recipe import PretrainRecipe
     "changes",
     [
         {},
-        {
-            "losses.info_nce.symmetric": "true",
-            "losses.info_nce.hard_negatives": "all",
-            "losses.queries.hard_negatives": "all",
-        },
+        pytest.param(
+            {
+                "losses.info_nce.symmetric": "true",
+                "losses.info_nce.hard_negatives": "all",
+                "losses.queries.hard_negatives": "all",
+            },
+            marks=pytest.mark.slow,
+        ),
         {"freeze": "sentence_encoder", "gradient_checkpointing": "true", "mixed_precision": "bf16"},
     ],
     ids=["paper", "query-all-symmetric", "frozen-checkpointed-bf16"],
@@ -136,6 +139,7 @@ def test_an_hmde_keeps_its_architecture(corpus_folder, labse, tmp_path, architec
         pretrain.main(options(corpus_folder, tmp_path, tmp_path / "model", architecture=architecture))
 
 
+@pytest.mark.slow
 def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(corpus_folder, labse, tmp_path, monkeypatch):
     """Interrupted in the middle of an epoch; with dropout, shuffling and drawn queries."""
     whole, halved = tmp_path / "whole", tmp_path / "halved"

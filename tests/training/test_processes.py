@@ -79,6 +79,7 @@ def test_a_mean_is_over_the_values_of_all_processes_or_over_what_they_count(tmp_
         torch.testing.assert_close(found, torch.tensor([16 / 4, 16 / 5, 16.0]))
 
 
+@pytest.mark.slow
 def test_one_document_in_each_process_is_distilled_as_two_in_one(tmp_path: Path) -> None:
     teacher = torch.stack([rows[0] for rows in ROWS])
     student = teacher + torch.tensor([[1.0, 0.0], [0.0, 3.0]])
@@ -95,6 +96,7 @@ def test_alone_a_process_is_all_there_is() -> None:
     assert float(mean_of_all_processes(torch.empty(0))) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("counts", [(3, 5), (5, 3)])
 def test_the_largest_count_is_that_of_any_process(tmp_path: Path, counts: tuple[int, int]) -> None:
     found = of_two(lambda rank: torch.tensor(most_of_any_process(counts[rank], CPU)), tmp_path)

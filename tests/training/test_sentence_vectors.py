@@ -83,6 +83,7 @@ def test_they_are_computed_again_in_another_precision(
     assert bool(calls) == computed
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_work(corpus_folder, labse, tmp_path, monkeypatch):
     """The vectors that two processes write are those that one writes, bit for bit with as many threads in each."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -132,6 +133,7 @@ def batches_encoded(folder: Path) -> int:
     return sum(int(path.read_text()) for path in folder.glob("encoded-by-*"))
 
 
+@pytest.mark.slow
 def test_of_two_runs_that_need_the_same_vectors_one_computes_them(corpus_folder, model, tokenizer, tmp_path):
     keep(corpus_folder, tmp_path / "alone", model, tokenizer)
     runs = [start(corpus_folder, tmp_path / "shared", model, tokenizer) for _ in range(2)]

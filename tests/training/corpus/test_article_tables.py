@@ -140,6 +140,7 @@ IS_VALID = {name: is_text for name in ARTICLE_COLUMNS} | {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=150, derandomize=True, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([*ARTICLE_COLUMNS]), JSON), max_size=3), st.integers(0, 4))
 def test_a_table_of_any_values_is_read_as_it_is_or_refused_with_its_line(changes, index):

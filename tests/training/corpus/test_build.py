@@ -47,6 +47,7 @@ def test_every_pair_of_languages_of_a_concept_comes_once(tmp_path):
     assert drawn == sorted(expected)  # Q9 has no other article in its split, so no negative
 
 
+@pytest.mark.slow
 def test_a_seed_decides_the_triples_and_threads_do_not(tmp_path):
     articles = write_articles(tmp_path / "articles", world())
     first = run(articles, tmp_path / "one")
@@ -137,6 +138,7 @@ def test_on_request_a_concept_is_dropped_in_all_languages_where_it_is_short_in_o
         assert languages["true"][name] == languages["false"][name] - {"Q0", "Q2", "Q3"}
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_after_it_dropped_short_concepts_goes_on(tmp_path, monkeypatch):
     rows = world()
     rows[0]["text"] = "Too short. By far."
@@ -155,6 +157,7 @@ def test_a_run_that_was_stopped_after_it_dropped_short_concepts_goes_on(tmp_path
     assert read[0] == read[1]
 
 
+@pytest.mark.slow
 def test_a_corpus_is_drawn_down_to_the_size_of_another(tmp_path):
     articles = write_articles(tmp_path / "articles", world())
     small = run(articles, tmp_path / "small", "--languages", '["en", "fr"]')
@@ -237,6 +240,7 @@ def test_a_card_names_the_most_frequent_sources_and_counts_the_others(tmp_path):
     assert "and 15 others, see statistics.json" in (tmp_path / "corpus" / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_second_builder_of_one_output_is_told_so(tmp_path):
     folder = write_articles(tmp_path / "articles", world())
     program = "import sys, time; from hmde.common.files import locked\n"
@@ -292,6 +296,7 @@ for moment in (count - 30, count - 29, count - 28, count - 20, count - 8):
 """
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_while_it_replaces_a_corpus_leaves_one_that_can_be_run_again(
     tmp_path, run_in_a_fresh_process
 ):

@@ -184,6 +184,7 @@ def test_paths_may_hold_what_is_special_in_sql(world, source):
     assert bytes_of(special / "l'été") == bytes_of(world / "plain")
 
 
+@pytest.mark.slow
 def test_steps_of_another_recipe_or_of_other_files_are_not_taken_up(world, monkeypatch):
     monkeypatch.setattr(build, "write_corpus", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -276,6 +277,7 @@ def test_a_concept_in_two_splits_is_named(tmp_path):
         main(["--articles", str(tmp_path), "--output", str(tmp_path / "out"), "--languages", '["de", "en"]'])
 
 
+@pytest.mark.slow
 def test_folders_may_have_names_that_are_patterns(world):
     main(arguments(world, "corpus"))
     named_so = world / "what? [all]*"

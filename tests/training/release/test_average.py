@@ -108,6 +108,7 @@ def test_models_of_different_rotations_or_vocabularies_have_no_mean(models, tmp_
     assert not (tmp_path / "mean").exists()
 
 
+@pytest.mark.slow
 def test_a_sentence_encoder_is_neither_averaged_nor_rotated(labse, corpus_folder, tmp_path):
     output = ["--output", str(tmp_path / "output")]
     with pytest.raises(ValueError, match=r"models: .*labse is no HMDE; make one of it"):
@@ -128,6 +129,7 @@ np.save(sys.argv[1], model.encode_documents(sys.argv[2:], tokenizer))
 """
 
 
+@pytest.mark.slow
 def test_two_trainings_their_mean_on_the_hub_and_loaded_from_there(
     corpus_folder, labse, documents, tmp_path, hub, run_in_a_fresh_process
 ):

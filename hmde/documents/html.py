@@ -80,7 +80,7 @@ def _main_part(tree: Any) -> Any:
     _remove(tree.document, _AROUND)
     before = len(_text(tree))
     without_links: Any = HTMLTree.parse(tree.document.query_selector("html").html)
-    for element in without_links.document.query_selector_all("ul, ol"):
+    for element in reversed(list(without_links.document.query_selector_all("ul, ol"))):
         links = element.query_selector_all("a")
         if len(links) >= 3 and sum(_letters(link) for link in links) >= 0.75 * _letters(element):
             element.decompose()
@@ -89,7 +89,7 @@ def _main_part(tree: Any) -> Any:
 
 
 def _remove(document: Any, selector: str) -> None:
-    for element in document.query_selector_all(selector):
+    for element in reversed(list(document.query_selector_all(selector))):  # those in others first, while they are there
         element.decompose()
 
 

@@ -350,6 +350,7 @@ def test_an_index_is_opened_by_its_folder_alone_from_a_fresh_process(
     assert float(printed) == pytest.approx(index.search("The cat")[0].score, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["qwen3-embedding", "embeddinggemma", "umt5"])
 def test_an_index_finds_by_the_vectors_of_encoders_of_other_families(tmp_path: Path, name: str) -> None:
     folder = str(save_family(FAMILIES[name], tmp_path))

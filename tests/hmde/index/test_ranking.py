@@ -237,6 +237,7 @@ def bm25(question: list[str], documents: dict[str, list[str]]) -> dict[str, floa
     return scores
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.lists(st.text("abc ", max_size=12), min_size=1, max_size=20), st.text("abcd ", max_size=8))
 def test_bm25_is_lucenes(

@@ -83,6 +83,7 @@ def test_an_index_counts_its_documents_and_names_their_languages(tmp_path: Path,
     assert open_snapshot(tmp_path).languages == ["de", "fr"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", ["cut", "remove"])
 def test_damaged_files_are_named_with_the_way_to_repair_or_harm_nothing(
     tmp_path: Path, index_folder: Path, encoder: Encoder, harm: str

@@ -283,6 +283,7 @@ def test_of_several_writers_one_writes_and_the_others_wait(
     check_index(tmp_path / "index", held, encoder)
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_with_a_sentence_and_keeps_what_was_committed(tmp_path: Path, model_folder: Path) -> None:
     if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode:
         pytest.skip("no file system can be mounted here")

@@ -136,6 +136,7 @@ def test_a_server_that_does_not_answer_in_time_is_named(monkeypatch: pytest.Monk
             main(["query", address, "The cat"])
 
 
+@pytest.mark.slow
 def test_the_options_and_a_question_to_a_server_wait_for_no_heavy_library() -> None:
     program = """
 import sys

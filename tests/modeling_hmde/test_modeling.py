@@ -242,25 +242,6 @@ def test_a_model_loads_in_bfloat16_and_keeps_it_when_saved(
     assert AutoModel.from_pretrained(tmp_path).dtype == torch.bfloat16
 
 
-@pytest.mark.parametrize("on_disk", ["hmde.sentence_encoder", "hmde.document_encoder", ""])
-def test_texts_are_encoded_where_weights_are_offloaded(
-    on_disk: str,
-    saved: Path,
-    model: HMDEForDocumentEmbedding,
-    tokenizer: HMDETokenizer,
-    documents: list[str],
-    tmp_path: Path,
-) -> None:
-    parts = {"hmde.sentence_encoder": "cpu", "hmde.document_encoder": "cpu"}
-    devices = parts | {on_disk: "disk"} if on_disk else dict.fromkeys(parts, "disk")
-    loaded = AutoModel.from_pretrained(saved, device_map=devices, offload_folder=tmp_path)
-    assert any(parameter.is_meta for parameter in loaded.parameters())
-    for encode in ("encode_documents", "encode_queries"):
-        expected = getattr(model, encode)(documents, tokenizer)
-        np.testing.assert_allclose(getattr(loaded, encode)(documents, tokenizer), expected, atol=1e-6)
-    assert loaded.explain("The cat", documents, tokenizer) == model.explain("The cat", documents, tokenizer)
-
-
 def test_weights_are_saved_as_safetensors_only(saved: Path, model: HMDEForDocumentEmbedding) -> None:
     assert set(load_file(saved / "model.safetensors")) == set(model.state_dict())
     assert not [*saved.glob("*.bin"), *saved.glob("*.pt")]

@@ -87,6 +87,7 @@ def open_both(folder: Path) -> tuple[HMDEForDocumentEmbedding, HMDETokenizer]:
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.slow
 def test_a_random_pipeline_gives_its_own_vectors_or_an_error(plain: str, tmp_path: Path) -> None:
     outcomes = []
     for seed in range(30):

@@ -288,11 +288,6 @@ def test_an_id_out_of_the_vocabulary_is_named(model: HMDEForDocumentEmbedding, t
         model(torch.tensor([[2, 7, 3], [2, 7, token]]))
 
 
-def test_a_row_that_does_not_begin_with_the_start_token_is_refused(model: HMDEForDocumentEmbedding) -> None:
-    with pytest.raises(ValueError, match="row 1 of the batch begins with token 7, not with the start token 2"):
-        model(torch.tensor([[2, 7, 3], [7, 2, 3]]))
-
-
 @pytest.mark.parametrize(
     "export",
     [
@@ -308,15 +303,21 @@ def test_rows_of_tokens_cannot_be_exported(
         export(make_model(labse, attn_implementation="sdpa"), dict(inputs))
 
 
-@pytest.mark.parametrize("attention_mask", [None, torch.tensor([[1, 1, 1], [0, 0, 0]])], ids=["no mask", "mask"])
-def test_a_row_of_padding_is_refused(model: HMDEForDocumentEmbedding, attention_mask: torch.Tensor | None) -> None:
-    with pytest.raises(ValueError, match="row 1 of the batch has no real token"):
-        model(torch.tensor([[2, 7, 3], [0, 0, 0]]), attention_mask)
-
-
-def test_a_batch_without_rows_is_refused(model: HMDEForDocumentEmbedding) -> None:
-    with pytest.raises(ValueError, match="input_ids has no row"):
-        model(torch.empty(0, 3, dtype=torch.long))
+@pytest.mark.parametrize(
+    ("rows", "mask", "fault"),
+    [
+        ([[2, 7, 3], [7, 2, 3]], None, "row 1 of the batch begins with token 7, not with the start token 2"),
+        ([[2, 7, 3], [0, 0, 0]], None, "row 1 of the batch has no real token"),
+        ([[2, 7, 3], [0, 0, 0]], [[1, 1, 1], [0, 0, 0]], "row 1 of the batch has no real token"),
+        ([], None, "input_ids has no row"),
+    ],
+)
+def test_rows_that_are_no_documents_are_refused(
+    model: HMDEForDocumentEmbedding, rows: list, mask: list | None, fault: str
+) -> None:
+    ids = torch.tensor(rows, dtype=torch.long).view(-1, 3)
+    with pytest.raises(ValueError, match=fault):
+        model(ids, None if mask is None else torch.tensor(mask))
 
 
 @torch.no_grad()

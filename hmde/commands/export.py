@@ -2,21 +2,19 @@
 
     hmde export runs/hmde-sample
 
-Writes `onnx/model.onnx` and `onnx/model_quantized.onnx` (weights of 8 bits) into the model's folder. Both take what
-`tokenizer.by_passage` makes and give document and sentence embeddings. A query's is that of its only sentence, or of a
-document if the configuration's `query_path` is `document_encoder`.
+Writes `onnx/model.onnx` and `onnx/model_quantized.onnx` (word embeddings of 8 bits) into the model's folder. Both take
+what `tokenizer.by_passage` makes and give document and sentence embeddings. A query's is that of its only sentence, or
+of a document if the configuration's `query_path` is `document_encoder`.
 """
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import numpy as np
 import onnx
 import torch
 from onnx import TensorProto, helper, numpy_helper
-from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 from torch import Tensor, nn
 
 from hmde.commands.options import ExportOptions
@@ -46,7 +44,9 @@ def main(options: ExportOptions) -> None:
     model = HMDEForDocumentEmbedding.from_pretrained(options.model, dtype=torch.float32, attn_implementation="eager")
     with folder_written_whole(Path(options.model) / "onnx") as folder:
         export(model, folder / "model.onnx")
-        quantize(folder / "model.onnx", folder / "model_quantized.onnx")
+        model_onnx = onnx.load(folder / "model.onnx")
+        quantize_words(model_onnx)
+        onnx.save(model_onnx, folder / "model_quantized.onnx")
 
 
 def export(model: HMDEForDocumentEmbedding, file: Path) -> None:
@@ -67,22 +67,12 @@ def export(model: HMDEForDocumentEmbedding, file: Path) -> None:
     )
 
 
-def quantize(file: Path, output: Path) -> None:
-    """Write an exported model again with weights of 8 bits.
+def quantize_words(model: onnx.ModelProto) -> None:
+    """Give the word embeddings, the largest table from which rows are taken, 8 bits a number and a scale a row.
 
-    Each 128 weights of a column and each row of the word embeddings have a scale. What they are multiplied with stays in
-    float32: numbers of 8 bits there cost .014 of the MAP, and vectors depended on the texts beside them.
+    In a multilingual encoder they are most of the weights. The matrices stay as they are: with ONNX Runtime's dynamic
+    quantization vectors depend on the texts beside them, and with `MatMulNBits` of 8 bits .014 of the MAP is lost.
     """
-    model = onnx.load(file)
-    quantize_rows(model)
-    logging.getLogger(MatMulNBitsQuantizer.__module__).setLevel(logging.WARNING)  # it names every node
-    quantizer = MatMulNBitsQuantizer(model, bits=8, block_size=128, is_symmetric=True)
-    quantizer.process()
-    onnx.save(quantizer.model.model, output)
-
-
-def quantize_rows(model: onnx.ModelProto) -> None:
-    """Give the largest table from which rows are taken, that of word embeddings, 8 bits a number and a scale a row."""
     graph = model.graph
     weights = {weight.name: weight for weight in graph.initializer}
     taken = [node for node in graph.node if node.op_type == "Gather" and node.input[0] in weights]

@@ -193,7 +193,8 @@ def test_onnx_runtime_embeds_documents_and_queries_as_pytorch_does(
     quantized = onnxruntime.InferenceSession(folder / "onnx" / "model_quantized.onnx")
     found, _ = quantized.run(None, by_passage(documents))
     cosines = (found * expected).sum(axis=1) / np.linalg.norm(found, axis=1) / np.linalg.norm(expected, axis=1)
-    assert 0.99 < cosines.min() < 1 - 1e-7
+    assert cosines.min() > 0.998
+    assert not np.array_equal(found, expected)
     for document, vector in zip(documents, found, strict=True):
         (alone,), _ = quantized.run(None, by_passage([document]))
         np.testing.assert_allclose(alone, vector, rtol=0, atol=1e-5 * np.abs(vector).max())

@@ -110,7 +110,7 @@ lowest:
 	OMP_NUM_THREADS=1 $(LOWEST)/bin/pytest -n 2 --dist loadfile --no-loadscope-reorder $(LOWEST_TESTS)
 
 LOWEST := .venv-lowest
-LOWEST_TESTS := tests/common tests/modeling_hmde tests/search tests/evaluation
+LOWEST_TESTS := tests/hmde tests/modeling_hmde tests/evaluation
 
 ## The fast tier of the tests with another Python that is installed: make python VERSION=3.13
 python:

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import hmde.common.threads
+
 from benchmarks.measure import markdown_table, write_results
 from evaluation.datasets.files import lines, table
 from evaluation.datasets.lareqa import read_paragraphs

@@ -27,8 +27,9 @@ from .segmentation_hmde import language_of_each
 from .tokenization_hmde import HMDETokenizer
 
 if TYPE_CHECKING:
+    from typing import Unpack  # which Python 3.10 does not have, nor needs
+
     import numpy as np
-    from typing_extensions import Unpack
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import accumulate, chain, groupby, islice, pairwise, takewhile
 from typing import Any, NamedTuple
+
+import numpy as np
+
+from .configuration_hmde import HMDEConfig
+from .segmentation_hmde import sentences_per_passage
 
 
 class Tokens(NamedTuple):
@@ -105,3 +110,31 @@ def join_pieces(pieces: Sequence[Piece], max_sentences: int, limit: int | None) 
         kept.append(piece)
         room -= len(piece)
     return Row(kept, pieces)
+
+
+def rows_by_passage(
+    input_ids: Sequence[Sequence[int]], sentence_ids: Sequence[Sequence[int]], config: HMDEConfig, pad_token_id: int
+) -> dict[str, np.ndarray]:
+    """Rows of documents, without padding, cut into passages: see `HMDETokenizer.by_passage`."""
+    before, after = config.left_out_in_passages
+    documents, lengths = [], []
+    for row, places in zip(input_ids, sentence_ids):
+        tokens = iter(row)
+        sentences = [list(islice(tokens, len([*run]))) for _, run in groupby(places)]
+        counts = sentences_per_passage(map(len, sentences), config.passage_length, before + after)
+        passages = [sentences[begin:end] for begin, end in pairwise(accumulate(counts, initial=0))]
+        for passage in passages:  # loses the special tokens within, as in `join_sentences`
+            passage[1:] = [sentence[min(before, len(sentence) - 1) :] for sentence in passage[1:]]
+            passage[:-1] = [sentence[: max(1, len(sentence) - after)] for sentence in passage[:-1]]
+        lengths.append([len(sentence) for passage in passages for sentence in passage])
+        documents.append([[*chain(*passage)] for passage in passages])
+    longest = max(len(ids) for passages_of_document in documents for ids in passages_of_document)
+    ids_of_passages = np.full((len(documents), max(map(len, documents)), longest), pad_token_id)
+    attention_mask = np.zeros_like(ids_of_passages)
+    sentence_lengths = np.zeros((len(documents), max(map(len, lengths))), dtype=np.int64)
+    for document, passages_of_document in enumerate(documents):
+        sentence_lengths[document, : len(lengths[document])] = lengths[document]
+        for position, ids in enumerate(passages_of_document):
+            ids_of_passages[document, position, : len(ids)] = ids
+            attention_mask[document, position, : len(ids)] = 1
+    return {"input_ids": ids_of_passages, "attention_mask": attention_mask, "sentence_lengths": sentence_lengths}

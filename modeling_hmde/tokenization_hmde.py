@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from inspect import signature
-from itertools import accumulate, chain, groupby, islice, pairwise
+from itertools import islice
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -19,13 +18,13 @@ from huggingface_hub import CommitInfo
 from tokenizers import Regex, normalizers
 from transformers import AutoTokenizer, BatchEncoding, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER, TruncationStrategy
-from transformers.utils import logging
 
 from .configuration_hmde import HMDEConfig
 from .loading_hmde import ShipsCode, be_found_by_dill, refuse_misspelt
 from .pipeline_hmde import read_pipeline
 from .publishing_hmde import upload
-from .rows_hmde import Piece, Row, Tokens, common_start, join_pieces
+from .refusals_hmde import refuse_arguments, refuse_truncated, warn_of_truncation
+from .rows_hmde import Piece, Row, Tokens, common_start, join_pieces, rows_by_passage
 from .segmentation_hmde import (
     check_texts,
     english_punkt,
@@ -33,10 +32,7 @@ from .segmentation_hmde import (
     language_of_each,
     punkt_spans,
     sentence_spans,
-    sentences_per_passage,
 )
-
-logger = logging.get_logger(__name__)
 
 # A text that is not split into sentences is cut before it is tokenised, to this many characters for each token that it
 # may have. Tokens are far shorter in every language, so nothing is lost, and no text of megabytes is tokenised whole.
@@ -53,15 +49,6 @@ COLUMNS = {
     "return_offsets_mapping": "offset_mapping",
     "return_special_tokens_mask": "special_tokens_mask",
     "return_length": "length",
-}
-
-# Options of transformers' tokenizers that HMDE's has not, and what to do.
-WITHOUT_EFFECT = {
-    "is_split_into_words": "give each document as one string",
-    "return_overflowing_tokens": "give each document as one string",
-    "stride": "use segmentation='windows'",
-    "return_token_type_ids": "sentence_ids say which tokens are a sentence",
-    "split_special_tokens": "text never becomes a special token",
 }
 
 Segmentation = Literal["sentences", "punkt", "chunks", "windows"]
@@ -214,28 +201,7 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
             `input_ids` and `attention_mask` (documents, most passages, longest passage), and `sentence_lengths`
             (documents, most sentences), the tokens of each sentence, 0 where there is none; all int64.
         """
-        before, after = config.left_out_in_passages
-        documents, lengths = [], []
-        for row, sentence_ids in zip(rows["input_ids"], rows["sentence_ids"]):
-            tokens = iter(row)
-            sentences = [list(islice(tokens, len([*run]))) for _, run in groupby(sentence_ids)]
-            counts = sentences_per_passage(map(len, sentences), config.passage_length, before + after)
-            passages = [sentences[begin:end] for begin, end in pairwise(accumulate(counts, initial=0))]
-            for passage in passages:  # loses the special tokens within, as in `join_sentences`
-                passage[1:] = [sentence[min(before, len(sentence) - 1) :] for sentence in passage[1:]]
-                passage[:-1] = [sentence[: max(1, len(sentence) - after)] for sentence in passage[:-1]]
-            lengths.append([len(sentence) for passage in passages for sentence in passage])
-            documents.append([[*chain(*passage)] for passage in passages])
-        longest = max(len(ids) for passages_of_document in documents for ids in passages_of_document)
-        input_ids = np.full((len(documents), max(map(len, documents)), longest), self.pad_token_id)
-        attention_mask = np.zeros_like(input_ids)
-        sentence_lengths = np.zeros((len(documents), max(map(len, lengths))), dtype=np.int64)
-        for document, passages_of_document in enumerate(documents):
-            sentence_lengths[document, : len(lengths[document])] = lengths[document]
-            for position, ids in enumerate(passages_of_document):
-                input_ids[document, position, : len(ids)] = ids
-                attention_mask[document, position, : len(ids)] = 1
-        return {"input_ids": input_ids, "attention_mask": attention_mask, "sentence_lengths": sentence_lengths}
+        return rows_by_passage(rows["input_ids"], rows["sentence_ids"], config, self.pad_token_id)
 
     @property
     def model_max_length(self) -> int:
@@ -317,7 +283,8 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
         return_truncated: bool = False,
         **others: Any,
     ) -> BatchEncoding:
-        self._refuse(text_pair, others)
+        known = {*signature(self._encode_plus).parameters, *signature(super()._encode_plus).parameters}
+        refuse_arguments(known, text_pair, others)
         texts = list(text) if isinstance(text, Sequence) and not isinstance(text, (str, bytes)) else [text]
         texts = check_texts(texts)
         padding = {
@@ -340,7 +307,10 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
                 **padding,
                 **others | {"split_special_tokens": True},
             )
-        self._check_limit(limit)
+        if limit is not None and limit <= (frame := sum(self.num_special_tokens)):
+            raise ValueError(
+                f"max_length is {limit}, but a sentence takes {frame} special tokens; give at least {frame + 1}"
+            )
         columns = ["input_ids", "sentence_ids"]
         columns += ["num_truncated_sentences", "num_truncated_tokens"] if return_truncated else []
         columns += [name for option, name in COLUMNS.items() if others.get(option)]
@@ -372,66 +342,16 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
                 padded[name] = padding + values if left else values + padding
         return padded
 
-    def _refuse(self, text_pair: Any, others: dict[str, Any]) -> None:
-        """
-        Raises:
-            ValueError: an argument would have no effect.
-        """
-        if text_pair is not None:
-            raise ValueError("HMDE reads one document at a time; join the texts instead of giving a text_pair")
-        known = {*signature(self._encode_plus).parameters, *signature(super()._encode_plus).parameters}
-        known.add("sanitize_control_tokens")  # which transformers gives the tokens of a chat
-        for name, value in others.items():
-            if name not in known:
-                similar = get_close_matches(name, known | {"truncation", "padding"}, 1, cutoff=0.75)
-                hint = f"did you mean {similar[0]}?" if similar else "help(HMDETokenizer) describes those it has"
-                raise ValueError(f"the tokenizer has no option {name}; {hint}")
-            if name in WITHOUT_EFFECT and (value is False if name == "split_special_tokens" else value):
-                raise ValueError(f"{name}={value} is not supported; {WITHOUT_EFFECT[name]}")
-
-    def _check_limit(self, limit: int | None) -> None:
-        frame = sum(self.num_special_tokens)
-        if limit is not None and limit <= frame:
-            raise ValueError(
-                f"max_length is {limit}, but a sentence takes {frame} special tokens; give at least {frame + 1}"
-            )
-
     def refuse_truncated(
         self, texts: Sequence[str], num_truncated_tokens: Sequence[int], limit: int | None = None
     ) -> None:
-        """
-        Args:
-            num_truncated_tokens: (texts,), what each lost, as a call with `return_truncated` gives it.
-            limit: `max_length` of the call.
-
-        Raises:
-            ValueError: a text lost something. The message names the first, and by which limits.
-        """
-        cut = [index for index, count in enumerate(num_truncated_tokens) if count]
-        if cut:
-            limits = f"max_sentences {self.max_sentences}, max_sentence_length {self.max_sentence_length}"
-            limits += "" if limit is None else f", max_length {limit}"
-            others = f", and {len(cut) - 1} more texts are too long" if len(cut) > 1 else ""
-            raise ValueError(
-                f"text {cut[0]} ({texts[cut[0]][:40]!r}) has {num_truncated_tokens[cut[0]]} tokens more than are read "
-                f"({limits}){others}; divide it, raise the limits, or give truncation=True to read its beginning"
-            )
+        """As `refusals_hmde.refuse_truncated`, with the limits of this tokenizer and `max_length` of the call."""
+        limits = f"max_sentences {self.max_sentences}, max_sentence_length {self.max_sentence_length}"
+        limits += "" if limit is None else f", max_length {limit}"
+        refuse_truncated(texts, num_truncated_tokens, limits)
 
     def _warn_of_truncation(self, pieces: list[Piece], row: Row, limit: int | None) -> None:
-        if len(pieces) > self.max_sentences:
-            logger.warning_once(
-                f"A document has more than {self.max_sentences} sentences; what follows is left out. "
-                "Set the tokenizer's max_sentences to keep more. (Said once.)"
-            )
-        if any(piece.num_cut_tokens for piece in pieces):
-            logger.warning_once(
-                f"A sentence has more than {self.max_sentence_length} tokens; the rest of it is left out. "
-                "Set the tokenizer's max_sentence_length to keep more. (Said once.)"
-            )
-        if sum(map(len, pieces[: self.max_sentences])) > len(row.input_ids):
-            logger.warning_once(
-                f"A text has more than max_length={limit} tokens; what follows is left out. (Said once.)"
-            )
+        warn_of_truncation(pieces, row, self.max_sentences, self.max_sentence_length, limit)
 
     def _pieces(
         self,

@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import hmde.common.threads
+
 from hmde.common.command_line import options_from, run
 from hmde.common.fingerprints import digest
 from hmde.common.progress import progress_bar

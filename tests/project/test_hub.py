@@ -33,6 +33,7 @@ SHIPPED_CODE = {
     "pipeline_hmde.py",
     "pooling_hmde.py",
     "publishing_hmde.py",
+    "refusals_hmde.py",
     "rotation_hmde.py",
     "rows_hmde.py",
     "segmentation_hmde.py",

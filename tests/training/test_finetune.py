@@ -195,7 +195,7 @@ def test_the_card_says_which_step_the_model_is_of(
         assert accuracy == results["epochs"][chosen]["eval_accuracy"]
 
 
-@pytest.mark.parametrize("dev_is_mislabelled", [False, True])
+@pytest.mark.parametrize("dev_is_mislabelled", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_resumed_run_ends_as_an_uninterrupted_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch, dev_is_mislabelled: bool
 ) -> None:
@@ -287,7 +287,7 @@ def weights_of(classifier: Path) -> dict[str, torch.Tensor]:
     return AutoModelForSequenceClassification.from_pretrained(classifier).state_dict()
 
 
-@pytest.mark.parametrize("kind", ["hmde", "encoder"])
+@pytest.mark.parametrize("kind", ["hmde", pytest.param("encoder", marks=pytest.mark.slow)])
 def test_accumulated_batches_have_the_loss_of_one(folder: Path, labse: Path, kind: str) -> None:
     first_losses = []
     for steps in (1, 4):
@@ -396,7 +396,7 @@ def test_a_missing_model_is_refused(folder: Path) -> None:
         fine_tune(folder, model=folder / "nowhere")
 
 
-@pytest.mark.parametrize("baseline", ["encoder", "longformer"])
+@pytest.mark.parametrize("baseline", ["encoder", pytest.param("longformer", marks=pytest.mark.slow)])
 def test_a_baseline_is_fine_tuned_and_stands_beside_the_hmde_in_the_report(
     folder: Path, labse: Path, baseline: str
 ) -> None:

@@ -35,9 +35,9 @@ EAGER = {
 }
 ENCODERS = [
     pytest.param("xlmr", {"sentence_pooling": "pooler", "document_pooling": "dbos"}, id="pooler"),
-    pytest.param("labse", EAGER, id="eager with a residual"),
-    pytest.param("xlmr", PASSAGES, id="passages of a middle layer"),
-    pytest.param("modernbert", {"sentence_pooling": "mean"}, id="modernbert"),
+    pytest.param("labse", EAGER, marks=pytest.mark.slow, id="eager with a residual"),
+    pytest.param("xlmr", PASSAGES, marks=pytest.mark.slow, id="passages of a middle layer"),
+    pytest.param("modernbert", {"sentence_pooling": "mean"}, marks=pytest.mark.slow, id="modernbert"),
 ]
 
 
@@ -119,6 +119,7 @@ def test_a_traced_model_computes_what_the_model_does(
     torch.testing.assert_close(actual, expected, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_transformers_exports_the_model(
     labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding], documents: list[str]
 ) -> None:
@@ -168,7 +169,13 @@ def sentences_folder(
     return folder
 
 
-@pytest.mark.parametrize("reading", ["exported_folder", "sentences_folder"], ids=["passages", "sentences"])
+@pytest.mark.parametrize(
+    "reading",
+    [
+        pytest.param("exported_folder", id="passages"),
+        pytest.param("sentences_folder", id="sentences", marks=pytest.mark.slow),
+    ],
+)
 def test_onnx_runtime_embeds_documents_and_queries_as_pytorch_does(
     reading: str, request: pytest.FixtureRequest, documents: list[str]
 ) -> None:
@@ -203,6 +210,7 @@ def test_onnx_runtime_embeds_documents_and_queries_as_pytorch_does(
 SMALLEST = {"qwen3-embedding": {"num_hidden_layers": 1}, "embeddinggemma": {}, "umt5": {"num_layers": 1}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALLEST)
 def test_causal_and_other_families_are_exported_with_their_modules_and_passages(
     name: str, make_model: Callable[..., HMDEForDocumentEmbedding], documents: list[str], tmp_path: Path

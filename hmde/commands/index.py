@@ -35,7 +35,7 @@ def main(options: IndexOptions) -> None:
         from hmde.index.index import Index
         from hmde.index.precomputed import PrecomputedEmbeddings
     without_bars()
-    index = Index(options.index, options.model, dtype=options.dtype)
+    index = Index(options.index, options.model, dtype=options.dtype, truncation="error" if options.strict else True)
     changes = index.update(
         documents,
         sentences=options.sentences,

@@ -28,7 +28,8 @@ class IndexOptions:
     columns: Columns = field(default_factory=Columns)
     """Which columns documents are read from."""
     strict: bool = False
-    """End with an error if a file cannot be read. If not, it is named and left out."""
+    """End with an error if a file cannot be read, or a document is longer than the model reads. If not, the file is
+    named and left out, and the beginning of the document is read."""
     sentences: bool | None = None
     """Keep a vector for every sentence too, for the ranking `late` and to show what matched; `false` for a smaller
     index. If not given, a new index keeps them unless `--embeddings` is given, and an index that exists goes on as it
@@ -111,6 +112,8 @@ class EncodeOptions:
     """Name of the subset, for a data set on the Hub that has several."""
     split: str = "train"
     """Split of a data set on the Hub."""
+    strict: bool = False
+    """End with an error if a document is longer than the model reads. If not, its beginning is encoded."""
     documents_per_shard: PositiveInt = 8192
     """A killed run loses at most one shard for each process. Larger shards are encoded a little faster."""
     dtype: Dtype = "auto"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from hmde.index.marks import read_past_marks
 from hmde.release.released import RELEASED, opened_as
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.attribution_hmde import DocumentSentences, Scoring
+from modeling_hmde.inference_hmde import Truncation
 
 # A text whose vector depends on all that decides a document's vector: weights, prompts and sentence segmentation.
 PROBE = "The probe is short. Проба коротка.\n探测很短。"
@@ -25,19 +27,25 @@ SAME_MODEL_COSINE = 0.999
 
 
 class Encoder(NamedTuple):
-    """A model, its tokenizer, and the folder or name from which they were loaded, RELEASED for the released model."""
+    """A model, its tokenizer, and the folder or name from which they were loaded, RELEASED for the released model.
+
+    With `truncation="error"`, a document that is longer than the model reads is a ValueError that names it; else its
+    beginning is encoded.
+    """
 
     name: str
     model: HMDEForDocumentEmbedding
     tokenizer: HMDETokenizer
+    truncation: Truncation = True
 
     @classmethod
-    def load(cls, name: str | None = None, dtype: Dtype = "auto") -> Encoder:
+    def load(cls, name: str | None = None, dtype: Dtype = "auto", truncation: Truncation = True) -> Encoder:
         """Loads a saved HMDE, which reads past marks that readers ignore; see hmde/index/marks.py.
 
         Args:
             name: folder or Hub name; the released model if not given, which is put together on first use.
             dtype: of weights and activations.
+            truncation: see the description of this class.
 
         Raises:
             ValueError: there is no such model.
@@ -45,7 +53,7 @@ class Encoder(NamedTuple):
         name = name or RELEASED
         model, tokenizer = load_hmde(opened_as(name), dtype_of(dtype))
         read_past_marks(tokenizer)
-        return cls(str(Path(name).resolve()) if Path(name).is_dir() else name, model, tokenizer)
+        return cls(str(Path(name).resolve()) if Path(name).is_dir() else name, model, tokenizer, truncation)
 
     @property
     def sentence_size(self) -> int:
@@ -55,13 +63,19 @@ class Encoder(NamedTuple):
 
     def encode(self, documents: Sequence[Document]) -> np.ndarray:
         """(documents, hidden), float32, L2-normalised."""
-        texts, languages = _texts_and_languages(documents)
-        return self.model.encode_documents(texts, self.tokenizer, language=languages)
+        return self._encode(documents, False)
 
     def encode_with_sentences(self, documents: Sequence[Document]) -> tuple[np.ndarray, list[DocumentSentences]]:
         """The same, and the sentences of each document with vectors of hidden size, L2-normalised."""
+        return self._encode(documents, True)
+
+    def _encode(self, documents: Sequence[Document], sentences: bool) -> Any:
         texts, languages = _texts_and_languages(documents)
-        return self.model.encode_documents(texts, self.tokenizer, language=languages, sentences=True)
+        options: dict[str, Any] = {"language": languages, "sentences": sentences, "truncation": self.truncation}
+        try:
+            return self.model.encode_documents(texts, self.tokenizer, **options)
+        except ValueError as error:  # names a text by its place among those that are encoded together
+            raise ValueError(re.sub(r"^text (\d+)", lambda text: documents[int(text[1])].id, str(error))) from None
 
     def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
         """(queries, hidden), float32, L2-normalised."""

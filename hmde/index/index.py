@@ -22,6 +22,7 @@ from hmde.index.ranking import CANDIDATES, rank
 from hmde.index.snapshot import Snapshot, is_index, open_snapshot, place_of
 from hmde.index.update import Changes, remove_documents, update_index
 from modeling_hmde.attribution_hmde import Scoring
+from modeling_hmde.inference_hmde import Truncation
 
 MOST_HITS = 2**31 - 1  # LanceDB counts no further
 PARTS_PER_HIT = 2  # that are ranked, as far as files have parts
@@ -40,6 +41,8 @@ class Index:
             the released model, which is put together on first use. An index that exists knows its own model, so name it
             only if it was moved.
         dtype: of weights and activations, if the model is to be loaded.
+        truncation: what is done with a document that is longer than the model reads: True encodes its beginning and
+            says so once, "error" is a ValueError that names it.
 
     Raises:
         IndexNotFound: there is none behind a URL.
@@ -59,20 +62,27 @@ class Index:
     (1, 1)
     """
 
-    def __init__(self, folder: str | Path, model: str | Encoder | None = None, *, dtype: Dtype = "auto") -> None:
+    def __init__(
+        self,
+        folder: str | Path,
+        model: str | Encoder | None = None,
+        *,
+        dtype: Dtype = "auto",
+        truncation: Truncation = True,
+    ) -> None:
         self.folder = place_of(folder)
         new = isinstance(self.folder, Path) and not is_index(self.folder)  # behind a URL none can be made
         self._snapshot = None if new else open_snapshot(self.folder)
         self._looked = time.monotonic()
-        self.encoder = model if isinstance(model, Encoder) else self._load(model, dtype)
+        self.encoder = model if isinstance(model, Encoder) else self._load(model, dtype, truncation)
         if self._snapshot is not None:
             self._snapshot.check(self.encoder)
 
-    def _load(self, model: str | None, dtype: Dtype) -> Encoder:
+    def _load(self, model: str | None, dtype: Dtype, truncation: Truncation) -> Encoder:
         if model is not None or self._snapshot is None:
-            return Encoder.load(model, dtype)
+            return Encoder.load(model, dtype, truncation)
         try:
-            return Encoder.load(self._snapshot.model, dtype)
+            return Encoder.load(self._snapshot.model, dtype, truncation)
         except ValueError as error:
             raise ValueError(
                 f"the model that made the index {self.folder} does not load: {error}; if it was moved, say where it "

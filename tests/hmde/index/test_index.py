@@ -368,3 +368,15 @@ def test_an_index_finds_by_the_vectors_of_encoders_of_other_families(tmp_path: P
     best = {name: float((vectors @ query).max()) for name, vectors in zip(TEXTS, kept)}
     explained = {hit.document.id: hit.explanation.score for hit in index.search("The cat", 10)}
     assert explained == pytest.approx(best, abs=1e-5)
+
+
+def test_a_document_that_is_too_long_is_named_where_no_cut_is_wanted(tmp_path: Path, model_folder: Path) -> None:
+    tokenizer = HMDETokenizer.from_pretrained(model_folder)
+    long = Document("long", "Long", "en", "The cat sat. " * (tokenizer.max_sentences + 1))
+    short = Document("short", "Short", "en", "The cat sat.")
+    index = Index(tmp_path / "index", str(model_folder), dtype="float32", truncation="error")
+    index.add([short])
+    with pytest.raises(ValueError, match=r"^long \('The cat sat.*tokens more than are read \(max_sentences"):
+        index.add([short, long])
+    assert len(index) == 1
+    assert Index(tmp_path / "index", dtype="float32").add([long]).added == 1

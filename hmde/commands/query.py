@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +18,10 @@ from rich.text import Text
 from hmde.commands.opening import opened
 from hmde.commands.options import QueryOptions
 from hmde.server.client import ask_server, is_address
+
+logger = logging.getLogger(__name__)
+
+SLOW = 3.0  # seconds: from then on, a way to faster answers is named
 
 
 def main(options: QueryOptions) -> None:
@@ -46,6 +52,7 @@ def from_server(options: QueryOptions) -> list[dict[str, Any]]:
 
 def from_index(options: QueryOptions) -> list[dict[str, Any]]:
     """The hits of a question, see `Hit.to_dict`."""
+    began = time.perf_counter()
     hits = opened(options).search(
         options.question,
         options.hits,
@@ -53,6 +60,8 @@ def from_index(options: QueryOptions) -> list[dict[str, Any]]:
         languages=languages_asked(options),
         where=options.where,
     )
+    if (seconds := time.perf_counter() - began) > SLOW:
+        logger.warning("%.1f s, most of it to load the model; `hmde serve %s` answers sooner", seconds, options.index)
     return [hit.to_dict(options.sentences, options.text) for hit in hits]
 
 

@@ -150,3 +150,15 @@ def test_the_terminal_says_in_a_line_what_is_wrong_and_the_way_out(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ")
     assert message in line
+
+
+def test_a_slow_answer_names_the_way_to_faster_ones(
+    index_folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for limit, said in ((3600.0, 0), (0.0, 1)):
+        monkeypatch.setattr("hmde.commands.query.SLOW", limit)
+        main(["query", str(index_folder), "The cat", "--json", "true"])
+        assert caplog.text.count(f"`hmde serve {index_folder}` answers sooner") == said

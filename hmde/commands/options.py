@@ -76,8 +76,7 @@ class QueryOptions:
 
 @dataclass
 class ServeOptions:
-    """Answer over HTTP: search, embeddings, reranking, and a page to search in. The environment's HMDE_TOKEN, if there
-    is one, is what clients must send."""
+    """Answer over HTTP, and show a page; clients must send the environment's HMDE_TOKEN if there is one."""
 
     index: str
     """The folder of an index. Its updates are seen within a second."""

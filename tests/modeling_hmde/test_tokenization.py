@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, ByT5Tokenizer, PreTrainedTokenizerFast
 
-from modeling_hmde import HMDETokenizer, tokenization_hmde
+from modeling_hmde import HMDETokenizer, refusals_hmde, tokenization_hmde
 
 SPECIAL_TOKENS = ["[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]", "<s>", "</s>", "<pad>", "<unk>", "<mask>"]
 FULL_WIDTH = [token.translate({place: place + 0xFEE0 for place in range(0x21, 0x7F)}) for token in SPECIAL_TOKENS]
@@ -164,7 +164,7 @@ def test_sentences_beyond_the_limit_are_left_out_with_a_warning(
     make_tokenizer: Callable[..., HMDETokenizer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warnings: list[str] = []
-    monkeypatch.setattr(tokenization_hmde.logger, "warning_once", warnings.append)
+    monkeypatch.setattr(refusals_hmde.logger, "warning_once", warnings.append)
     tokenizer = make_tokenizer(max_sentences=2)
     kept = tokenizer("The cat sat. The dog sat.")["input_ids"]
     assert warnings == []
@@ -176,7 +176,7 @@ def test_what_every_limit_cuts_is_warned_of_and_counted_on_request(
     make_tokenizer: Callable[..., HMDETokenizer], base: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warnings: list[str] = []
-    monkeypatch.setattr(tokenization_hmde.logger, "warning_once", warnings.append)
+    monkeypatch.setattr(refusals_hmde.logger, "warning_once", warnings.append)
     sentences = ["The cat sat.", "It was warm there!", "Did the dog see it?", "The cat sat on the mat."]
     num_tokens = [len(base(sentence, add_special_tokens=False)["input_ids"]) for sentence in sentences]
     text = " ".join(sentences)

@@ -69,7 +69,7 @@ SYSTEMS = {
     "nearest_window": _PIECES._replace(module=_NEAREST, ranks=True),
     # Scores every document by its own vector and its nearest sentence, without BM25. `late` approximates this.
     "both_scales": _HMDE._replace(module=_NEAREST, ranks=True),
-    # What a user of an index of search/ gets from an HMDE and BM25. Behind the documents that these rank follow the
+    # What a user of an index of hmde gets from an HMDE and BM25. Behind the documents that these rank follow the
     # others, ranked by their vectors.
     "hybrid": _SEARCH,
     # As `hybrid`, and the best of a document's sentences count too.

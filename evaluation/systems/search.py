@@ -1,4 +1,4 @@
-"""The rankings of search/ that are more than a cosine of two vectors (kinds `hybrid` and `late`)."""
+"""The rankings of hmde/index that are more than a cosine of two vectors (kinds `hybrid` and `late`)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # needs the extra `search`
 
 @dataclass
 class Collection:
-    """The documents of a document language, as search/ reads them, with their ids in a run."""
+    """The documents of a document language, as hmde reads them, with their ids in a run."""
 
     retrieval_set: RetrievalSet
     document_language: str

@@ -60,7 +60,6 @@ FRESH_ENVIRONMENTS = INSTALLS | {
     INTEGRATIONS / "pipelines.py": SEARCH,
     INTEGRATIONS / "lora.py": f"{SEARCH} peft",
     INTEGRATIONS / "txtai_poolings.py": f"{INSTALLS['txtai']} pytest",
-    INTEGRATIONS / "terminal.py": f"{REPOSITORY}[search]",
 }
 
 

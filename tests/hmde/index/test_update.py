@@ -141,7 +141,7 @@ def test_an_index_takes_precomputed_embeddings_and_encodes_the_rest(
 def test_a_model_of_the_hub_is_kept_by_its_name_and_a_folder_by_its_whole_path(
     encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hmde.index.encoder.load_hmde", lambda name, dtype: encoder[1:])
+    monkeypatch.setattr("hmde.index.encoder.load_hmde", lambda name, dtype: (encoder.model, encoder.tokenizer))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model").mkdir()
     assert Encoder.load("someone/hmde").name == "someone/hmde"

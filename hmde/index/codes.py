@@ -56,7 +56,8 @@ def encode(vectors: np.ndarray, centre: np.ndarray) -> Codes:
     of 8."""
     differences = (vectors - centre) @ turn(len(centre))
     lengths = np.linalg.norm(differences, axis=1, keepdims=True)
-    levels = np.searchsorted(LIMITS, np.abs(differences) / _scale(differences))
+    magnitudes = np.abs(differences) / _scale(differences)
+    levels = sum((magnitudes > limit).view(np.uint8) for limit in LIMITS)
     signs, high, low = (np.packbits(bits, axis=1) for bits in (differences > 0, levels & 2, levels & 1))
     return Codes(signs, np.hstack([high, low]), (STEPS * lengths).round().astype(np.uint8))
 

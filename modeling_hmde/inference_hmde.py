@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from numbers import Integral
@@ -32,12 +32,11 @@ if TYPE_CHECKING:
     import numpy as np
 
 Item = TypeVar("Item")
-Result = TypeVar("Result")
 Language = str | Sequence[str | None] | None
 Truncation = Literal[True, "error"]
 
 # Texts that a thread tokenizes together while the model encodes those before them: so many, and no more characters.
-TEXTS_PER_TOKENIZATION = 1024
+TEXTS_PER_TOKENIZATION = 256
 CHARACTERS_PER_TOKENIZATION = 2**24
 
 # What `evaluating` remembers: how many threads encode with each model, and the modes of its modules before.
@@ -371,7 +370,7 @@ class InferenceMixin(nn.Module):
 
         windows = [*windows_of([len(text) for text, _ in distinct])]
         with evaluating(self), tqdm(total=len(distinct), disable=not show_progress_bar, unit="text") as progress:
-            for window, rows in zip(windows, read_ahead(tokenize, windows)):
+            for window, rows in zip(windows, read_ahead(map(tokenize, windows))):
                 tokens = {name: rows[name] for name in ("input_ids", "sentence_ids")}
                 for batch, inputs in padded_batches(tokenizer, tokens, max_tokens_per_batch):
                     embeddings, of_sentences = read(inputs.to(device))
@@ -459,17 +458,19 @@ def evaluating(model: nn.Module) -> Iterator[None]:
                     module.training = mode
 
 
-def read_ahead(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-    """`map(function, items)`; a thread computes the next result while the caller uses the last one.
+def read_ahead(items: Iterable[Item], depth: int = 1) -> Generator[Item, None, None]:
+    """The same items; a thread makes up to `depth` of them while the caller uses those before.
 
-    >>> list(read_ahead(len, ["a", "bc"]))
+    >>> list(read_ahead(map(len, ["a", "bc"])))
     [1, 2]
     """
+    iterator = iter(items)
+    end: Any = object()
     with ThreadPoolExecutor(max_workers=1) as thread:
-        futures = [thread.submit(function, first) for first in items[:1]]
-        for following in items[1:]:
-            result = futures.pop().result()
-            futures.append(thread.submit(function, following))
-            yield result
-        for last in futures:
-            yield last.result()
+        ahead = deque(thread.submit(next, iterator, end) for _ in range(depth))
+        try:
+            while (item := ahead.popleft().result()) is not end:
+                ahead.append(thread.submit(next, iterator, end))
+                yield item
+        finally:
+            thread.shutdown(cancel_futures=True)  # a caller that stops waits for one item at most

@@ -8,7 +8,7 @@ shard is a Parquet file, written as a whole or not at all, with the columns `id`
 and `embedding` (float32, L2-normalised). Its metadata are fingerprints of the model and of what the shard was made of.
 
 Run again, with any number of processes, the command writes the shards that are missing, damaged or out of date, and
-removes those that are no longer needed. Memory holds one shard, and the ids of all documents. If the documents change
+removes those that are no longer needed. Memory holds two shards, and the ids of all documents. If the documents change
 while they are encoded, the run ends with an error, because one process may have read them before and another after.
 
 `hmde index DOCUMENTS INDEX --embeddings OUTPUT` makes an index without sentences of them.
@@ -38,6 +38,7 @@ from hmde.common.saved_models import check_is_hmde
 from hmde.documents.documents import Document, Documents, check_apart, distinct, parse_row
 from hmde.index.encoder import Encoder
 from hmde.release.released import opened_as
+from modeling_hmde.inference_hmde import read_ahead
 
 
 def main(options: EncodeOptions) -> None:
@@ -98,7 +99,7 @@ def check_options(options: EncodeOptions) -> None:
 
 def read_shards(options: EncodeOptions) -> Iterator[list[Document]]:
     """The documents in their order, `documents_per_shard` at a time."""
-    documents = distinct(read_documents(options))
+    documents = distinct(read_ahead(read_documents(options), options.documents_per_shard))
     while shard := list(islice(documents, options.documents_per_shard)):
         yield shard
 

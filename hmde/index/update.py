@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from itertools import compress
 from operator import eq
@@ -39,6 +40,7 @@ from hmde.index.snapshot import (
     place_of,
     store_errors,
 )
+from modeling_hmde.inference_hmde import read_ahead
 
 # Documents that are encoded before they are committed; a process that is killed loses no more than these.
 DOCUMENTS_PER_COMMIT = 1024
@@ -81,7 +83,7 @@ def update_index(
     A document that is only renamed keeps its vectors. What is held of a file that `Documents` cannot read now, stays.
 
     Commits every DOCUMENTS_PER_COMMIT documents; a killed process that is started again resumes at the last commit.
-    Memory holds the texts of one commit, and the ids, titles and metadata of all documents.
+    Memory holds the texts of two commits, and the ids, titles and metadata of all documents.
 
     Args:
         folder: of the index; made if it does not exist.
@@ -121,8 +123,10 @@ def update_index(
             )
         _keep_metadata(index, metadata, large)
         stored = _stored_states(index)
+        # What is read here is read by a thread while the model computes; what else may be bound to the thread it is of.
+        reading = read_ahead(documents, DOCUMENTS_PER_COMMIT) if isinstance(documents, Documents) else documents
         with progress_bar("index" if show_progress_bar else "", count, unit="document") as progress:
-            changes = _write_changes(index, stored, distinct(documents), encoder, embeddings, progress.update)
+            changes = _write_changes(index, stored, distinct(reading), encoder, embeddings, progress.update)
         unread = documents.unreadable if isinstance(documents, Documents) else {}
         removed = [] if keep_others else [id for id in stored if file_of(id) not in unread]
         _remove_all(index, removed)
@@ -356,25 +360,33 @@ def _encoded(
     """The rows of documents."""
     columns = _described(index, documents)
     columns["content_hash"] = [document.content_hash for document in documents]
-    beginnings = [document.text[:CHARACTERS_OF_WORDS] for document in documents]
-    columns["words"] = [
-        " ".join(document_terms(text, document.language)) for text, document in zip(beginnings, documents)
-    ]
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        words = thread.submit(list, map(_words, documents))
+        columns |= _vectors(index, documents, encoder, embeddings)
+    return pa.table(columns | {"words": words.result()}, schema=index.table.schema)
+
+
+def _words(document: Document) -> str:
+    return " ".join(document_terms(document.text[:CHARACTERS_OF_WORDS], document.language))
+
+
+def _vectors(
+    index: Snapshot, documents: Sequence[Document], encoder: Encoder, embeddings: PrecomputedEmbeddings | None
+) -> dict[str, Any]:
+    """The columns of documents that the model makes."""
     if index.keeps_sentences:
         vectors, sentences = encoder.encode_with_sentences(documents)
-        columns["vector"] = list(vectors)
-        columns["spans"] = [document.spans for document in sentences]
+        columns = {"vector": list(vectors), "spans": [document.spans for document in sentences]}
         rows = np.concatenate([vectors[:0], *(document.vectors.numpy() for document in sentences)])
         ends = np.cumsum([0, *(len(document.spans) for document in sentences)])
         for name, codes in zip(CODE_COLUMNS, encode(cut(rows, index.sentence_size), index.centre)):
             cells = pa.FixedSizeListArray.from_arrays(codes.ravel(), codes.shape[1])
             columns[name] = pa.ListArray.from_arrays(ends, cells)
-    else:
-        found = embeddings.find(documents) if embeddings is not None else [None] * len(documents)
-        missing = [document for document, vector in zip(documents, found) if vector is None]
-        encoded = iter(encoder.encode(missing) if missing else ())
-        columns["vector"] = [next(encoded) if vector is None else vector for vector in found]
-    return pa.table(columns, schema=index.table.schema)
+        return columns
+    found = embeddings.find(documents) if embeddings is not None else [None] * len(documents)
+    missing = [document for document, vector in zip(documents, found) if vector is None]
+    encoded = iter(encoder.encode(missing) if missing else ())
+    return {"vector": [next(encoded) if vector is None else vector for vector in found]}
 
 
 def _tidy(index: Snapshot) -> None:

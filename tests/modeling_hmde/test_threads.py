@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from modeling_hmde.inference_hmde import evaluating
+from modeling_hmde.inference_hmde import evaluating, read_ahead
 
 MakeModel = Callable[..., HMDEForDocumentEmbedding]
 
@@ -37,3 +38,22 @@ def test_the_mode_comes_back_when_the_last_one_is_done(labse: Path, make_model: 
             assert not model.training
         assert not model.training
     assert model.training
+
+
+def test_reading_ahead_stops_at_its_depth_and_an_error_comes_after_the_items_before_it() -> None:
+    made: list[int] = []
+
+    def items() -> Iterator[int]:
+        for number in range(9):
+            made.append(number)
+            yield number
+        raise ValueError("the tenth")
+
+    ahead = read_ahead(items(), depth=3)
+    assert next(ahead) == 0
+    ahead.close()
+    assert len(made) <= 4
+    found: list[int] = []
+    with pytest.raises(ValueError, match="the tenth"):
+        found.extend(read_ahead(items(), depth=3))
+    assert found == list(range(9))

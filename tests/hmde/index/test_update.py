@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -146,6 +147,42 @@ def test_a_model_of_the_hub_is_kept_by_its_name_and_a_folder_by_its_whole_path(
     (tmp_path / "model").mkdir()
     assert Encoder.load("someone/hmde").name == "someone/hmde"
     assert Encoder.load("model").name == str(tmp_path / "model")
+
+
+def test_the_next_documents_are_read_and_words_counted_while_the_model_computes(
+    tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = {f"{name}.txt": text for name, text in TEXTS.items()}
+    (tmp_path / "texts").mkdir()
+    for name, text in texts.items():
+        (tmp_path / "texts" / name).write_text(text)
+    read, counted, document_words = Counter[str](), threading.Event(), hmde.index.update._words
+    changed = threading.Condition()
+
+    class Watched(Documents):
+        def __iter__(self) -> Iterator[Document]:
+            for document in super().__iter__():
+                with changed:
+                    read[document.id] += 1
+                    changed.notify()
+                yield document
+
+    class Waiting(Encoder):
+        def encode_with_sentences(self, documents: Sequence[Document]) -> tuple:
+            assert counted.wait(60)
+            following = [id for id in sorted(texts) if id > documents[0].id][:1]
+            with changed:
+                assert changed.wait_for(lambda: all(read[id] == 2 for id in following), 60)  # the first reading checks
+            return super().encode_with_sentences(documents)
+
+    def words(document: Document) -> str:
+        counted.set()
+        return document_words(document)
+
+    monkeypatch.setattr(hmde.index.update, "DOCUMENTS_PER_COMMIT", 1)
+    monkeypatch.setattr(hmde.index.update, "_words", words)
+    update_index(tmp_path / "index", Watched(tmp_path / "texts"), Waiting(*encoder))
+    check_index(tmp_path / "index", texts, encoder)
 
 
 def test_an_update_without_changes_encodes_and_writes_nothing(tmp_path: Path, counting: CountingEncoder) -> None:

@@ -2,6 +2,7 @@
 
     python -m benchmarks.overlap --articles '[ARTICLES, ...]' --public data/public --output runs/overlap
 
+Read are the articles that `python -m training.corpus` trains on: those of the languages, of the split `train`.
 A text of a test set counts as found if an article has eight words of it in a row, whatever their case and punctuation;
 where a script writes no spaces, twenty characters. Shorter texts are compared whole with the lines of the articles.
 Writes
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,7 +38,8 @@ class OverlapOptions:
     """A comparison of articles with the public test sets.
 
     Args:
-        articles: folders of tables of articles, as `python -m training.corpus` reads them; each with a column `text`.
+        articles: folders of tables of articles, as `python -m training.corpus` reads them.
+        languages: of the articles, as `python -m training.corpus` takes them; all if none is named.
         public: folder that `python -m evaluation.datasets.public` wrote.
         output: folder to write.
     """
@@ -45,6 +47,7 @@ class OverlapOptions:
     articles: list[str]
     public: str
     output: str
+    languages: list[str] = field(default_factory=list)
 
 
 class PublicText(NamedTuple):
@@ -57,10 +60,17 @@ class PublicText(NamedTuple):
 
 def main(argv: list[str] | None = None) -> None:
     options = options_from(OverlapOptions, argv)
-    tables = [path for folder in options.articles for path in sorted(Path(folder).glob("*.parquet"))]
-    tables += [path for folder in options.articles for path in sorted(Path(folder).glob("*.jsonl"))]
+    tables = [
+        path
+        for folder in options.articles
+        for path in sorted(Path(folder).glob("*"))
+        if path.suffix in (".jsonl", ".parquet") and path.stem in (options.languages or [path.stem])
+    ]
     if not tables:
-        raise ValueError(f"{options.articles} have no tables of articles; name folders of *.parquet or *.jsonl")
+        raise ValueError(
+            f"{options.articles} have no tables of articles in {options.languages or 'any language'}; name folders of "
+            "<language>.parquet or <language>.jsonl"
+        )
     texts = list(public_texts(Path(options.public)))
     by_piece: dict[str, list[int]] = {}
     for number, text in enumerate(texts):
@@ -69,10 +79,10 @@ def main(argv: list[str] | None = None) -> None:
     found: dict[int, str] = {}  # where
     with progress_bar("tables", len(tables), "table") as progress:
         for path in tables:
-            for number, article in rows(path, ["text"]):
-                for piece in pieces(str(article["text"])):
-                    for text_number in by_piece.get(piece, ()):
-                        found.setdefault(text_number, f"{path}, row {number}")
+            for row, article in rows(path, ["split", "text"]):
+                for piece in pieces(article["text"]) if article["split"] == "train" else ():
+                    for number in by_piece.get(piece, ()):
+                        found.setdefault(number, f"{path}, row {row}")
             progress.update()
     counts = [
         {"set": name, "texts": len(own), "found": len(own & found.keys()), "share": len(own & found.keys()) / len(own)}

@@ -68,10 +68,12 @@ SYSTEMS = {
     "nearest_sentence": _HMDE._replace(module=_NEAREST, ranks=True),
     "nearest_window": _PIECES._replace(module=_NEAREST, ranks=True),
     # Scores every document by its own vector and its nearest sentence, without BM25. `late` approximates this.
-    "both_scales": _HMDE._replace(module=_NEAREST, ranks=True),
+    "document_and_sentence": _HMDE._replace(module=_NEAREST, ranks=True),
     # What a user of an index of hmde gets from an HMDE and BM25. Behind the documents that these rank follow the
     # others, ranked by their vectors.
     "hybrid": _SEARCH,
+    # As `hybrid`, with the vectors of the kind `first`.
+    "hybrid_first": _FIRST._replace(module=_SEARCH.module, ranks=True),
     # As `hybrid`, and the best of a document's sentences count too.
     "late": _SEARCH,
     # The words that query and document share. Skips pairs of two languages.

@@ -1,5 +1,5 @@
 """Documents ranked by the nearest of their sentences or windows, alone or beside the document's own vector (kinds
-`nearest_sentence`, `nearest_window`, `both_scales`). All documents are compared, as no index does."""
+`nearest_sentence`, `nearest_window`, `document_and_sentence`). All documents are compared, as no index does."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class NearestPieceSystem:
     Args:
         model: on its device, in its dtype.
         tokenizer: decides what the pieces of a document are.
-        both_scales: whether the document's own vector counts too, as in `late_score`.
+        with_document: whether the document's own vector counts too, as in `late_score`.
     """
 
     model: HMDEForDocumentEmbedding
     tokenizer: HMDETokenizer
-    both_scales: bool
+    with_document: bool
 
     def rank_pairs(
         self,
@@ -112,7 +112,7 @@ class NearestPieceSystem:
         first_pieces = np.cumsum(vectors.counts) - vectors.counts
         for documents, all_pieces in zip(by_document, by_piece):
             nearest = np.maximum.reduceat(all_pieces, first_pieces)
-            yield late_score(documents, nearest) if self.both_scales else nearest
+            yield late_score(documents, nearest) if self.with_document else nearest
 
 
 def check(name: str, options: SystemOptions) -> None:
@@ -127,4 +127,4 @@ def load(options: SystemOptions, dtype: torch.dtype) -> NearestPieceSystem:
         system = pieces.load(replace(options, kind="windows"), dtype)
     else:
         system = hmde.load(options, dtype)
-    return NearestPieceSystem(system.model, system.tokenizer, both_scales=options.kind == "both_scales")
+    return NearestPieceSystem(system.model, system.tokenizer, with_document=options.kind == "document_and_sentence")

@@ -1,10 +1,11 @@
-"""The rankings of hmde/index that are more than a cosine of two vectors (kinds `hybrid` and `late`)."""
+"""The rankings of hmde/index that are more than a cosine of two vectors (kinds `hybrid`, `hybrid_first` and
+`late`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -18,7 +19,7 @@ from evaluation.datasets.languages import languages_of
 from evaluation.datasets.retrieval_sets import RetrievalSet, Run, texts_of
 from evaluation.recipes import SystemOptions
 from evaluation.similarity import RUN_DEPTH, Ranking
-from evaluation.systems import hmde
+from evaluation.systems import hmde, pieces
 from evaluation.vectors import fingerprint_of_documents, vectors_of_queries
 from hmde.common.fingerprints import fingerprint
 from hmde.common.progress import progress_bar
@@ -138,10 +139,13 @@ def check(name: str, options: SystemOptions) -> None:
         import_module("hmde.index.snapshot")
     except ImportError as error:
         raise ValueError(f"{name}: kind {options.kind} needs search ({error}); pip install '.[search]'") from None
-    hmde.check(name, options)
+    (pieces if options.kind == "hybrid_first" else hmde).check(name, options)
 
 
 def load(options: SystemOptions, dtype: torch.dtype) -> SearchSystem:
-    system = hmde.load(options, dtype)
-    ranking: Any = options.kind
+    ranking: Any = options.kind.removesuffix("_first")
+    if ranking == options.kind:
+        system = hmde.load(options, dtype)
+    else:
+        system = pieces.load(replace(options, kind="first"), dtype)
     return SearchSystem(options.model, system.model, system.tokenizer, ranking)

@@ -26,8 +26,11 @@ def test_texts_with_eight_words_or_twenty_characters_of_an_article_are_found(tmp
     written(tmp_path / "public/tatoeba/tatoeba.cmn-eng.cmn", f"{chinese}\n月亮围绕地球旋转并且。\nYes.\n")
     written(tmp_path / "public/sib200/data/eng_Latn/test.tsv", "category\ttext\nx\tNothing of this is in an article\n")
     article = f"A title\nYes!\nHere is {SHARED.title()}, and more.\n他说{chinese}。"
-    written(tmp_path / "articles/en.jsonl", json.dumps({"text": article}, ensure_ascii=False) + "\n")
-    arguments = [f"--articles=[{tmp_path / 'articles'}]", f"--public={tmp_path / 'public'}"]
+    not_trained = {"split": "dev", "text": "Nothing of this is in an article"}
+    rows = [{"split": "train", "text": article}, not_trained]
+    written(tmp_path / "articles/en.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    written(tmp_path / "articles/hi.jsonl", json.dumps(not_trained | {"split": "train"}) + "\n")
+    arguments = [f"--articles=[{tmp_path / 'articles'}]", f"--public={tmp_path / 'public'}", "--languages=[en]"]
     main([*arguments, f"--output={tmp_path / 'out'}"])
     results = json.loads((tmp_path / "out/results.json").read_text(encoding="utf-8"))
     assert {one["set"]: (one["texts"], one["found"]) for one in results["sets"]} == {
@@ -35,6 +38,6 @@ def test_texts_with_eight_words_or_twenty_characters_of_an_article_are_found(tmp
     }  # fmt: skip
     assert {one["text"] for one in results["found"]} == {f"In it: {SHARED}.", chinese, "Yes."}
     with pytest.raises(ValueError, match="nowhere has no files"):
-        main([arguments[0], f"--public={tmp_path / 'nowhere'}", f"--output={tmp_path}"])
-    with pytest.raises(ValueError, match="have no tables of articles"):
+        main([arguments[0], arguments[2], f"--public={tmp_path / 'nowhere'}", f"--output={tmp_path}"])
+    with pytest.raises(ValueError, match="have no tables of articles in"):
         main([f"--articles=[{tmp_path / 'public'}]", arguments[1], f"--output={tmp_path}"])

@@ -22,7 +22,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("document_language", [pytest.param("de", marks=pytest.mark.slow), "all"])
-@pytest.mark.parametrize(("kind", "share"), [("nearest_sentence", 1.0), ("both_scales", 0.6)])
+@pytest.mark.parametrize(("kind", "share"), [("nearest_sentence", 1.0), ("document_and_sentence", 0.6)])
 def test_scores_are_those_of_one_document_at_a_time(
     kind: str, share: float, document_language: str, model_folder: Path, tmp_path: Path
 ) -> None:
@@ -56,7 +56,7 @@ def test_the_whole_collection_is_ranked_though_a_run_has_its_first_documents(
     model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     system, data = (
-        load_system(SystemOptions("both_scales", model=str(model_folder))),
+        load_system(SystemOptions("document_and_sentence", model=str(model_folder))),
         RetrievalSet(DOCUMENTS, QUERIES, QRELS),
     )
     (whole, _), cut = (evaluate_task(system, RetrievalTask("", ["en-en"], depth=depth), data) for depth in (0, 1))
@@ -83,7 +83,7 @@ def test_windows_are_those_of_the_mean_over_windows(labse: Path) -> None:
 def test_a_late_sentence_does_not_find_its_own_document(model_folder: Path) -> None:
     queries = {"en": {"d1": "It was warm there!", "d2": "The dog slept."}}
     data = RetrievalSet(DOCUMENTS, queries, {id: {id: 1} for id in queries["en"]}, query_source="late_sentences")
-    system = load_system(SystemOptions("both_scales", model=str(model_folder)))
+    system = load_system(SystemOptions("document_and_sentence", model=str(model_folder)))
     _, runs = evaluate_task(system, RetrievalTask("", ["en-all"], query_source="late_sentences", depth=7), data)
     assert {id: f"en.{id}" in ranked for id, ranked in runs["en-all"].items()} == {"d1": False, "d2": False}
     assert {len(ranked) for ranked in runs["en-all"].values()} == {7}

@@ -139,7 +139,7 @@ def test_a_user_of_search_gets_this_ranking(
     assert {id: in_order(ranked) for id, ranked in runs[pair].items()} == {id: e[:2] for id, e in expected.items()}
 
 
-@pytest.mark.parametrize("ranking", ["hybrid", "late", "both_scales"])
+@pytest.mark.parametrize("ranking", ["hybrid", "late", "document_and_sentence"])
 def test_the_queries_of_a_task_are_encoded_once_and_together(
     ranking: str, model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,6 +178,16 @@ def test_a_query_that_is_a_whole_document_is_not_ranked(model_folder: Path) -> N
     result, runs = evaluate_task(load_system(SystemOptions("hybrid", model=str(model_folder))), task, data)
     assert not runs
     assert not result["rows"]
+
+
+def test_words_and_the_first_tokens_rank_as_hybrid_does(labse: Path) -> None:
+    rival, first = (load_system(SystemOptions(kind, model=str(labse))) for kind in ("hybrid_first", "first"))
+    assert rival.ranking == "hybrid"
+    texts = list(DOCUMENTS["en"].values())
+    vectors = rival.model.encode_documents(texts, rival.tokenizer, language="en")
+    np.testing.assert_allclose(vectors, first.encode_documents(texts, "en"), atol=1e-6)
+    _, runs = evaluate_task(rival, RetrievalTask("", ["en-en"]), RetrievalSet(DOCUMENTS, QUERIES, QRELS))
+    assert {len(ranked) for ranked in runs["en-en"].values()} == {len(texts)}
 
 
 def test_only_an_hmde_searches(model_folder: Path, labse: Path) -> None:

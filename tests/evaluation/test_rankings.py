@@ -183,6 +183,7 @@ def test_a_query_that_is_a_whole_document_is_not_ranked(model_folder: Path) -> N
 def test_words_and_the_first_tokens_rank_as_hybrid_does(labse: Path) -> None:
     rival, first = (load_system(SystemOptions(kind, model=str(labse))) for kind in ("hybrid_first", "first"))
     assert rival.ranking == "hybrid"
+    assert rival.tokenizer("a so\u00adft hyphen").input_ids == rival.tokenizer("a soft hyphen").input_ids
     texts = list(DOCUMENTS["en"].values())
     vectors = rival.model.encode_documents(texts, rival.tokenizer, language="en")
     np.testing.assert_allclose(vectors, first.encode_documents(texts, "en"), atol=1e-6)

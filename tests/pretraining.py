@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.context import ForkProcess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -67,7 +69,12 @@ def options(corpus_folder: Path, encoder: Path, output: Path, **changes: object)
         "save_steps": 4,
         "log_steps": 1,
     }
-    return [part for name, value in (values | changes).items() for part in (f"--{name}", str(value))]
+    return as_arguments(values | changes)
+
+
+def as_arguments(options: dict[str, Any]) -> list[str]:
+    """Options as a command line has them."""
+    return [part for name, value in options.items() for part in (f"--{name}", str(value))]
 
 
 # What makes two processes of `in_processes` shard their weights.
@@ -143,3 +150,75 @@ def gradients(
         patch.setattr(Accelerator, "clip_grad_norm_", keep)
         assert in_processes(number, work, **environment) == [0] * number
     return torch.load(folder / "gradients.pt")
+
+
+def two_have_the_gradients_of_one(
+    main: Callable[[list[str]], None],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: Callable[..., list[str]],
+    folder: Path,
+    ways: Sequence[dict[str, str]] = ({},),
+    atol: float = 1e-5,
+) -> list[dict[str, torch.Tensor]]:
+    """Two processes with half the batch each have the gradients of one, at each step. Returns these.
+
+    Args:
+        arguments: of a run, from its output and the `batch_size` of a process.
+        ways: by which the two train, as environment variables: DDP if there are none.
+    """
+    expected = gradients(main, monkeypatch, 1, arguments(folder / "one", batch_size=4), folder / "of-one")
+    for way, environment in enumerate(ways):
+        two = arguments(folder / f"two-{way}", batch_size=2)
+        found = gradients(main, monkeypatch, 2, two, folder / f"of-two-{way}", **environment)
+        for before, after in zip(expected, found, strict=True):
+            assert before.keys() == after.keys()
+            for name, gradient in before.items():
+                torch.testing.assert_close(after[name], gradient, rtol=1e-3, atol=atol)
+    return expected
+
+
+def run_noting_losses(
+    main: Callable[[list[str]], None],
+    arguments: list[str],
+    file: Path,
+    processes: int = 1,
+    at: int = 0,
+    signal_number: int = 0,
+    **environment: str,
+) -> list[int | None]:
+    """Run `main` in as many processes, and append each step's losses to a file, to the last bit.
+
+    Args:
+        at: the step at which each process sends itself a signal.
+    """
+    log = Accelerator.log
+
+    def note(accelerator: Accelerator, values: dict[str, float], step: int) -> None:
+        if accelerator.is_main_process and "grad_norm" in values:
+            kept = sorted((key, value.hex()) for key, value in values.items() if "loss" in key or key == "grad_norm")
+            with file.open("a") as lines:
+                lines.write(f"{step} {kept}\n")
+        if step == at:
+            os.kill(os.getpid(), signal_number)
+        log(accelerator, values, step=step)
+
+    def work(rank: int) -> None:
+        Accelerator.log = note
+        main(arguments)
+
+    return in_processes(processes, work, **environment)
+
+
+def goes_on_bit_for_bit(main: Callable[[list[str]], None], arguments: list[str], folder: Path, **given: Any) -> None:
+    """A run of four steps that is killed in its last does the last two again, from its checkpoint.
+
+    Args:
+        given: as `run_noting_losses` takes it.
+    """
+    killed, resumed = folder / "killed.txt", folder / "resumed.txt"
+    codes = run_noting_losses(main, arguments, killed, **given, at=4, signal_number=signal.SIGKILL)
+    assert codes[0] == -signal.SIGKILL
+    assert {*run_noting_losses(main, [*arguments, "--resume", "true"], resumed, **given)} == {0}
+    before, after = (file.read_text().splitlines() for file in (killed, resumed))
+    assert len(before) == 4
+    assert after == before[2:]

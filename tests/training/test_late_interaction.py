@@ -12,7 +12,6 @@ from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from training.data.batches import Batch, collate
 from training.data.kinds import DOCUMENTS, QUERIES, SENTENCES, Kind
 from training.encoder import TwoPathEncoder
-from training.losses import InfoNCE, weighted_losses
 from training.losses.batch import BatchVectors
 from training.losses.late_interaction import LateInteraction, late_scores
 
@@ -96,19 +95,6 @@ def test_padding_among_sentences_changes_no_score_and_gets_no_gradient() -> None
     assert sentences.grad is not None
     assert sentences.grad.isfinite().all()
     assert not sentences.grad[~sentences.any(dim=-1)].any()
-
-
-def test_a_loss_of_several_sizes_is_the_mean_over_whole_and_cut_vectors() -> None:
-    vectors = make_vectors()
-    losses = [InfoNCE(), LateInteraction(weight=2.0)]
-    cut = {name: rows[..., :4] for name, rows in vectors.embeddings.items()}
-    both = [
-        weighted_losses(BatchVectors(embeddings, vectors.batch, TEMPERATURE), losses)
-        for embeddings in (vectors.embeddings, cut)
-    ]
-    assert set(both[0]) == {"document_loss", "late_loss", "sentence_loss"}
-    for name, loss in weighted_losses(vectors, losses, sizes=[4]).items():
-        torch.testing.assert_close(loss, (both[0][name] + both[1][name]) / 2)
 
 
 @pytest.fixture

@@ -157,10 +157,3 @@ def test_two_processes_have_the_gradients_of_one(corpus_folder, labse, tmp_path,
     arguments = partial(options, corpus_folder, labse, **changes)
     steps = two_have_the_gradients_of_one(pretrain.main, monkeypatch, arguments, tmp_path, [{}, FSDP2])
     assert [any("lora_B" in name for name in step) for step in steps] == [True, True]
-
-
-def test_an_adapter_of_a_frozen_encoder_is_refused(corpus_folder, labse, tmp_path):
-    with pytest.raises(ValueError, match="lora trains the sentence_encoder, and freeze leaves it as it is"):
-        pretrain.main(options(corpus_folder, labse, tmp_path / "model", **LORA, freeze="sentence_encoder"))
-    with pytest.raises(ValueError, match="rank"):
-        pretrain.main(options(corpus_folder, labse, tmp_path / "model", **{"lora.rank": 0}))

@@ -1,105 +1,203 @@
-"""InfoNCE against its equation written out."""
+"""The losses of a batch of triples against sums written out over its documents, role by role (paper, equation 1)."""
+
+from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from training.data.batches import Batch
+from training.data.kinds import DOCUMENTS, QUERIES, SENTENCES, Kind
+from training.losses import Loss, Needs, check_losses, weighted_losses
+from training.losses.batch import BatchVectors
 from training.losses.candidates import Candidates
-from training.losses.info_nce import info_nce
+from training.losses.distillation import Distillation, distillation
+from training.losses.info_nce import InfoNCE, info_nce
+from training.losses.late_interaction import LateInteraction
+from training.losses.queries import Queries
 
-TEMPERATURE = 0.05
+TEMPERATURE = 0.2
+ROLES = ("anchor", "positive", "negative", "positive_negative")
+# The first and the third triple are of one concept; the hard negatives of the last two anchors are of their own.
+CONCEPTS = {
+    "anchor": [0, 1, 0],
+    "positive": [0, 1, 0],
+    "negative": [7, 1, 0],
+    "positive_negative": [2, 9, 0],
+}
+QUERIES_AS_DOCUMENTS = Kind("queries", "document_encoder")
+HARD_NEGATIVES = ["own", "all", "none"]
+
+
+def make_vectors(dtype: torch.dtype = torch.float32) -> BatchVectors:
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator).to(dtype)
+
+    sentences = draw(12, 3, 8)
+    sentences[2, 1:] = 0  # a document of one sentence
+    embeddings = {
+        DOCUMENTS: draw(12, 8),
+        QUERIES: draw(3, 8),
+        QUERIES_AS_DOCUMENTS: draw(3, 8),
+        SENTENCES: sentences,
+        Kind("sentence_queries", "sentence_encoder"): draw(12, 8),
+        Kind("sentence_queries", "document_encoder"): draw(12, 8),
+    }
+    concepts = {role: torch.tensor(CONCEPTS[role]) for role in ROLES}
+    batch = Batch({}, concepts, ["a", "b", "c"], torch.tensor([0, 2, 1, 1, 0, 2]))
+    return BatchVectors(embeddings, batch, TEMPERATURE, {DOCUMENTS: draw(12, 8)})
+
+
+def in_float32(vectors: BatchVectors) -> BatchVectors:
+    """The same numbers."""
+    embeddings, teacher = (
+        {kind: rows.float() for kind, rows in by_kind.items()} for by_kind in (vectors.embeddings, vectors.teacher)
+    )
+    return BatchVectors(embeddings, vectors.batch, TEMPERATURE, teacher)
 
 
 def cosine(one: Tensor, other: Tensor) -> float:
     return float(one @ other / (one.norm() * other.norm()))
 
 
-def equation_1(anchors: Tensor, positives: Tensor, negatives: Tensor) -> float:
-    loss = 0.0
-    for i in range(len(anchors)):
-        similar = cosine(anchors[i], positives[i]) / TEMPERATURE
-        denominator = math.exp(cosine(anchors[i], negatives[i]) / TEMPERATURE)
-        for j in range(len(anchors)):
-            denominator += math.exp(cosine(anchors[i], positives[j]) / TEMPERATURE)
-        loss -= similar - math.log(denominator)
-    return loss
+def contrast(anchors: Sequence[Tensor], documents: Tensor, positive: str, hard: str, hard_negatives: str) -> float:
+    """The mean of equation 1 over documents (12, hidden); never against a document of one's own concept."""
+    by_role = dict(zip(ROLES, documents.split(3)))
+    losses = []
+    for i, anchor in enumerate(anchors):
+        hard_ones = {"own": [i], "all": [0, 1, 2], "none": []}[hard_negatives]
+        others = [(positive, j) for j in range(3) if j != i] + [(hard, j) for j in hard_ones]
+        negatives = [by_role[role][j] for role, j in others if CONCEPTS[role][j] != CONCEPTS["anchor"][i]]
+        similar, *different = (
+            math.exp(cosine(anchor, other) / TEMPERATURE) for other in (by_role[positive][i], *negatives)
+        )
+        losses.append(-math.log(similar / (similar + sum(different))))
+    return sum(losses) / len(losses)
 
 
-@pytest.fixture
-def triples() -> tuple[Tensor, Tensor, Tensor]:
-    torch.manual_seed(0)
-    anchors, positives, negatives = torch.randn(3, 5, 8, dtype=torch.float64)
-    return anchors, anchors + positives, anchors + negatives
-
-
-def numbered(*concepts: int) -> Tensor:
-    return torch.tensor(concepts)
-
-
-def candidates(positives: Tensor, negatives: Tensor, **changes: object) -> Candidates:
-    """Each anchor and each hard negative of a concept of its own, unless the changes say otherwise."""
-    numbers = {"concepts": numbered(0, 1, 2, 3, 4), "negative_concepts": numbered(5, 6, 7, 8, 9)}
-    return Candidates(positives, negatives, **(numbers | changes))
-
-
-def test_the_sum_over_anchors_is_equation_1(triples):
-    losses = info_nce(triples[0], candidates(*triples[1:]), TEMPERATURE)
-    assert losses.shape == (5,)
-    assert float(losses.sum()) == pytest.approx(equation_1(*triples), rel=1e-9)
-
-
-def test_all_hard_negatives_enter_every_denominator(triples):
-    anchors, positives, negatives = triples
-    losses = info_nce(triples[0], candidates(*triples[1:], hard_negatives="all"), TEMPERATURE)
-    documents = [*positives, *negatives]
-    exponentials = [math.exp(cosine(anchors[3], other) / TEMPERATURE) for other in documents]
-    assert float(losses[3]) == pytest.approx(-math.log(exponentials[3] / sum(exponentials)), rel=1e-9)
-
-
-def test_without_hard_negatives_only_the_positives_count(triples):
-    anchors, positives, _ = triples
-    losses = info_nce(triples[0], candidates(*triples[1:], hard_negatives="none"), TEMPERATURE)
-    exponentials = [math.exp(cosine(anchors[0], other) / TEMPERATURE) for other in positives]
-    assert float(losses[0]) == pytest.approx(-math.log(exponentials[0] / sum(exponentials)), rel=1e-9)
-
-
-@pytest.mark.parametrize("hard_negatives", ["own", "all"])
-def test_a_document_of_the_anchors_concept_is_never_its_negative(triples, hard_negatives):
-    """Rows 0 and 1 are of one concept, which is also the concept of row 2's hard negative."""
-    anchors, positives, negatives = triples
-    options = {
-        "concepts": numbered(0, 0, 2, 3, 4),
-        "negative_concepts": numbered(5, 6, 0, 8, 9),
-        "hard_negatives": hard_negatives,
-    }
-    before = info_nce(anchors, candidates(positives, negatives, **options), TEMPERATURE)
-    positives, negatives = positives.clone(), negatives.clone()
-    positives[1] += 10 * anchors[0] + 100 * anchors[3]  # row 0 must not notice, row 3 must
-    negatives[2] += 10 * anchors[0]
-    after = info_nce(anchors, candidates(positives, negatives, **options), TEMPERATURE)
-    assert float(after[0]) == pytest.approx(float(before[0]), rel=1e-9)
-    assert float(after[3]) > float(before[3]) + 0.1
-
-
-def test_the_lengths_of_vectors_do_not_matter(triples):
-    scaled = info_nce(3 * triples[0], candidates(0.2 * triples[1], 7 * triples[2]), 0.1)
-    torch.testing.assert_close(scaled, info_nce(triples[0], candidates(*triples[1:]), 0.1))
+@pytest.mark.parametrize("hard_negatives", HARD_NEGATIVES)
+def test_anchors_seek_positives_and_positives_seek_anchors_each_beside_its_own_hard_negatives(
+    hard_negatives: str,
+) -> None:
+    vectors = make_vectors()
+    documents = vectors.embeddings[DOCUMENTS]
+    anchors, positives, *_ = documents.split(3)
+    losses = InfoNCE(hard_negatives=hard_negatives, symmetric=True)(vectors)  # type: ignore[arg-type]
+    assert losses.keys() == {"document", "reverse"}
+    expected = contrast(anchors, documents, "positive", "negative", hard_negatives)
+    assert float(losses["document"]) == pytest.approx(expected, rel=1e-5)
+    expected = contrast(positives, documents, "anchor", "positive_negative", hard_negatives)
+    assert float(losses["reverse"]) == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("hard_negatives", ["own", "none"])
-def test_negatives_from_beyond_the_batch_enter_every_denominator_but_for_those_of_the_anchors_concept(
-    triples, hard_negatives
-):
-    anchors, positives, negatives = triples
-    torch.manual_seed(1)
-    others = torch.randn(3, 8, dtype=torch.float64)
-    beyond = (others, numbered(1, 20, 21))
-    found = candidates(positives, negatives, hard_negatives=hard_negatives, others=beyond)
-    losses = info_nce(anchors, found, TEMPERATURE)
-    for anchor in (0, 1):
-        documents = [*positives, *([negatives[anchor]] if hard_negatives == "own" else []), *others[anchor:]]
-        exponentials = [math.exp(cosine(anchors[anchor], other) / TEMPERATURE) for other in documents]
-        expected = -math.log(exponentials[anchor] / sum(exponentials))
-        assert float(losses[anchor]) == pytest.approx(expected, rel=1e-9)
+def test_documents_of_other_processes_are_negatives_but_for_those_of_the_anchors_concept(hard_negatives: str) -> None:
+    anchors, positives, negatives = torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(0))
+    others = torch.randn(3, 8, generator=torch.Generator().manual_seed(1)), torch.tensor([1, 20, 21])
+    concepts, negative_concepts = torch.arange(5), torch.arange(5, 10)
+    candidates = Candidates(positives, negatives, concepts, negative_concepts, hard_negatives, others)  # type: ignore[arg-type]
+    losses = info_nce(anchors, candidates, TEMPERATURE)
+    assert losses.shape == (5,)
+    for i in (0, 1):
+        documents = [*positives, *([negatives[i]] if hard_negatives == "own" else []), *others[0][i:]]
+        exponentials = [math.exp(cosine(anchors[i], document) / TEMPERATURE) for document in documents]
+        assert float(losses[i]) == pytest.approx(-math.log(exponentials[i] / sum(exponentials)), rel=1e-5)
+
+
+@pytest.mark.parametrize("hard_negatives", HARD_NEGATIVES)
+def test_queries_of_both_paths_seek_the_positives(hard_negatives: str) -> None:
+    vectors = make_vectors()
+    loss = Queries(hard_negatives=hard_negatives)(vectors)["query"]  # type: ignore[arg-type]
+    by_path = [
+        contrast(vectors.embeddings[name], vectors.embeddings[DOCUMENTS], "positive", "negative", hard_negatives)
+        for name in (QUERIES, QUERIES_AS_DOCUMENTS)
+    ]
+    assert float(loss) == pytest.approx(sum(by_path) / 2, rel=1e-5)
+
+
+def all_losses(hard_negatives: Any = "own") -> list[Loss]:
+    return [
+        InfoNCE(symmetric=True, hard_negatives=hard_negatives),
+        Queries(hard_negatives=hard_negatives),
+        LateInteraction(hard_negatives=hard_negatives),
+    ]
+
+
+@pytest.mark.parametrize("hard_negatives", HARD_NEGATIVES)
+def test_losses_of_half_precision_are_computed_in_float32(hard_negatives: str) -> None:
+    vectors = make_vectors(torch.bfloat16)
+    found = weighted_losses(vectors, all_losses(hard_negatives))
+    expected = weighted_losses(in_float32(vectors), all_losses(hard_negatives))
+    assert len(expected) == 5
+    for name, loss in expected.items():
+        assert found[name].dtype == torch.float32, name
+        torch.testing.assert_close(found[name], loss, rtol=0, atol=0, msg=name)
+
+
+def test_a_weight_multiplies_its_losses_and_what_is_left_out_has_none() -> None:
+    vectors = make_vectors()
+    once = weighted_losses(vectors, [InfoNCE(), Queries()])
+    assert once.keys() == {"document_loss", "query_loss"}
+    twice = weighted_losses(vectors, [InfoNCE(weight=2.0), Queries(weight=0.25)])
+    torch.testing.assert_close(twice["document_loss"], 2 * once["document_loss"])
+    torch.testing.assert_close(twice["query_loss"], once["query_loss"] / 4)
+
+
+def test_cut_vectors_are_compared_with_what_is_cut_as_they_are() -> None:
+    vectors = make_vectors()
+    shorter = {kind: rows[..., :5] for kind, rows in vectors.embeddings.items()}
+    by_hand = BatchVectors(shorter, vectors.batch, TEMPERATURE)
+    whole, cut = weighted_losses(vectors, all_losses()), weighted_losses(by_hand, all_losses())
+    for name, loss in weighted_losses(vectors, all_losses(), sizes=[5]).items():
+        torch.testing.assert_close(loss, (whole[name] + cut[name]) / 2)
+    assert not torch.equal(whole["document_loss"], cut["document_loss"])
+    torch.testing.assert_close(vectors.cut(5).teacher[DOCUMENTS], vectors.teacher[DOCUMENTS][:, :5])
+
+
+def test_a_kind_of_which_the_teacher_has_one_vector_counts_in_no_distillation_loss_and_is_still_reached() -> None:
+    """As the query of a batch of one triple, and queries that are all the same, whose mean is not exact."""
+    student, documents = torch.randn(2, 7, 8, generator=torch.Generator().manual_seed(0))
+    for same in (documents[:1], documents[:1].expand(7, 8)):
+        embeddings = {DOCUMENTS: student.clone(), QUERIES: student[: len(same)].clone().requires_grad_()}
+        vectors = make_vectors()
+        vectors.embeddings, vectors.teacher = embeddings, {DOCUMENTS: documents, QUERIES: same}
+        loss = Distillation(teacher="")(vectors)["distillation"]
+        torch.testing.assert_close(loss, distillation(student, documents))
+        loss.backward()
+        assert embeddings[QUERIES].grad is not None
+        assert not embeddings[QUERIES].grad.any()
+    vectors.teacher = {DOCUMENTS: same, QUERIES: same}
+    assert float(Distillation(teacher="")(vectors)["distillation"]) == 0
+
+
+def test_a_loss_says_what_it_needs_and_counts_once() -> None:
+    needs: list[tuple[Loss, Needs]] = [
+        (InfoNCE(), Needs()),
+        (InfoNCE(symmetric=True), Needs(symmetric=True)),
+        (Queries(), Needs(queries=True)),
+        (LateInteraction(sentence_queries=3), Needs(queries=True, sentences=True, sentence_queries=3)),
+        (Distillation(teacher=""), Needs(queries=True, sentences=True)),
+    ]
+    for loss, expected in needs:
+        assert (loss.needs, loss.weight) == (expected, 1.0)
+        assert check_losses([loss], frozen=False) == expected
+    assert check_losses([loss for loss, _ in needs], frozen=False) == Needs(True, True, True, 3)
+
+
+@pytest.mark.parametrize(
+    ("losses", "frozen", "message"),
+    [
+        ([], False, "losses has none, so that nothing is learned; give one"),
+        ([InfoNCE(), LateInteraction()], True, "^LateInteraction read the documents' sentences.*; use freeze word_emb"),
+        ([Distillation(teacher="")], True, "of a frozen sentence_encoder only their vectors are kept"),
+    ],
+)
+def test_losses_that_cannot_be_computed_are_refused(losses: list[Loss], frozen: bool, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        check_losses(losses, frozen)

@@ -17,7 +17,7 @@ from accelerate.state import AcceleratorState
 from tests.pretraining import in_processes, options
 from training import pretrain
 from training.data import sentence_vectors as module
-from training.data.articles import fingerprint_of_corpus, row_of
+from training.data.articles import row_of
 from training.data.batches import collate
 from training.data.sentence_vectors import SentenceVectors, fingerprint_of_vectors, sentence_vectors
 from training.data.triples import CONCEPT_OF, LANGUAGE_OF, Triples
@@ -29,9 +29,15 @@ def triples(corpus_folder) -> Triples:
     return Triples(corpus_folder, "train", symmetric=True)
 
 
-def test_document_embeddings_are_the_same_from_kept_vectors(corpus_folder, triples, model, tokenizer, tmp_path):
-    corpus, rows = fingerprint_of_corpus(corpus_folder), triples.rows_of_articles()
-    kept = sentence_vectors(tmp_path, Accelerator(cpu=True), model, tokenizer, triples.articles, rows, corpus)
+def vectors_of(triples: Triples, model, tokenizer, folder: Path, precision: str = "no") -> SentenceVectors:
+    accelerator = Accelerator(cpu=True, mixed_precision=precision)
+    return sentence_vectors(
+        folder, accelerator, model, tokenizer, triples.articles, triples.rows_of_articles(), "corpus"
+    )
+
+
+def test_document_embeddings_are_the_same_from_kept_vectors(triples, model, tokenizer, tmp_path):
+    kept = vectors_of(triples, model, tokenizer, tmp_path)
     chosen = [triples[index] for index in range(4)]
     encoder = TwoPathEncoder(model)
     with torch.no_grad():
@@ -51,12 +57,11 @@ def test_the_documents_that_triples_name_are_encoded_and_no_others(triples):
 
 
 def test_they_are_computed_once_and_again_for_another_encoder_tokenizer_corpus_or_code(
-    corpus_folder, triples, model, tokenizer, make_model, xlmr, tmp_path, monkeypatch
+    triples, model, tokenizer, make_model, xlmr, tmp_path, monkeypatch
 ):
-    rows = triples.rows_of_articles()
-    first = sentence_vectors(tmp_path, Accelerator(cpu=True), model, tokenizer, triples.articles, rows, "corpus")
+    first = vectors_of(triples, model, tokenizer, tmp_path)
     monkeypatch.setattr("training.data.sentence_vectors.encode_sentences", None)  # would fail if called
-    again = sentence_vectors(tmp_path, Accelerator(cpu=True), model, tokenizer, triples.articles, rows, "corpus")
+    again = vectors_of(triples, model, tokenizer, tmp_path)
     assert isinstance(again, SentenceVectors)
     assert (again.vectors == first.vectors).all()
     names = {fingerprint_of_vectors(model, tokenizer, corpus, "no") for corpus in ("corpus", "another")}
@@ -73,13 +78,11 @@ def test_they_are_computed_once_and_again_for_another_encoder_tokenizer_corpus_o
 def test_they_are_computed_again_in_another_precision(
     triples, model, tokenizer, tmp_path, monkeypatch, precision, computed
 ):
-    rows = triples.rows_of_articles()
-    sentence_vectors(tmp_path, Accelerator(cpu=True), model, tokenizer, triples.articles, rows, "corpus")
+    vectors_of(triples, model, tokenizer, tmp_path)
     calls, encode_sentences = [], module.encode_sentences
     monkeypatch.setattr(module, "encode_sentences", lambda *given: calls.append(1) or encode_sentences(*given))
     AcceleratorState._reset_state(reset_partial_state=True)
-    accelerator = Accelerator(cpu=True, mixed_precision=precision)
-    sentence_vectors(tmp_path, accelerator, model, tokenizer, triples.articles, rows, "corpus")
+    vectors_of(triples, model, tokenizer, tmp_path, precision)
     assert bool(calls) == computed
 
 
@@ -112,9 +115,7 @@ def keep(corpus_folder: Path, folder: Path, model, tokenizer, die_after: int = -
 
     module.DOCUMENTS_AT_ONCE, module.encode_sentences = 2, counted
     AcceleratorState._reset_state(reset_partial_state=True)
-    triples = Triples(corpus_folder, "train", symmetric=True)
-    rows = triples.rows_of_articles()
-    sentence_vectors(folder, Accelerator(cpu=True), model, tokenizer, triples.articles, rows, "corpus")
+    vectors_of(Triples(corpus_folder, "train", symmetric=True), model, tokenizer, folder)
     (folder / f"encoded-by-{os.getpid()}").write_text(str(len(encoded)))
 
 
@@ -157,13 +158,12 @@ def test_a_killed_run_loses_no_more_than_the_documents_it_was_at(corpus_folder, 
 
 
 def test_a_disk_without_room_for_the_vectors_is_said_before_any_is_computed(
-    corpus_folder, triples, model, tokenizer, tmp_path, monkeypatch
+    triples, model, tokenizer, tmp_path, monkeypatch
 ):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     monkeypatch.setattr(module, "encode_sentences", None)  # would fail if called
-    rows = triples.rows_of_articles()
     with pytest.raises(OSError, match=r"vectors\.npy needs \d+ MiB on the disk"):
-        sentence_vectors(tmp_path, Accelerator(cpu=True), model, tokenizer, triples.articles, rows, "corpus")
+        vectors_of(triples, model, tokenizer, tmp_path)

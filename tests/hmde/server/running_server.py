@@ -12,9 +12,9 @@ from fastapi import FastAPI
 
 
 @contextmanager
-def running(app: FastAPI) -> Iterator[str]:
+def running(app: FastAPI, root_path: str = "") -> Iterator[str]:
     """The address of the app, which is stopped at the end of the block."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", root_path=root_path))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

@@ -422,10 +422,11 @@ def test_a_body_of_another_kind_is_refused_by_name(
 def test_pages_elsewhere_may_ask_where_they_are_named_and_a_proxy_may_show_the_server(
     encoder: Encoder, index_folder: Path
 ) -> None:
-    app = make_app(Index(index_folder, encoder), cors=["https://example.org"], root_path="/search")
-    with running(app) as address:
+    app = make_app(Index(index_folder, encoder), cors=["https://example.org"])
+    with running(app, root_path="/search") as address:
         for origin, allowed in (("https://example.org", "https://example.org"), ("https://other.org", None)):
             answer = post(f"{address}/search", json={"query": "cat"}, headers={"Origin": origin})
+            assert answer.status_code == 200  # the proxy asks without its own part of the path
             assert answer.headers.get("Access-Control-Allow-Origin") == allowed
         assert "/search/openapi.json" in get(f"{address}/docs").text
 
@@ -548,7 +549,7 @@ def test_the_command_answers_what_has_arrived_before_it_stops(index_folder: Path
         with ThreadPoolExecutor() as threads:
             asked = {"input": [" ".join(DOCUMENTS * 50)] * 100}
             answer = threads.submit(post, f"http://127.0.0.1:{port}/v1/embeddings", json=asked)
-            # Pieces of the texts are encoded in several calls; how many there have been at the first look, nobody knows.
+            # The texts are encoded in several calls; how many there have been at the first look, nobody knows.
             while not answer.done() and "hmde_texts_together_count 0.0" in get(f"http://127.0.0.1:{port}/metrics").text:
                 pass
             process.send_signal(signal.SIGTERM)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import get_args
 
@@ -16,7 +17,7 @@ from hmde.common.device import Dtype
 from hmde.documents.documents import Document
 from hmde.index import Ranking
 from hmde.index.encoder import Encoder
-from hmde.index.hits import Hit, hits_of
+from hmde.index.hits import Hit, file_of, hits_of
 from hmde.index.precomputed import PrecomputedEmbeddings
 from hmde.index.ranking import CANDIDATES, rank
 from hmde.index.snapshot import Snapshot, is_index, open_snapshot, place_of
@@ -25,7 +26,7 @@ from modeling_hmde.attribution_hmde import Scoring
 from modeling_hmde.inference_hmde import Truncation
 
 MOST_HITS = 2**31 - 1  # LanceDB counts no further
-PARTS_PER_HIT = 2  # that are ranked, as far as files have parts
+PARTS_PER_HIT = 20  # that are ranked, at most, where few files have all the best parts
 
 SECONDS_BETWEEN_LOOKS = 1.0  # at the folder, whether another process has changed the index
 
@@ -211,9 +212,14 @@ class Index:
         ranking = ranking or ("late" if index.keeps_sentences else "dense")
         if vector is None:
             (vector,) = self.encoder.encode_queries([query])
-        # Parts of one file become one hit, so more of them are ranked.
-        depth = min(max(PARTS_PER_HIT * (offset + hits), CANDIDATES), MOST_HITS)
-        scores = rank(index, query, self.encoder, ranking, depth, languages, where, vector)
+        scores: dict[str, float] = {}
+        for depth in (CANDIDATES * 2**power for power in count()):
+            found = rank(index, query, self.encoder, ranking, depth, languages, where, vector)
+            for id, score in found.items():
+                scores.setdefault(id, score)  # a deeper ranking may have another order; those before keep their places
+            enough = len({*map(file_of, scores)}) >= offset + hits or depth >= PARTS_PER_HIT * (offset + hits)
+            if enough or len(found) < depth:
+                break
         adds_up = ranking == "dense" and self.encoder.model.config.document_pooling != "dbos"
         scoring: Scoring = "contribution" if adds_up and not index.keeps_sentences else "maximum"
         return hits_of(index, self.encoder, vector, scores, scoring, slice(offset, offset + hits))

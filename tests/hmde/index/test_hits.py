@@ -8,7 +8,7 @@ import pytest
 
 from hmde.documents.documents import Document
 from hmde.index.encoder import Encoder
-from hmde.index.hits import SNIPPET_CHARACTERS, Hit
+from hmde.index.hits import SNIPPET_CHARACTERS, Hit, file_of
 from hmde.index.index import Index
 from modeling_hmde import Explanation
 from modeling_hmde.attribution_hmde import SentenceScore
@@ -65,3 +65,17 @@ def test_parts_of_a_file_are_one_hit_and_pages_of_answers_follow_one_another(tmp
     paged = [index.search("The cat", 1, offset=offset)[0].document.id for offset in range(3)]
     assert paged == [hit.document.id for hit in hits]
     assert index.search("The cat", 1, offset=3) == []
+
+
+@pytest.mark.lancedb
+def test_no_hit_stands_on_two_pages_of_answers_and_none_on_no_page(tmp_path: Path, encoder: Encoder) -> None:
+    words = "cat dog sun mat moon".split()
+    texts = [f"The {words[row % 5]} {words[row % 3]} {row % 7}. The {words[row % 4]}." for row in range(120)]
+    texts += ["The cat."] * 60  # of one file, before all others
+    ids = [f"rows.jsonl#{row}" for row in range(120)] + [f"cat.pdf#page={page}" for page in range(60)]
+    index = Index(tmp_path / "index", encoder)
+    index.add([Document(id, "", "en", text) for id, text in zip(ids, texts)])
+    pages = [index.search("The cat", 10, offset=offset) for offset in range(0, 130, 10)]
+    found = [file_of(hit.document.id) for page in pages for hit in page]
+    assert len(found) == 121
+    assert sorted(found) == sorted({"cat.pdf", *ids[:120]})

@@ -58,6 +58,7 @@ def main(options: EncodeOptions) -> None:
     encoder = Encoder.load(name, options.dtype, truncation="error" if options.strict else True)
     encoder.model.to(state.device)
     shards: dict[Path, str] = {}
+    truncated = 0
     for number, documents in enumerate(read_shards(options)):
         path = Path(options.output) / f"shard-{number:06d}.parquet"
         shards[path] = shard_fingerprint(documents)
@@ -70,6 +71,7 @@ def main(options: EncodeOptions) -> None:
             continue
         began = time.perf_counter()
         embeddings = encoder.encode(documents)
+        truncated += encoder.name_truncated(documents)
         column = pa.FixedSizeListArray.from_arrays(pa.array(embeddings.ravel()), embeddings.shape[1])
         with file_written_whole(path) as partial:
             pq.write_table(shard.append_column("embedding", column), partial, write_page_checksum=True)
@@ -78,6 +80,8 @@ def main(options: EncodeOptions) -> None:
         raise ValueError(
             f"documents {options.documents} changed while they were encoded; run again when they are final"
         )
+    if truncated_by_all := sum(gather_object([truncated])):
+        state.print(f"documents truncated: {truncated_by_all}")
     if state.is_main_process:
         for path in {*Path(options.output).glob("shard-*.parquet")} - shards.keys():
             path.unlink()

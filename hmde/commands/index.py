@@ -67,11 +67,11 @@ def described(changes: Changes, left_out: Mapping[str, int]) -> str:
     >>> from hmde.index.update import Changes
     >>> described(Changes(added=2, changed=0, removed=1, unchanged=7), {})
     '2 added, 0 changed, 1 removed, 7 unchanged'
-    >>> print(described(Changes(added=2, changed=0, removed=1, unchanged=7), {"no text": 1, "damaged": 2}))
-    2 added, 0 changed, 1 removed, 7 unchanged
+    >>> print(described(Changes(added=2, changed=0, removed=1, unchanged=7, truncated=1), {"no text": 1, "damaged": 2}))
+    2 added, 0 changed, 1 removed, 7 unchanged, 1 truncated
     files left out: 3 (2 damaged, 1 no text)
     """
-    counts = ", ".join(f"{count} {name}" for name, count in changes._asdict().items())
+    counts = ", ".join(f"{count} {name}" for name, count in changes._asdict().items() if count or name != "truncated")
     reasons = ", ".join(
         f"{count} {reason}" for reason, count in sorted(left_out.items(), key=lambda item: (-item[1], item[0]))
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +19,8 @@ from hmde.release.released import RELEASED, opened_as
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.attribution_hmde import DocumentSentences, Scoring
 from modeling_hmde.inference_hmde import Truncation
+
+logger = logging.getLogger(__name__)
 
 # A text whose vector depends on all that decides a document's vector: weights, prompts and sentence segmentation.
 PROBE = "The probe is short. Проба коротка.\n探测很短。"
@@ -85,6 +89,21 @@ class Encoder(NamedTuple):
         """The sentences of each document and their vectors; see `HMDEForDocumentEmbedding.prepare_sentences`."""
         texts, languages = _texts_and_languages(documents)
         return self.model.prepare_sentences(texts, self.tokenizer, language=languages, scoring=scoring)
+
+    def name_truncated(self, documents: Sequence[Document]) -> int:
+        """Warns of each document whose end the model does not read, with the share that it reads; how many they are."""
+        sentence_bytes = max(self.tokenizer.min_sentence_bytes, 1)  # at least; a shorter text is read to its end
+        most = self.tokenizer.max_sentences * sentence_bytes
+        long = [document for document in documents if len(document.text.encode()) > most]
+        if not long:
+            return 0
+        texts, languages = _texts_and_languages(long)
+        rows = self.tokenizer(texts, language=languages, return_truncated=True, return_offsets_mapping=True)
+        truncated = [*compress(zip(long, rows["offset_mapping"]), rows["num_truncated_tokens"])]
+        for document, offsets in truncated:
+            share = f"{max(end for _, end in offsets) / len(document.text):.1%}"
+            logger.warning("%s: only the first %s of it is read; divide it to read all", document.id, share)
+        return len(truncated)
 
     def probe(self) -> np.ndarray:
         """(2 * hidden + 3,), the vectors of PROBE and of its first sentence, of length 1 together, and the limits that

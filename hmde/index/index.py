@@ -55,7 +55,7 @@ class Index:
     ...     Document("cat", "Cats", "en", "The cat sat on the mat. It was warm.", {"year": 2019}),
     ...     Document("hund", "Hunde", "de", "Der Hund schlief in der Sonne.", {"year": 2024}),
     ... ])
-    Changes(added=2, changed=0, removed=0, unchanged=0)
+    Changes(added=2, changed=0, removed=0, unchanged=0, truncated=0)
     >>> [hit] = index.search("Where did the dog sleep?", where="year > 2020")
     >>> hit.document.title, hit.document.metadata
     ('Hunde', {'year': 2024})

@@ -61,12 +61,14 @@ METADATA_TYPES = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: p
 
 
 class Changes(NamedTuple):
-    """How many documents an update added, changed, removed and left as they were."""
+    """How many documents an update added, changed, removed and left as they were; and of those that it added or
+    changed, how many are longer than the model reads, which is said of each."""
 
     added: int
     changed: int
     removed: int
     unchanged: int
+    truncated: int = 0
 
 
 def update_index(
@@ -266,6 +268,7 @@ def _write_changes(
     def write(change: str) -> None:
         rows = _rows(index, waiting[change], encoded, encoder, embeddings)
         writers[change](index, rows)
+        counts["truncated"] += encoder.name_truncated(waiting[change])
         waiting[change].clear()
 
     for document in documents:
@@ -280,7 +283,7 @@ def _write_changes(
     for change, rest in waiting.items():
         if rest:
             write(change)
-    return Changes(counts["added"], counts["changed"], 0, counts["unchanged"])
+    return Changes(counts["added"], counts["changed"], 0, counts["unchanged"], counts["truncated"])
 
 
 def _stored_states(index: Snapshot) -> dict[str, tuple]:

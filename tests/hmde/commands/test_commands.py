@@ -24,7 +24,7 @@ def test_the_terminal_indexes_and_answers_in_words_and_in_json(
     main(["index", documents, index, "--model", str(model_folder), "--dtype", "float32"])
     assert capsys.readouterr().out == "4 added, 0 changed, 0 removed, 0 unchanged\n"
     main(["index", documents, index, "--json", "true", "--dtype", "float32"])
-    counts = {"added": 0, "changed": 0, "removed": 0, "unchanged": 4}
+    counts = {"added": 0, "changed": 0, "removed": 0, "unchanged": 4, "truncated": 0}
     assert json.loads(capsys.readouterr().out) == counts | {"unreadable": {}, "notes": {}, "left_out": {}}
     main(["query", index, "The cat", "--hits", "2", "--sentences", "1", "--json", "true", "--text", "true"])
     hits = json.loads(capsys.readouterr().out)

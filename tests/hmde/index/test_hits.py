@@ -69,7 +69,7 @@ def test_parts_of_a_file_are_one_hit_and_pages_of_answers_follow_one_another(tmp
 
 @pytest.mark.lancedb
 def test_no_hit_stands_on_two_pages_of_answers_and_none_on_no_page(tmp_path: Path, encoder: Encoder) -> None:
-    words = "cat dog sun mat moon".split()
+    words = ["cat", "dog", "sun", "mat", "moon"]
     texts = [f"The {words[row % 5]} {words[row % 3]} {row % 7}. The {words[row % 4]}." for row in range(120)]
     texts += ["The cat."] * 60  # of one file, before all others
     ids = [f"rows.jsonl#{row}" for row in range(120)] + [f"cat.pdf#page={page}" for page in range(60)]

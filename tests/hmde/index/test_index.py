@@ -51,14 +51,14 @@ def test_documents_are_added_replaced_and_removed_and_the_others_stay(tmp_path: 
     index = Index(tmp_path / "index", encoder)
     with pytest.raises(IndexNotFound):
         index.search("The cat")
-    assert index.add(documents_of({"cat": TEXTS["cat"], "dog": TEXTS["dog"]})) == (2, 0, 0, 0)
+    assert index.add(documents_of({"cat": TEXTS["cat"], "dog": TEXTS["dog"]})) == (2, 0, 0, 0, 0)
     assert len(index) == 2
-    assert index.add(iter(documents_of({"dog": "Der Hund schlief.", "new": TEXTS["chat"]}))) == (1, 1, 0, 0)
+    assert index.add(iter(documents_of({"dog": "Der Hund schlief.", "new": TEXTS["chat"]}))) == (1, 1, 0, 0, 0)
     assert len(index) == 3
     check_index(index.folder, {"cat": TEXTS["cat"], "dog": "Der Hund schlief.", "new": TEXTS["chat"]}, encoder)
     assert index.remove(["cat", "unknown"]) == 1
     assert (len(index), ids(index)) == (2, {"dog", "new"})
-    assert index.update(documents_of(TEXTS)) == (3, 1, 1, 0)
+    assert index.update(documents_of(TEXTS)) == (3, 1, 1, 0, 0)
     assert len(index) == len(TEXTS)
     check_index(index.folder, TEXTS, encoder)
 
@@ -225,9 +225,9 @@ def test_a_string_is_no_list_of_documents_to_remove(tmp_path: Path, encoder: Enc
 def test_other_metadata_are_written_without_encoding_again(index: Index, counting: CountingEncoder) -> None:
     again = Index(index.folder, counting)
     documents = [Document(name, name, "en", text, {"year": 3000, "new": name == "cat"}) for name, text in TEXTS.items()]
-    assert again.update(documents) == (0, 4, 0, 0)
+    assert again.update(documents) == (0, 4, 0, 0, 0)
     assert counting.encoded == []
-    assert again.update(documents) == (0, 0, 0, 4)
+    assert again.update(documents) == (0, 0, 0, 4, 0)
     (hit,) = again.search("The cat", where="new", ranking="dense")
     assert hit.document.metadata == {"year": 3000, "new": True}
     assert hit.to_dict()["metadata"] == {"year": 3000, "new": True}
@@ -379,4 +379,15 @@ def test_a_document_that_is_too_long_is_named_where_no_cut_is_wanted(tmp_path: P
     with pytest.raises(ValueError, match=r"^long \('The cat sat.*tokens more than are read \(max_sentences"):
         index.add([short, long])
     assert len(index) == 1
-    assert Index(tmp_path / "index", dtype="float32").add([long]).added == 1
+
+
+def test_each_row_that_is_read_in_part_is_named_with_its_share_and_all_are_counted(
+    tmp_path: Path, encoder: Encoder, caplog: pytest.LogCaptureFixture
+) -> None:
+    row = "The cat sat. " * (4 * encoder.tokenizer.max_sentences)
+    lines = [{"id": name, "text": text} for name, text in (("a", row), ("b", "The cat."), ("c", row))]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    changes = Index(tmp_path / "index", encoder).update(Documents(tmp_path / "rows.jsonl"))
+    assert (changes.added, changes.truncated) == (3, 2)
+    said = [record.message for record in caplog.records if "of it is read" in record.message]
+    assert said == [f"rows.jsonl#{name}: only the first 24.9% of it is read; divide it to read all" for name in "ac"]

@@ -338,7 +338,7 @@ def test_a_full_disk_ends_with_a_sentence_and_keeps_what_was_committed(tmp_path:
     message, kept, *changes = json.loads(done.stdout)
     assert "the disk of disk/index is full; make room and index again: what was committed is kept" in message
     assert 0 < kept < 600
-    assert changes == [600 - kept, 0, 0, kept]
+    assert changes == [600 - kept, 0, 0, kept, 0]
 
 
 def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path, encoder: Encoder) -> None:

@@ -64,12 +64,21 @@ def encode(vectors: np.ndarray, centre: np.ndarray) -> Codes:
 
 def decode(codes: Codes, centre: np.ndarray) -> np.ndarray:
     """(vectors, size), float32, L2-normalised: what is left of vectors after `encode`."""
+    return _turned_vectors(codes, centre) @ turn(len(centre)).T
+
+
+def cosines(query: np.ndarray, codes: Codes, centre: np.ndarray) -> np.ndarray:
+    """(vectors,), float32: of a query (size,), L2-normalised, with what `decode` gives. It is the query that is turned,
+    in a third of the time."""
+    return _turned_vectors(codes, centre) @ (query @ turn(len(centre)))
+
+
+def _turned_vectors(codes: Codes, centre: np.ndarray) -> np.ndarray:
     size, half = len(centre), codes.magnitudes.shape[1] // 2
     levels = np.zeros((len(codes.signs), size), np.uint8)
     for plane in (codes.signs, codes.magnitudes[:, :half], codes.magnitudes[:, half:]):
         levels = 2 * levels + np.unpackbits(plane, axis=1, count=size)
-    differences = LEVELS[levels] * (codes.lengths / np.float32(STEPS * size**0.5))
-    vectors = centre + differences @ turn(size).T
+    vectors = centre @ turn(size) + LEVELS[levels] * (codes.lengths / np.float32(STEPS * size**0.5))
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 

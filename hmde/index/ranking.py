@@ -10,14 +10,14 @@ late    as hybrid, and among the documents with the best sentences, too: the wei
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+import torch
 
 from hmde.index import Ranking
 from hmde.index.bm25 import query_terms, terms
 from hmde.index.encoder import Encoder
-from hmde.index.hits import as_long_as, sentences_of
 from hmde.index.snapshot import Snapshot
 from modeling_hmde import late_score
 
@@ -77,17 +77,25 @@ def rank(
     if ranking == "late" and index.keeps_sentences:
         by_sentences = index.nearest_sentences(vector, MORE_BY_SENTENCES * width, condition)
     further = [id for id in dict.fromkeys([*bm25, *by_sentences]) if id not in cosines]
-    cosines |= dict(zip(further, (index.vectors(further) @ vector).tolist()))
-    languages_found = index.languages_of(list(cosines))
+    vectors, languages_found = index.vectors_and_languages([*cosines, *further])
+    cosines |= dict(zip(further, (vectors[len(cosines) :] @ vector).tolist()))
     words = scaled_bm25(bm25, cosines, languages_found, _coverages(index, query, bm25, languages_found))
     hybrid = _best({id: cosine + words[id] for id, cosine in cosines.items()}, width)
     if ranking == "hybrid":
         return _best(hybrid, depth)
 
     candidates = list(cosines) if index.keeps_sentences else list(hybrid)  # without sentences, each is encoded
-    sentences = zip(candidates, sentences_of(index, candidates, encoder, "maximum"))
-    best = {id: float((found.vectors @ as_long_as(vector, found)).max()) for id, found in sentences}
-    return _best({id: late_score(cosines[id], best[id]) + words[id] for id in candidates}, depth)
+    best = zip(candidates, _cosines_of_best_sentences(index, encoder, vector, candidates))
+    return _best({id: late_score(cosines[id], cosine) + words[id] for id, cosine in best}, depth)
+
+
+def _cosines_of_best_sentences(
+    index: Snapshot, encoder: Encoder, vector: np.ndarray, ids: Sequence[str]
+) -> Iterable[float]:
+    if index.keeps_sentences:
+        return index.cosines_of_best_sentences(vector, ids)
+    sentences = encoder.encode_sentences(index.documents(ids), "maximum")
+    return (float((document.vectors @ torch.from_numpy(vector)).max()) for document in sentences)
 
 
 def scaled_bm25(

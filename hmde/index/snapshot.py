@@ -30,7 +30,7 @@ import torch
 from lancedb.table import Table
 
 from hmde.documents.documents import RESERVED, Document
-from hmde.index.codes import Codes, decode, in_words, smallest_differences
+from hmde.index.codes import Codes, cosines, decode, in_words, smallest_differences
 from hmde.index.encoder import Encoder, cut, sentence_of_probe
 from modeling_hmde.attribution_hmde import DocumentSentences
 
@@ -203,8 +203,7 @@ class Snapshot:
         with store_errors(self.folder):
             rows = self.table.search().select(["id", "sentence_signs"]).to_arrow()
         signs = rows["sentence_signs"].combine_chunks()
-        counts = pa.compute.list_value_length(signs).to_numpy()
-        return Signs(rows["id"].combine_chunks(), in_words(_matrix(signs.flatten())), np.cumsum(counts) - counts)
+        return Signs(rows["id"].combine_chunks(), in_words(_matrix(signs.flatten())), _firsts(rows))
 
     def bm25(self, terms: Sequence[str], depth: int, where: str | None = None) -> dict[str, float]:
         """The BM25 scores of the best documents that hold at least one of these terms, by id."""
@@ -223,13 +222,17 @@ class Snapshot:
             documents.append(Document(**row, metadata=metadata))
         return documents
 
-    def vectors(self, ids: Sequence[str]) -> np.ndarray:
-        """(documents, hidden), the vectors of the documents with these ids."""
-        return _matrix(self.rows(ids, ["id", "vector"])["vector"].combine_chunks())
+    def vectors_and_languages(self, ids: Sequence[str]) -> tuple[np.ndarray, dict[str, str | None]]:
+        """(documents, hidden), the vectors of the documents with these ids, and their languages by id."""
+        rows = self.rows(ids, ["id", "vector", "language"])
+        return _matrix(rows["vector"].combine_chunks()), dict(zip(ids, rows["language"].to_pylist()))
 
-    def languages_of(self, ids: Sequence[str]) -> dict[str, str | None]:
-        """The languages of the documents with these ids, by id."""
-        return dict(zip(ids, self.rows(ids, ["id", "language"])["language"].to_pylist()))
+    def cosines_of_best_sentences(self, query: np.ndarray, ids: Sequence[str]) -> list[float]:
+        """The cosine of a query vector (hidden,) with the best sentence of each document with these ids, in an index
+        that keeps them."""
+        rows = self.rows(ids, ["id", *CODE_COLUMNS])
+        found = cosines(cut(query, self.sentence_size), _codes(rows), self.centre)
+        return np.maximum.reduceat(found, _firsts(rows)).tolist()
 
     def sentences(self, ids: Sequence[str]) -> list[DocumentSentences]:
         """The sentences of the documents with these ids, in an index that keeps them."""
@@ -240,8 +243,7 @@ class Snapshot:
 
     def sentence_vectors(self, rows: pa.Table) -> np.ndarray:
         """(sentences, sentence_size), float32, L2-normalised, of all documents of rows that hold CODE_COLUMNS."""
-        cells = (rows[name].combine_chunks().flatten() for name in CODE_COLUMNS)
-        return decode(Codes(*map(_matrix, cells)), self.centre)
+        return decode(_codes(rows), self.centre)
 
     def rows(self, ids: Sequence[str], columns: list[str]) -> pa.Table:
         """Columns of the documents with these ids, in their order. `id` must be one of the columns."""
@@ -324,6 +326,17 @@ def _scores(search: Any, column: str, depth: int, where: str | None) -> dict[str
     if where is not None:
         search = search.where(where)
     return {row["id"]: row[column] for row in search.select(["id", column]).limit(depth).to_list()}
+
+
+def _codes(rows: pa.Table) -> Codes:
+    """Those of all sentences of rows that hold CODE_COLUMNS."""
+    return Codes(*(_matrix(rows[name].combine_chunks().flatten()) for name in CODE_COLUMNS))
+
+
+def _firsts(rows: pa.Table) -> np.ndarray:
+    """(documents,), the place of each document's first sentence among those of rows that hold their signs."""
+    counts = pa.compute.list_value_length(rows["sentence_signs"]).to_numpy()
+    return np.cumsum(counts) - counts
 
 
 def _matrix(rows: pa.FixedSizeListArray) -> np.ndarray:

@@ -11,7 +11,7 @@ import scipy.fft
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hmde.index.codes import decode, encode, in_words, smallest_differences
+from hmde.index.codes import cosines, decode, encode, in_words, smallest_differences
 from hmde.index.encoder import cut
 
 LEVELS = [-2.152, -1.344, -0.7560, -0.2451, 0.2451, 0.7560, 1.344, 2.152]
@@ -50,6 +50,9 @@ def test_each_number_becomes_the_nearest_of_eight_levels(size: int) -> None:
     differing = [place for place, vector in enumerate(vectors) if (vector != centre).any()]
     expected = [decoded_one_by_one(vectors[place], centre) for place in differing]
     np.testing.assert_allclose(decoded[differing], expected, atol=1e-3)
+    found = cosines(centre, encode(np.array(vectors), centre), centre)
+    np.testing.assert_allclose(found, decoded @ centre, atol=1e-5)
+    assert found.dtype == np.float32
 
 
 @given(st.integers(0, 5), st.integers(1, 40), st.integers(0, 2**32 - 1))

@@ -158,7 +158,7 @@ class Documents:
             is_table = file.suffix.lower() in TABLES
             for document in self._rows(file, name) if is_table else self._sections(file, name, known):
                 if not document.language and self.language is not None:
-                    language = _detected_language(document.text) if self.language == DETECT else self.language
+                    language = detected_language(document.text) if self.language == DETECT else self.language
                     document = replace(document, language=language)
                 yield document
                 count += 1
@@ -332,7 +332,8 @@ def language_code(code: str | None) -> str | None:
     return None if language in ("und", None) else language
 
 
-def _detected_language(text: str) -> str:
+def detected_language(text: str) -> str:
+    """The ISO 639-1 code of the language that a text most probably has."""
     with missing_extras_named():
         import py3langid  # takes a second, and few need it
     return py3langid.classify(text[:4_000])[0]

@@ -24,6 +24,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from hmde.commands.encode import main as encode
+from hmde.commands.options import EncodeOptions
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from tests.paths import REPOSITORY
 
@@ -136,6 +138,18 @@ def test_a_library_ranks_as_the_model_does(
 def test_the_example_ranks_as_the_model_does(desk: SimpleNamespace, run_in_a_fresh_process: Callable[..., str]) -> None:
     program, question = (EXAMPLES / "search.py").read_text(encoding="utf-8"), "Der Hund sah die Katze?"
     printed = run_in_a_fresh_process(program, "runs/hmde-small", "docs/en.jsonl", question, folder=desk.folder)
+    check_printed(desk, printed, question)
+
+
+def test_faiss_finds_in_what_was_encoded_what_the_model_finds(desk: SimpleNamespace) -> None:
+    pytest.importorskip("faiss")
+    question, lines = "Der Hund sah die Katze?", desk.folder / "lines.jsonl"
+    rows = [{"id": f"document {place}", "text": text} for place, text in enumerate(desk.documents)]
+    lines.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    model, embeddings = str(desk.folder / "runs" / "hmde-small"), str(desk.folder / "embeddings")
+    encode(EncodeOptions(str(lines), embeddings, model, dtype="float32"))
+    program = EXAMPLES / "search_with_faiss.py"
+    printed = run(sys.executable, program, model, embeddings, "vectors.faiss", question, folder=desk.folder)
     check_printed(desk, printed, question)
 
 

@@ -24,6 +24,7 @@ ARTICLE_COLUMNS = {
     "license": pa.string(),
     "split": pa.string(),  # train, dev or test, the same for all articles of a concept
 }
+WHERE_THERE_IS_NONE = {"categories": [], "source": "", "license": ""}  # columns that may be missing
 SURROGATE = re.compile("[\ud800-\udfff]")  # half of a character of UTF-16; JSON can hold one alone, UTF-8 cannot
 
 
@@ -45,7 +46,7 @@ def copy_table(path: Path, language: str, target: Path) -> int:
             for number, row in batch:
                 if rule := broken_rule(row, language):
                     raise malformed(path, number, rule)
-            articles = [{**row, "row": number} for number, row in batch]
+            articles = [{**WHERE_THERE_IS_NONE, **row, "row": number} for number, row in batch]
             writer.write_batch(pa.RecordBatch.from_pylist(articles, schema))
             count += len(batch)
         if not count:
@@ -58,6 +59,8 @@ def broken_rule(row: object, language: str) -> str | None:
     if not isinstance(row, dict):
         return f"is {shortened(row)}; an article is a JSON object with {', '.join(ARTICLE_COLUMNS)}"
     for column, kind in ARTICLE_COLUMNS.items():
+        if column not in row and column in WHERE_THERE_IS_NONE:
+            continue
         if column not in row:
             return f"has no {column}; an article has {', '.join(ARTICLE_COLUMNS)}"
         value = row[column]
@@ -69,7 +72,7 @@ def broken_rule(row: object, language: str) -> str | None:
                 return f"{name} is {shortened(text)}; it must be a text"
             if half := SURROGATE.search(text):
                 return f"{name} has half of a surrogate pair at character {half.start() + 1}; remove that character"
-    if "" in row["categories"]:
+    if "" in row.get("categories", []):
         return "one of categories is empty; name it, or leave it out"
     if not row["concept_id"]:
         return "concept_id is empty; give all articles on one concept the same name"

@@ -16,7 +16,7 @@ from hmde.common.files import write_json
 from hmde.common.records import parquet_columns, where
 from modeling_hmde.segmentation_hmde import replace_surrogates, sentence_spans
 from training.corpus.article_tables import ARTICLE_COLUMNS, copy_table
-from training.corpus.database import count_rows, define_draw, quoted, read_parquet, write_parquet
+from training.corpus.database import count_rows, define_draw, drawn_split, quoted, read_parquet, write_parquet
 from training.corpus.recipe import CorpusRecipe
 
 WIKI_COLUMNS = {"wiki40b": ["wikidata_id", "text", "version_id"], "wikipedia": ["id", "title", "text"]}
@@ -264,10 +264,7 @@ def _articles_of_pages(
     query = f"""
         SELECT concept_id, {quoted(language)} AS language, title, text, coalesce(categories, []) AS categories,
                {quoted(recipe.source)} AS source, {quoted(license_)} AS license,
-               CASE WHEN draw('split|' || concept_id) % 1000000 < {round(recipe.dev_fraction * 1e6)} THEN 'dev'
-                    WHEN draw('split|' || concept_id) % 1000000
-                         < {round((recipe.dev_fraction + recipe.test_fraction) * 1e6)} THEN 'test'
-                    ELSE 'train' END AS split
+               {drawn_split(recipe.dev_fraction, recipe.test_fraction)} AS split
         FROM ({page}) AS page
         JOIN chosen USING (page)
         LEFT JOIN (SELECT concept_id, min_by(categories, page_id) AS categories FROM {known}

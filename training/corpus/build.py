@@ -2,11 +2,13 @@
 
     python -m training.corpus --config configuration/corpora/sample.yaml
 
-Reads article tables, wiki-40b or Wikipedia, with the categories of Wikimedia's SQL dumps, and writes
+Reads article tables, documents of any kind, wiki-40b or Wikipedia, with the categories of Wikimedia's SQL dumps, and
+writes
 
     articles/<language>.parquet   the articles of concepts in two languages and of negatives, each text once
     triples.parquet               ids, not texts: see `hard_negatives.TRIPLE_COLUMNS`
     statistics.json, README.md    how much was read, dropped, kept and drawn; the dataset card
+    mates.json                    of documents: what was left out, and what each least margin would keep
 
 The same input, languages and seed give the same bytes, whatever the number of threads: every draw is an MD5 hash.
 Finished steps are kept in `<output>.steps` until the end, and a run that was stopped resumes there.
@@ -17,6 +19,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
+from shutil import copyfile
 from typing import Any
 
 import duckdb
@@ -25,6 +28,7 @@ from hmde.common.command_line import options_from
 from hmde.common.files import folder_written_whole, locked, write_json, write_text
 from modeling_hmde.publishing_hmde import upload_folder
 from training.corpus.articles import (
+    WIKI_COLUMNS,
     article_files,
     check_splits,
     define_rules,
@@ -43,6 +47,7 @@ from training.corpus.database import (
     write_parquet,
 )
 from training.corpus.dataset_cards import triples_card
+from training.corpus.documents import document_files, write_document_tables
 from training.corpus.download import fetch_dumps
 from training.corpus.hard_negatives import draw_triples
 from training.corpus.recipe import CorpusRecipe
@@ -92,13 +97,17 @@ def check_output(output: Path, articles: Path) -> None:
 def build_corpus(connection: duckdb.DuckDBPyConnection, recipe: CorpusRecipe, output: Path) -> dict[str, Any]:
     """Writes the corpus and returns its statistics."""
     define_rules(connection, recipe)
-    files = article_files(recipe)
+    files = {"documents": document_files(recipe)} if recipe.source == "documents" else article_files(recipe)
     dumps: dict[str, dict[str, Path]] = {}
-    if recipe.source != "tables":
+    if recipe.source in WIKI_COLUMNS:
         dumps = fetch_dumps(recipe.languages, Path(recipe.dumps), recipe.dump_date, recipe.dump_mirror)
     inputs = [path for paths in files.values() for path in paths]
     inputs += [path for tables in dumps.values() for path in tables.values()]
     steps = open_steps(output, recipe, inputs)
+    mined = steps / "documents"
+    if recipe.source == "documents":
+        write_document_tables(connection, recipe, mined)
+        files = {language: [mined / f"{language}.parquet"] for language in recipe.languages}
 
     categories = {language: steps / f"{language}.categories.parquet" for language in dumps}
     for language, target in categories.items():
@@ -128,6 +137,7 @@ def build_corpus(connection: duckdb.DuckDBPyConnection, recipe: CorpusRecipe, ou
                 connection,
                 [path for paths in tables.values() for path in paths],
                 triples,
+                neighbours=mined / "neighbours" if mined.exists() else None,
                 category_limit=recipe.category_limit,
                 seed=recipe.seed,
             )
@@ -156,7 +166,8 @@ def check_triples(connection: duckdb.DuckDBPyConnection, articles: dict[str, Pat
     raise ValueError(
         f"no triple to train on comes of these articles, and {sum(splits.values())} for dev and test. A triple is a "
         "concept with articles in two languages, and another article that shares a category with it in its language "
-        f"and split. {count_rows(connection, concepts)} concepts of train have articles in two languages, "
+        "and split, or that a model finds near it there (`--source documents`). "
+        f"{count_rows(connection, concepts)} concepts of train have articles in two languages, "
         f"{count_rows(connection, f'FROM ({concepts}) WHERE categorized = 0')} of them without any category. Articles "
         f"by language: {counts}"
     )
@@ -203,6 +214,8 @@ def write_corpus(
     read = {language: counted(paths[0]) for language, paths in tables.items()}
     dumps = {path.name.partition(".")[0]: counted(path) for path in sorted(triples.parent.glob("*.categories.json"))}
     statistics = corpus_statistics(connection, folder, asdict(recipe), read, dumps)
+    for report in triples.parent.glob("documents/mates.json"):
+        copyfile(report, folder / report.name)
     write_json(folder / "statistics.json", statistics)
     write_text(folder / "README.md", triples_card(statistics))
     return statistics

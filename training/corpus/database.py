@@ -69,6 +69,13 @@ def define_draw(connection: duckdb.DuckDBPyConnection, seed: int) -> None:
     )
 
 
+def drawn_split(dev_fraction: float, test_fraction: float) -> str:
+    """An expression of SQL: train, dev or test, drawn for `concept_id`. Needs `define_draw`."""
+    draw = "draw('split|' || concept_id) % 1000000"
+    dev, dev_and_test = round(dev_fraction * 1e6), round((dev_fraction + test_fraction) * 1e6)
+    return f"CASE WHEN {draw} < {dev} THEN 'dev' WHEN {draw} < {dev_and_test} THEN 'test' ELSE 'train' END"
+
+
 @contextmanager
 def database(output: Path, memory_limit: str, threads: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database in memory, for a command that writes `output`. What exceeds the memory limit goes to disk, into the

@@ -1,5 +1,6 @@
 -- Triples with hard negatives, from two tables: article (concept_id, language, split) and, with a row for each category
--- of an article, article_category (concept_id, language, split, category).
+-- of an article, article_category (concept_id, language, split, category). Where a model found hard negatives, a third
+-- table has them: neighbour (concept_id, language, negative_id).
 --
 -- draw(key) is an MD5 hash and every order is total, so the triples are the same whatever the number of threads.
 --
@@ -61,6 +62,15 @@ negative AS (
     JOIN member
       ON member.language = drawn.language AND member.split = drawn.split AND member.category = drawn.category
      AND member.member_index = drawn.negative_index
+    UNION ALL
+    SELECT side.concept_id, side.anchor_language, side.positive_language, side.language, NULL AS category,
+           min_by(neighbour.negative_id, draw(concat_ws('|', 'neighbour', side.concept_id, side.anchor_language,
+                                                        side.positive_language, side.language, neighbour.negative_id)))
+    FROM side
+    JOIN neighbour ON neighbour.concept_id = side.concept_id AND neighbour.language = side.language
+    JOIN article
+      ON article.concept_id = neighbour.negative_id AND article.language = side.language AND article.split = side.split
+    GROUP BY ALL
 )
 SELECT pair.concept_id, pair.anchor_language, pair.positive_language, hard.category, hard.negative_id,
        hard_positive.negative_id AS positive_negative_id, pair.split

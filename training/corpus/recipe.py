@@ -7,7 +7,7 @@ from typing import Literal
 
 from jsonargparse.typing import ClosedUnitInterval
 
-from hmde.common.numbers import NonNegativeInt, PositiveInt, Seed, Share
+from hmde.common.numbers import NonNegativeInt, PositiveFloat, PositiveInt, Seed, Share
 
 SPLITS = ("train", "dev", "test")
 
@@ -18,8 +18,9 @@ class CorpusRecipe:
 
     articles: str
     """Folder of one table a language, <language>.jsonl or <language>.parquet, with the columns concept_id, language,
-    title, text, categories, source, license and split, none of them null. For the other sources: the data set on the
-    Hub, or a folder of its Parquet files."""
+    title, text and split, none of them null, and if there are some, categories, source and license. For `documents`,
+    what `hmde encode` has read; rows of tables that have a concept_id keep it. For the other sources: the data set on
+    the Hub, or a folder of its Parquet files."""
 
     output: str
     """Folder to write. It must not exist, or be one that this command wrote."""
@@ -27,8 +28,19 @@ class CorpusRecipe:
     languages: list[str]
     """ISO 639-1 codes. Pairs are made between all of them. In YAML, `no` needs quotes."""
 
-    source: Literal["tables", "wiki40b", "wikipedia"] = "tables"
-    """Tables of your own, wiki40b (google/wiki40b) or wikipedia (wikimedia/wikipedia)."""
+    source: Literal["tables", "documents", "wiki40b", "wikipedia"] = "tables"
+    """Tables of your own, documents of any kind whose links and hard negatives a model finds, wiki40b (google/wiki40b)
+    or wikipedia (wikimedia/wikipedia)."""
+
+    embeddings: str | None = None
+    """For `documents`: the folder that `hmde encode` wrote of them."""
+
+    model: str | None = None
+    """For `documents`: the HMDE that made the embeddings; the released model if not given."""
+
+    min_margin: PositiveFloat = 1.1
+    """For `documents`: how much nearer two documents must be to each other than to their neighbours, as a ratio. A
+    higher one links fewer and errs less; mates.json of the corpus says how many pairs others would keep."""
 
     snapshot: str = "20231101"
     """Version of wikimedia/wikipedia."""

@@ -58,7 +58,7 @@ def corpus_statistics(
         "triples": count_by(connection, triples, "split"),
         "triples_by_languages": count_by(connection, triples, LANGUAGE_PAIR),
         "triples_by_anchor": count_by(connection, triples, "anchor_language"),
-        "triples_of_the_paper": paper if recipe["source"] != "tables" else None,
+        "triples_of_the_paper": paper if recipe["source"].startswith("wiki") else None,
         "triples_in_all": num_triples,
         "read": read,
         "dumps": dumps,

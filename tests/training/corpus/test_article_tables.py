@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.training.corpus.own_articles import TEXT, article, run, world, write_articles, write_table
 from training.corpus import ARTICLE_COLUMNS
-from training.corpus.article_tables import copy_table
+from training.corpus.article_tables import WHERE_THERE_IS_NONE, copy_table
 
 
 def change(**fields: object) -> Callable[[list], None]:
@@ -32,7 +32,7 @@ def replace(row: object) -> Callable[[list], None]:
 
 
 BAD_ROWS = [
-    *((change(**{name: ...}), f"has no {name}") for name in ARTICLE_COLUMNS),
+    *((change(**{name: ...}), f"has no {name}") for name in ARTICLE_COLUMNS if name not in WHERE_THERE_IS_NONE),
     *((change(**{name: None}), f"{name} is None") for name in ARTICLE_COLUMNS),
     *((change(**{name: 17}), f"{name} is 17") for name in ARTICLE_COLUMNS),
     (change(text=["a list"]), r"text is \['a list'\]; it must be a text"),
@@ -186,6 +186,15 @@ def test_json_lines_and_parquet_give_the_same_corpus(tmp_path, dictionary):
     run(folder, tmp_path / "of-parquet")
     for path in ("triples.parquet", "articles/de.parquet", "articles/en.parquet", "articles/fr.parquet"):
         assert (tmp_path / "of-lines" / path).read_bytes() == (tmp_path / "of-parquet" / path).read_bytes()
+
+
+def test_categories_source_and_license_may_be_missing(tmp_path):
+    rows = [article(f"Q{index}", "fr", ["river"]) for index in range(2)]
+    without = [{name: row[name] for name in row if name not in WHERE_THERE_IS_NONE} for row in rows]
+    for path in (tmp_path / "fr.jsonl", tmp_path / "fr.parquet"):
+        copy_table(write_table(path, without), "fr", tmp_path / "copy.parquet")
+        copied = parquet.read_table(tmp_path / "copy.parquet", columns=list(ARTICLE_COLUMNS)).to_pylist()
+        assert copied == [row | WHERE_THERE_IS_NONE for row in rows]
 
 
 def test_two_articles_on_one_concept_in_a_language_are_named(tmp_path):

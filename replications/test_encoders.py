@@ -1,4 +1,4 @@
-"""LASER's and T-MDE_P's encoders against their equations, and the folders they leave."""
+"""LASER's and T-MDE_P's encoders against their equations, and the folders that these and NTDV's leave."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from evaluation.recipes import SystemOptions
 from evaluation.systems import load_system
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from replications.laser.modeling_laser import LaserConfig, LaserModel
+from replications.ntdv.modeling_ntdv import GRUConfig, GRUModel, NTDVConfig, NTDVModel
 from replications.t_mde.modeling_tmde import TMDEConfig, TMDEModel
 from tests.tiny_encoders import randomise, unigram_tokenizer
 
@@ -36,12 +37,20 @@ def tmde(num_hidden_layers: int = 4, num_queries: int = 8) -> TMDEModel:
     return randomised(TMDEModel(TMDEConfig(vocab_size=len(unigram_tokenizer()), **sizes)))
 
 
+def ntdv(num_attention_heads: int = 2) -> NTDVModel:
+    """Which reads a text with the words 7 or 12 by its second encoder."""
+    sizes = {"embedding_size": 12, "state_size": 16, "num_attention_heads": num_attention_heads}
+    model = randomised(NTDVModel(NTDVConfig(vocab_size=len(unigram_tokenizer()), languages=["en", "de"], **sizes)))
+    model.evidence[[7, 12]] = 1.0
+    return model
+
+
 def randomised(model: PreTrainedModel) -> PreTrainedModel:
     randomise(model, seed=1)
     return model.eval()
 
 
-MODELS = {"laser": laser, "tmde": tmde}
+MODELS = {"laser": laser, "tmde": tmde, "ntdv": ntdv}
 
 
 def slow_lstm(lstm: torch.nn.LSTM, inputs: Tensor, layer: int, reverse: bool) -> list[Tensor]:
@@ -190,6 +199,8 @@ def test_a_folder_is_a_system_of_the_evaluation_that_reads_whole_documents(folde
         (lambda: LaserModel(LaserConfig(hidden_size=5)), "hidden_size is 5; it must be even"),
         (lambda: tmde(num_hidden_layers=2), "num_hidden_layers is 2; the pyramid of queries needs 3"),
         (lambda: tmde(num_queries=3), "num_queries is 3; it must be at least 4"),
+        (lambda: ntdv(num_attention_heads=0), "num_attention_heads is 0; it must be at least 1"),
+        (lambda: GRUModel(GRUConfig(hidden_size=5)), "hidden_size is 5; it must be even"),
     ],
 )
 def test_impossible_sizes_are_refused(make, message):

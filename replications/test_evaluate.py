@@ -19,6 +19,8 @@ from replications.question_answering import finetune as finetune_questions
 from replications.question_answering import task as questions
 from replications.question_answering.task import Question, answer, f1, measure, normalized, read_questions
 from replications.translation_search import SentenceSystem
+from tests.paths import written
+from tests.pretraining import as_arguments
 from training import finetune
 
 pytestmark = pytest.mark.slow
@@ -26,12 +28,6 @@ pytestmark = pytest.mark.slow
 BERTS_INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
 TATOEBA, EUROPARL, XNLI = (f"replications.datasets.{name}" for name in ("tatoeba", "europarl", "xnli"))
 CAT, DOG, MAT = "The cat sat on the mat.", "Did the dog see it?", "It was warm there!"
-
-
-def written(path: Path, content: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content, encoding="utf-8")
-    return path
 
 
 def run_main(folder: Path, **tasks: Any) -> dict[str, Any]:
@@ -165,7 +161,7 @@ def test_pairs_are_fine_tuned_from_the_published_files(xnli: Path, tmp_path: Pat
         "trainer.eval_steps": 1, "trainer.save_strategy": "steps", "trainer.save_steps": 1,
         "trainer.metric_for_best_model": "accuracy",
     }  # fmt: skip
-    finetune.main([part for name, value in options.items() for part in (f"--{name}", str(value))])
+    finetune.main(as_arguments(options))
     results = json.loads((tmp_path / "model" / "results.json").read_text(encoding="utf-8"))
     devs = {f"{language}.dev" for language in json.loads(languages)}
     assert {*results["scores"]} >= devs | {"fr.test"}
@@ -191,7 +187,7 @@ def test_what_is_no_pair_is_named(xnli: Path, tmp_path: Path, labse: Path) -> No
         written(tmp_path / "data" / f"en.{part}.tsv", f"a\t{CAT}\t{DOG}\nb\t{CAT}\n")
     options = {"model": labse, "data": tmp_path / "data", "text_pairs": "true", "output": tmp_path / "model"}
     with pytest.raises(ValueError, match=r"en.train.tsv, line 2: is of another form; write label TAB text TAB text"):
-        finetune.main([part for name, value in options.items() for part in (f"--{name}", str(value))])
+        finetune.main(as_arguments(options))
     task = {
         "data": str(xnli),
         "format": XNLI,
@@ -332,7 +328,7 @@ def test_a_model_learns_where_answers_stand(tmp_path: Path, labse: Path) -> None
         "trainer.learning_rate": 5e-3, "trainer.per_device_train_batch_size": 4,
         "trainer.gradient_accumulation_steps": 1,
     }  # fmt: skip
-    finetune_questions.main([part for name, value in options.items() for part in (f"--{name}", str(value))])
+    finetune_questions.main(as_arguments(options))
     results = json.loads((tmp_path / "model" / "results.json").read_text(encoding="utf-8"))
     assert results["scores"] == {"f1": 1.0, "exact_match": 1.0}
     assert "F1 of 1.000" in (tmp_path / "model" / "README.md").read_text(encoding="utf-8")

@@ -15,13 +15,9 @@ from evaluation.datasets.labelled_sets import read_labelled_texts
 from evaluation.recipes import ClassificationTask
 from replications import mldoc
 from replications.evaluate import main
+from tests.paths import written
 
 pytestmark = pytest.mark.slow
-
-
-def written(path: Path, content: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content, encoding="utf-8")
 
 
 def test_laser_s_network_reads_mldoc_without_the_line_of_its_copyright(tmp_path: Path) -> None:

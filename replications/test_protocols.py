@@ -15,6 +15,7 @@ from evaluation.tasks.retrieval import to_trec
 from replications.evaluate import main
 from replications.published import read_published
 from replications.translation_search import margins
+from tests.paths import written
 
 pytestmark = pytest.mark.slow
 
@@ -56,12 +57,6 @@ def test_by_margin_a_hub_that_is_near_to_every_query_no_longer_stands_first() ->
     (cosines,), (ratios,) = inner_products(documents, queries), margins(documents, queries, 3)
     assert list(cosines.argmax(axis=1)) == [0, 0, 0]
     assert list(ratios.argmax(axis=1)) == [1, 2, 3]
-
-
-def written(path: Path, content: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content, encoding="utf-8")
-    return path
 
 
 PUBLISHED = [

@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
+import pytest
+from accelerate import Accelerator
+
+from tests.pretraining import as_arguments
 
 SENTENCES = {
     "de": ("The {0} is warm and {1}.", "Die {0} ist warm und {1}."),
@@ -87,6 +91,18 @@ CLASER_OPTIONS = {
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
+def logged_values(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[float]]:
+    """Where all that runs log from now on will stand, by name, step after step."""
+    logged: dict[str, list[float]] = {}
+
+    def note(accelerator: Accelerator, values: dict[str, float], step: int) -> None:
+        for name, value in values.items():
+            logged.setdefault(name, []).append(value)
+
+    monkeypatch.setattr(Accelerator, "log", note)
+    return logged
+
+
 def train(module: str, arguments: list[str]) -> None:
     """Run the command of a module."""
     importlib.import_module(module).main(arguments)
@@ -106,9 +122,5 @@ def options(pairs: Path, encoder: Path | None, output: Path, **changes: object) 
         "log_steps": 1,
     }
     values |= {} if encoder is None else {"sentence_encoder": encoder}
-    return [part for name, value in (values | changes).items() for part in (f"--{name}", as_option(value))]
-
-
-def as_option(value: object) -> str:
-    """A value as the command line reads it."""
-    return str(value) if isinstance(value, (str, Path)) else json.dumps(value)
+    values |= changes
+    return as_arguments({k: v if isinstance(v, (str, Path)) else json.dumps(v) for k, v in values.items()})

@@ -14,6 +14,7 @@ from evaluation.recipes import RetrievalTask
 from replications.datasets import europarl
 from replications.evaluation_recipe import TranslationTask
 from replications.translation_search import read
+from tests.paths import written
 
 pytestmark = pytest.mark.slow
 
@@ -27,11 +28,6 @@ def sets(folder: Path, pairs: list[str]) -> dict[str, RetrievalSet]:
 
 def convert(task: RetrievalTask, output: Path) -> None:
     module_of(task).convert(task, output)
-
-
-def written(path: Path, content: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content, encoding="utf-8")
 
 
 def test_tatoeba_becomes_sentences_of_each_pair(tmp_path: Path) -> None:

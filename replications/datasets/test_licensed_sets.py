@@ -13,15 +13,9 @@ from evaluation.datasets.labelled_sets import read_labelled_texts
 from evaluation.datasets.retrieval_sets import read_retrieval_set
 from evaluation.recipes import ClassificationTask, RetrievalTask
 from replications.datasets.clef import clef_documents, clef_topics
+from tests.paths import written
 
 pytestmark = pytest.mark.slow
-
-
-def written(path: Path, content: str | bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content = content.encode() if isinstance(content, str) else content
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
-    return path
 
 
 def convert(task: RetrievalTask | ClassificationTask, output: Path) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 from datasets import Dataset
-from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
 from replications.infoxlm.data import InfoXLMCollator, InfoXLMPair, InfoXLMPairs, Texts
@@ -22,29 +21,14 @@ from replications.infoxlm.losses import (
     infoxlm_losses,
     masked_tokens,
 )
-from replications.infoxlm.momentum import MomentumQueue
 from replications.masked_lm import check_mask_token
 from replications.sentences.batches import SentenceBatch
 from replications.sentences.losses import PairVectors, chosen_losses, weighted_losses
 from replications.sentences.pairs import DevPairs
+from tests.arithmetic import PAIRS, VOCABULARY, inner, softmax, vectors
 from tests.pretraining import write_corpus
 from tests.sentence_pairs import write_pairs
 from tests.tiny_encoders import unigram_tokenizer
-
-PAIRS, HIDDEN, VOCABULARY = 4, 6, 9
-
-
-def vectors(seed: int, rows: int = PAIRS, columns: int = HIDDEN) -> Tensor:
-    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def inner(one: Tensor, other: Tensor) -> float:
-    return sum(float(a) * float(b) for a, b in zip(one, other))
-
-
-def softmax(scores: list[float]) -> list[float]:
-    total = sum(math.exp(score) for score in scores)
-    return [math.exp(score) / total for score in scores]
 
 
 @pytest.fixture(scope="module")
@@ -230,16 +214,3 @@ def test_no_gradient_passes_keys_or_the_queue():
     assert queries.grad is not None
     assert keys.grad is None
     assert queue.grad is None
-
-
-def test_the_momentum_encoder_keeps_its_share_of_every_weight_and_takes_the_rest_of_the_trained_one():
-    trained = nn.Linear(3, 2)
-    queue = MomentumQueue(trained, size=4, hidden_size=2, momentum=0.75, device=torch.device("cpu"))
-    before = {name: weight.clone() for name, weight in queue.encoder.named_parameters()}
-    with torch.no_grad():
-        for weight in trained.parameters():
-            weight.normal_()
-    queue.after_step(trained)
-    for name, weight in queue.encoder.named_parameters():
-        torch.testing.assert_close(weight, 0.75 * before[name] + 0.25 * dict(trained.named_parameters())[name])
-        assert not weight.requires_grad

@@ -6,30 +6,15 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
 
 from replications.lightweight.data import GenerativeCollator, word_targets
 from replications.lightweight.losses import LOSSES, Generative, LightweightLosses, similarity, words_from_vectors
 from replications.sentences.batches import SentenceBatch
 from replications.sentences.losses import PairVectors, chosen_losses, weighted_losses
 from replications.sentences.pairs import DevPairs, Pair
+from tests.arithmetic import PAIRS, VOCABULARY, inner, softmax, vectors
 from tests.sentence_pairs import write_pairs
 from tests.tiny_encoders import unigram_tokenizer
-
-PAIRS, HIDDEN, VOCABULARY = 4, 6, 9
-
-
-def vectors(seed: int, rows: int = PAIRS, columns: int = HIDDEN) -> Tensor:
-    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def inner(one: Tensor, other: Tensor) -> float:
-    return sum(float(a) * float(b) for a, b in zip(one, other))
-
-
-def softmax(scores: list[float]) -> list[float]:
-    total = sum(math.exp(score) for score in scores)
-    return [math.exp(score) / total for score in scores]
 
 
 def example(index: int = 0, **changes: object) -> Pair:

@@ -15,7 +15,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from hmde.common.files import locked
 from replications.longformer.pretrain import convert, first_token, main
-from tests.pretraining import in_processes
+from tests.pretraining import as_arguments, in_processes
 
 pytestmark = pytest.mark.slow
 
@@ -118,7 +118,7 @@ def test_the_loss_falls_and_the_model_is_an_ordinary_checkpoint(
         "trainer.gradient_accumulation_steps": 1, "trainer.logging_steps": 10,
         "trainer.activation_checkpointing": str(global_attention).lower(),
     }  # fmt: skip
-    main([part for name, value in settings.items() for part in (f"--{name}", str(value))])
+    main(as_arguments(settings))
     history = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))["history"]
     losses = [entry["loss"] for entry in history if "loss" in entry]
     assert losses[-1] < 0.7 * losses[0]
@@ -141,7 +141,7 @@ def test_a_killed_run_goes_on_from_its_last_whole_checkpoint(corpus: Path, labse
             "trainer.max_steps": 6, "trainer.per_device_train_batch_size": 4,
             "trainer.gradient_accumulation_steps": 1, "trainer.logging_steps": 1, "trainer.save_steps": 2,
         }  # fmt: skip
-        main([part for name, value in (settings | changes).items() for part in (f"--{name}", str(value))])
+        main(as_arguments(settings | changes))
         history = json.loads((tmp_path / output / "results.json").read_text(encoding="utf-8"))["history"]
         return [entry["loss"] for entry in history if "loss" in entry]
 

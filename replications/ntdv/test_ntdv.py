@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
-from evaluation.recipes import SystemOptions
-from evaluation.systems import load_system
-from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from replications.drawn_pairs import DrawnPairs
 from replications.laser.modeling_laser import LaserConfig, LaserModel
 from replications.ntdv import pretrain, train_translator
@@ -33,8 +31,8 @@ from replications.sentences.losses import PairVectors
 from replications.sentences.pairs import Pair
 from replications.translation.data import TranslationCollator
 from replications.translation.losses import drawn_by_lot
-from tests.pretraining import gradients
-from tests.sentence_pairs import SENTENCES, options, write_pairs, write_table
+from tests.pretraining import FSDP2, two_have_the_gradients_of_one
+from tests.sentence_pairs import SENTENCES, logged_values, options, write_pairs, write_table
 from tests.tiny_encoders import randomise, unigram_tokenizer
 
 IDS = torch.tensor([[0, 5, 9, 6, 2], [0, 7, 2, 1, 1], [0, 8, 12, 2, 1]])
@@ -140,15 +138,6 @@ def test_the_tokens_of_a_text_say_which_encoder_reads_it_unless_it_is_told():
     assert not torch.isclose(other[1], told.pooler_output[1]).any()
 
 
-@torch.no_grad()
-def test_padding_and_company_leave_a_vector_as_it_is():
-    model = ntdv()
-    together = model(IDS, MASK).last_hidden_state
-    for row, length in enumerate(MASK.sum(dim=1).tolist()):
-        alone = model(IDS[row : row + 1, :length]).last_hidden_state[0]
-        torch.testing.assert_close(alone, together[row, :length])
-
-
 def slow_logits(decoder: GRUDecoder, seen: list[Tensor], tokens: list[int]) -> list[Tensor]:
     """A conditional GRU with attention, token by token, state by state: the logits after each token."""
     state = torch.tanh(decoder.first_state(sum(seen) / len(seen)))
@@ -169,11 +158,7 @@ def cost(logits: list[Tensor], tokens: list[int]) -> float:
     return -sum(float(torch.log_softmax(token_vector, dim=-1)[token]) for token_vector, token in zip(logits, tokens))
 
 
-TRANSLATOR = {
-    "architecture": {"model_type": "gru", "embedding_size": 12, "hidden_size": 32},
-    "max_length": 100,
-}
-FSDP2 = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_AUTO_WRAP_POLICY": "NO_WRAP"}
+TRANSLATOR = {"architecture": {"model_type": "gru", "embedding_size": 12, "hidden_size": 32}, "max_length": 100}
 NTDV = {
     "losses": {"translation": {}, "squared_distance": {"weight": 0.5, "num_negatives": 2, "margin": 8.0}},
     "num_attention_heads": 3,
@@ -384,20 +369,13 @@ def test_what_is_frozen_stays_bit_for_bit_and_what_is_shared_moves(trained, tran
 
 @pytest.mark.slow
 def test_both_losses_fall(corpus, translators, tmp_path, monkeypatch):
-    logged: dict[str, list[float]] = {}
-
-    def note(accelerator, values, step):
-        for name in ("translation_loss", "squared_distance_loss"):
-            if name in values:
-                logged.setdefault(name, []).append(values[name])
-
-    monkeypatch.setattr("accelerate.Accelerator.log", note)
+    logged = logged_values(monkeypatch)
     longer = {"max_steps": 90, "epochs": 30, "learning_rate": 0.01, "eval_steps": 100, "save_steps": 100}
     pretrain.main(ntdv_arguments(corpus, translators, tmp_path / "ntdv", **longer))
     AcceleratorState._reset_state(reset_partial_state=True)
-    for name, losses in logged.items():
+    for name in ("translation_loss", "squared_distance_loss"):
+        losses = logged[name]
         assert np.mean(losses[-10:]) < 0.99 * np.mean(losses[:10]), name  # the frozen decoders know little
-    assert len(logged) == 2
 
 
 def test_the_weight_of_a_word_is_how_many_times_as_often_the_second_language_has_it(tmp_path):
@@ -428,32 +406,6 @@ def test_dev_sentences_are_told_apart_by_their_words(trained):
     assert model.config.languages == ["en", "de"]
 
 
-FRESH = """
-import json, sys
-from transformers import AutoModel, AutoTokenizer
-
-model = AutoModel.from_pretrained(sys.argv[1], trust_remote_code=True)
-tokenizer = AutoTokenizer.from_pretrained(sys.argv[1], trust_remote_code=True)
-assert "replications" not in sys.modules
-rows = tokenizer(json.loads(sys.argv[2]), padding=True, return_tensors="pt")
-print(json.dumps(model(**rows).last_hidden_state[:, 0].tolist()))
-"""
-
-
-@pytest.mark.slow
-def test_a_folder_opens_in_a_fresh_process_without_the_folders_that_it_stands_on(
-    trained, run_in_a_fresh_process, tmp_path
-):
-    shutil.copytree(trained, tmp_path / "copy")
-    texts = [template.format("qqq", "jj") for template in SENTENCES["de"]]
-    found = run_in_a_fresh_process(FRESH, str(tmp_path / "copy"), json.dumps(texts), folder=tmp_path)
-    model, tokenizer = AutoModel.from_pretrained(trained), AutoTokenizer.from_pretrained(trained)
-    for language, (text, vector) in enumerate(zip(texts, json.loads(found))):
-        ids = tokenizer(text, return_tensors="pt")["input_ids"]
-        expected = model(ids, languages=torch.tensor([language])).pooler_output[0]
-        torch.testing.assert_close(torch.tensor(vector), expected)
-
-
 @pytest.mark.slow
 def test_a_folder_can_be_read_by_the_sum_of_its_heads_too(trained):
     concatenated, added = AutoModel.from_pretrained(trained), AutoModel.from_pretrained(trained, vector="sum")
@@ -462,45 +414,9 @@ def test_a_folder_can_be_read_by_the_sum_of_its_heads_too(trained):
 
 
 @pytest.mark.slow
-def test_a_folder_sits_below_an_hmde_that_is_saved_and_opened_again(trained, tmp_path):
-    hmde = HMDEForDocumentEmbedding.from_sentence_encoder(
-        str(trained), sentence_pooling="cls", num_document_attention_heads=4
-    )
-    tokenizer = HMDETokenizer.from_sentence_encoder(str(trained))
-    model, own = AutoModel.from_pretrained(trained), AutoTokenizer.from_pretrained(trained)
-    for text in (template.format("qqq", "jj") for template in SENTENCES["de"]):
-        expected = model(**own([text], return_tensors="pt")).pooler_output[0].detach().numpy()
-        (found,) = hmde.encode_queries([text], tokenizer)
-        np.testing.assert_allclose(found, expected / np.linalg.norm(expected), atol=1e-5)
-    documents = ["The aaa is warm and bb. The ccc is warm.", "Die aaa ist warm und bb. Die ccc ist warm."]
-    before = hmde.encode_documents(documents, tokenizer)
-    hmde.save_pretrained(tmp_path / "hmde")
-    again = HMDEForDocumentEmbedding.from_pretrained(tmp_path / "hmde")
-    np.testing.assert_allclose(again.encode_documents(documents, tokenizer), before, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_a_folder_is_a_system_of_the_evaluation_that_reads_whole_documents(trained):
-    system = load_system(SystemOptions("first", model=str(trained), pooling="cls", max_length=10_000))
-    document = " ".join(["Die aaa ist warm und bb."] * 30)
-    (vector,) = system.encode_documents([document], "de")
-    rows = AutoTokenizer.from_pretrained(trained)([document], return_tensors="pt")
-    assert rows["input_ids"].shape[1] > 300
-    expected = AutoModel.from_pretrained(trained)(**rows).pooler_output[0].detach().numpy()
-    np.testing.assert_allclose(vector, expected / np.linalg.norm(expected), atol=1e-5)
-
-
-@pytest.mark.slow
 def test_two_processes_have_the_gradients_of_one(corpus, translators, tmp_path, monkeypatch):
-    changes = {"max_tokens_per_chunk": 60, "max_steps": 1}
-    one = ntdv_arguments(corpus, translators, tmp_path / "one", **changes, batch_size=4)
-    (expected,) = gradients(pretrain.main, monkeypatch, 1, one, tmp_path / "of-one")
-    for kind, environment in {"ddp": {}, "fsdp2": FSDP2}.items():
-        two = ntdv_arguments(corpus, translators, tmp_path / kind, **changes, batch_size=2)
-        (found,) = gradients(pretrain.main, monkeypatch, 2, two, tmp_path / f"of-{kind}", **environment)
-        assert expected.keys() == found.keys()
-        for name, gradient in expected.items():
-            torch.testing.assert_close(found[name], gradient, rtol=1e-3, atol=1e-4)
+    arguments = partial(ntdv_arguments, corpus, translators, max_tokens_per_chunk=60, max_steps=1)
+    two_have_the_gradients_of_one(pretrain.main, monkeypatch, arguments, tmp_path, [{}, FSDP2], atol=1e-4)
 
 
 @pytest.mark.slow
@@ -509,10 +425,6 @@ def test_two_processes_have_the_gradients_of_one(corpus, translators, tmp_path, 
     [
         ({"target_language": "fr"}, "has pairs of en-de, and the recipe names fr; a translation model, and an NTDV"),
         ({"architecture": {"model_type": "laser"}}, "has an encoder of model_type gru, and not laser"),
-        (
-            {"architecture": TRANSLATOR["architecture"] | {"hidden_size": 31}},
-            "hidden_size is 31; it must be even, half of it in either direction",
-        ),
         ({"tokenizer": "nowhere"}, "vocabulary_size and tokenizer each say what the tokenizer is; give one"),
         ({"tokenizer": "nowhere", "vocabulary_size": None}, "tokenizer: nowhere does not open"),
     ],
@@ -603,10 +515,3 @@ def test_the_same_way_twice_is_refused(corpus, translators, tmp_path):
     shutil.copytree(translators[0], tmp_path / "again")
     with pytest.raises(ValueError, match="translators translate de-en and de-en; name two translation models"):
         pretrain.main(ntdv_arguments(corpus, [translators[0], tmp_path / "again"], tmp_path / "model"))
-
-
-def test_an_impossible_number_of_heads_is_refused():
-    with pytest.raises(ValueError, match="num_attention_heads is 0; it must be at least 1"):
-        ntdv(heads=0)
-    with pytest.raises(ValueError, match="hidden_size is 5; it must be even"):
-        GRUModel(GRUConfig(hidden_size=5))

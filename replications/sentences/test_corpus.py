@@ -13,6 +13,7 @@ from huggingface_hub import DatasetCard
 
 from replications.sentences import corpus, translation_files
 from replications.sentences.pairs import Pairs
+from tests.pretraining import as_arguments
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +28,7 @@ def write(path: Path, lines: list[str]) -> str:
 
 def make(folder: Path, files: dict[str, list[str]], **changes: object) -> Path:
     values = {"output": folder / "parallel", "files": json.dumps(files)} | changes
-    corpus.main([part for name, value in values.items() for part in (f"--{name}", str(value))])
+    corpus.main(as_arguments(values))
     return folder / "parallel"
 
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 import torch
-from torch import Tensor
 
 from replications.sentences.batches import SentenceBatch, SentenceCollator
 from replications.sentences.losses import (
@@ -24,26 +23,11 @@ from replications.sentences.losses import (
     weighted_losses,
 )
 from replications.sentences.pairs import DevPairs, Pair, Pairs, precision_at_1
+from tests.arithmetic import HIDDEN, PAIRS, inner, softmax, vectors
 from tests.sentence_pairs import write_pairs, write_table
 from tests.tiny_encoders import unigram_tokenizer
 
 PAIR = Pair("p0", "p0", "The cat sat.", "Die Katze lag.", ("en", "de"))
-
-
-PAIRS, HIDDEN = 4, 6
-
-
-def vectors(seed: int, rows: int = PAIRS, columns: int = HIDDEN) -> Tensor:
-    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def inner(one: Tensor, other: Tensor) -> float:
-    return sum(float(a) * float(b) for a, b in zip(one, other))
-
-
-def softmax(scores: list[float]) -> list[float]:
-    total = sum(math.exp(score) for score in scores)
-    return [math.exp(score) / total for score in scores]
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from accelerate import Accelerator
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
@@ -17,7 +16,7 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 from replications.sentences import pretrain
 from replications.sentences.encoder import SentenceEncoder, cut_encoder, load_encoder
 from replications.sentences.pairs import DevPairs
-from tests.sentence_pairs import NO_DROPOUT, options, write_pairs
+from tests.sentence_pairs import NO_DROPOUT, logged_values, options, write_pairs
 
 pytestmark = pytest.mark.slow
 
@@ -60,20 +59,11 @@ def test_the_last_step_is_kept_where_the_recipe_says_so(pairs, xlmr, tmp_path, m
 
 @pytest.mark.parametrize("schedule", ["linear", "inverse_sqrt"])
 def test_the_learning_rate_rises_and_falls_as_the_schedule_says(pairs, xlmr, tmp_path, monkeypatch, schedule):
-    rates = {}
-
-    def note(accelerator: Accelerator, values: dict[str, float], step: int) -> None:
-        if "learning_rate" in values:
-            rates[step] = values["learning_rate"]
-
-    monkeypatch.setattr(Accelerator, "log", note)
+    logged = logged_values(monkeypatch)
     changes = {"losses": {"align": {}}, "schedule": schedule, "max_steps": 8, "warmup_steps": 2}
     pretrain.main(options(pairs, xlmr, tmp_path / "model", **changes))
-    assert rates[1] == pytest.approx(0.5e-3)
-    assert rates[2] == pytest.approx(1e-3)
-    for step in (3, 8):
-        falling = {"linear": (8 - step) / 6, "inverse_sqrt": math.sqrt(2 / step)}[schedule]
-        assert rates[step] == pytest.approx(1e-3 * falling)
+    falling = [{"linear": (8 - step) / 6, "inverse_sqrt": math.sqrt(2 / step)}[schedule] for step in range(3, 9)]
+    assert logged["learning_rate"] == pytest.approx([1e-3 * factor for factor in (0.5, 1, *falling)])
 
 
 def test_the_kept_layers_are_those_of_the_start(xlmr):

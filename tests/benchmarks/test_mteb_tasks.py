@@ -8,13 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.mteb_tasks import main
+from tests.paths import written
 
 CATS, DOGS = "the cat sat on the mat", "the dog it was warm"
-
-
-def written(path: Path, content: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content, encoding="utf-8")
 
 
 @pytest.mark.slow

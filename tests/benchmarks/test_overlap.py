@@ -8,13 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.overlap import main
+from tests.paths import written
 
 SHARED = "one two three four five six seven eight"
-
-
-def written(path: Path, content: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content, encoding="utf-8")
 
 
 def test_texts_with_eight_words_or_twenty_characters_of_an_article_are_found(tmp_path: Path) -> None:

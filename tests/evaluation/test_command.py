@@ -28,15 +28,9 @@ from evaluation.recipes import RetrievalTask
 from evaluation.systems.bm25 import BM25
 from evaluation.tasks.retrieval import evaluate_task, in_order, to_trec
 from replications.evaluate import main as evaluate_replications
-from tests.paths import REPOSITORY
+from tests.paths import REPOSITORY, written
 
 CATS, DOGS = "the cat sat on the mat", "the dog it was warm"
-
-
-def written(path: Path, content: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content, encoding="utf-8")
-    return path
 
 
 def clef(folder: Path) -> Path:

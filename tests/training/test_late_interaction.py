@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from tests.arithmetic import cosine
 from training.data.batches import Batch, collate
 from training.data.kinds import DOCUMENTS, QUERIES, SENTENCES, Kind
 from training.encoder import TwoPathEncoder
@@ -24,10 +25,6 @@ CONCEPTS = {
     "negative": [7, 2, 9],
 }  # the second hard negative: concept 2
 SENTENCE_INDEX = [0, 3, 0, 1, 2, 0]  # two rounds over the three positives
-
-
-def cosine(one: Tensor, other: Tensor) -> float:
-    return float(one @ other / (one.norm() * other.norm()))
 
 
 def make_vectors() -> BatchVectors:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.arithmetic import cosine
 from training.data.batches import Batch
 from training.data.kinds import DOCUMENTS, QUERIES, SENTENCES, Kind
 from training.losses import Loss, Needs, check_losses, weighted_losses
@@ -60,10 +61,6 @@ def in_float32(vectors: BatchVectors) -> BatchVectors:
         {kind: rows.float() for kind, rows in by_kind.items()} for by_kind in (vectors.embeddings, vectors.teacher)
     )
     return BatchVectors(embeddings, vectors.batch, TEMPERATURE, teacher)
-
-
-def cosine(one: Tensor, other: Tensor) -> float:
-    return float(one @ other / (one.norm() * other.norm()))
 
 
 def contrast(anchors: Sequence[Tensor], documents: Tensor, positive: str, hard: str, hard_negatives: str) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +14,7 @@ from evaluation.datasets.languages import long_code
 from evaluation.datasets.retrieval_sets import read_retrieval_set
 from evaluation.recipes import ClassificationTask, RetrievalTask
 from hmde.common.fingerprints import digest
-
-
-def written(path: Path, content: str | bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content = content.encode() if isinstance(content, str) else content
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
-    return path
+from tests.paths import written
 
 
 def json_lines(*rows: dict) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from collections.abc import Callable
@@ -21,16 +20,11 @@ from evaluation.datasets.retrieval_sets import (
     read_queries,
     read_retrieval_set,
 )
+from tests.paths import written
 
 
 def read_documents(path: Path) -> dict[str, str]:
     return dict(DocumentFile(path))
-
-
-def written(path: Path, content: str | bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
 
 
 @pytest.fixture
@@ -173,11 +167,12 @@ def test_a_text_with_a_lone_surrogate_is_one_that_every_encoder_reads(tmp_path: 
 
 
 def test_a_packed_file_is_read_if_it_is_whole(tmp_path: Path) -> None:
-    packed = gzip.compress(b"q\ttext\n")
-    assert read_queries(written(tmp_path / "en.tsv.gz", packed)) == {"q": "text"}
+    file = written(tmp_path / "en.tsv.gz", "q\ttext\n")
+    assert read_queries(file) == {"q": "text"}
+    packed = file.read_bytes()
     for broken in (packed[:-4], b"q\ttext\n", packed[:10] + b"\xff" + packed[11:]):
         with pytest.raises(ValueError, match=r"en\.tsv\.gz is no whole gzip file .*; download or copy it again"):
-            read_queries(written(tmp_path / "en.tsv.gz", broken))
+            read_queries(written(tmp_path / "broken", broken).replace(file))
 
 
 HOSTILE = [

@@ -19,7 +19,7 @@ from replications.sentences.pairs import Pair
 from replications.t_mde.pretrain import TMDELosses, TMDERecipe, TMDETranslation, tmde_encoder
 from replications.translation.data import TranslationCollator
 from replications.translation.encoder import TranslatingEncoder
-from replications.translation.losses import LOSSES, Distance, drawn_by_lot, translation, translation_loss
+from replications.translation.losses import LOSSES, Distance, drawn_by_lot, translation_loss
 from tests.sentence_pairs import CLASER_OPTIONS, TMDE_ARCHITECTURE
 from tests.tiny_encoders import randomise, unigram_tokenizer
 from training.losses.candidates import EPSILON
@@ -196,15 +196,6 @@ def test_no_translated_token_sees_itself_or_those_after_it():
     torch.testing.assert_close(after[:, :3], before[:, :3])
     assert not torch.isclose(after[:, 3], before[:, 3]).all()
     assert not torch.isclose(decoder(seen, None, 1 - language, tokens), before).any()
-
-
-def test_label_smoothing_gives_its_share_to_all_words_alike():
-    logits, tokens = torch.randn(4, 7), torch.tensor([1, 6, 0, 1])
-    for row, loss in enumerate(translation(logits, tokens, 0.2)):
-        target = [0.2 / 7 + 0.8 * (word == int(tokens[row])) for word in range(7)]
-        total = sum(math.exp(score) for score in logits[row].tolist())
-        expected = -sum(share * math.log(math.exp(score) / total) for share, score in zip(target, logits[row].tolist()))
-        assert loss.item() == pytest.approx(expected, rel=1e-5)
 
 
 def fifty_thousand_words() -> PreTrainedTokenizerFast:

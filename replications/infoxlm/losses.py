@@ -14,34 +14,28 @@ from torch.nn import functional as F
 from hmde.common.numbers import PositiveFloat, PositiveInt, Share
 from replications.infoxlm.momentum import MomentumQueue
 from replications.sentences.batches import IGNORED
-from replications.sentences.losses import LossFunction, PairVectors
+from replications.sentences.losses import LossFunction, LossOptions, PairVectors
 from training.loop.cached_gradients import embed_in_chunks
 from training.loop.processes import mean_of_all_processes, rows_of_other_processes
 from training.losses.candidates import same_concept
 
 
 @dataclass(kw_only=True)
-class MMLM:
+class MMLM(LossOptions):
     """Multilingual masked language modeling (equation 2)."""
 
     texts: str | None = None
     """Folder of `python -m training.corpus`, whose articles are the text; the sentences of the pairs, each by itself,
     if not given."""
 
-    weight: PositiveFloat = 1.0
-    """Weight of the loss in the sum."""
-
 
 @dataclass(kw_only=True)
-class TLM:
+class TLM(LossOptions):
     """Translation language modeling: masked language modeling of a sentence and its translation in one row."""
 
-    weight: PositiveFloat = 1.0
-    """Weight of the loss in the sum."""
-
 
 @dataclass(kw_only=True)
-class XlCo:
+class XlCo(LossOptions):
     """Cross-lingual contrast (equation 6)."""
 
     temperature: PositiveFloat = 0.25
@@ -56,9 +50,6 @@ class XlCo:
     queue_momentum: Share = 0.9999
     """Share of its weights that the momentum encoder keeps at each step (0.999 for a large model)."""
 
-    weight: PositiveFloat = 1.0
-    """Weight of the loss in the sum."""
-
 
 @dataclass(kw_only=True)
 class InfoXLMLosses:
@@ -72,20 +63,6 @@ class InfoXLMLosses:
 
     xlco: XlCo | None = None
     """Translations are found among those of the batch and of a queue."""
-
-
-def masked_tokens(logits: Tensor, labels: Tensor) -> Tensor:
-    """The cross-entropy of each masked token, of one text (equation 2) or of a text and its translation (Conneau and
-    Lample, 2019).
-
-    Args:
-        logits: (masked tokens, vocabulary).
-        labels: (masked tokens,), int64.
-
-    Returns:
-        (masked tokens,)
-    """
-    return F.cross_entropy(logits.float(), labels, reduction="none")
 
 
 def cross_lingual_contrast(

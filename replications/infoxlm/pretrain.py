@@ -17,11 +17,12 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from hmde.common.command_line import options_from, run
 from replications.infoxlm.data import InfoXLMCollator, InfoXLMPairs, Texts
-from replications.infoxlm.losses import InfoXLMLosses, infoxlm_losses, masked_tokens
+from replications.infoxlm.losses import InfoXLMLosses, infoxlm_losses
 from replications.infoxlm.momentum import MomentumQueue
 from replications.masked_lm import MaskedLMOptions, check_mask_token, encoder_with_head, predict_tokens
 from replications.new_encoder import start_tokenizer
@@ -86,11 +87,14 @@ class InfoXLMEncoder(SentenceEncoder):
         return embeddings
 
     def _masked_tokens(self, rows: Rows) -> Tensor:
+        """The cross-entropy of each masked token, of one text (equation 2) or of a text and its translation (Conneau
+        and Lample, 2019), summed over each row."""
         hidden_states = self.model.base_model(
             input_ids=rows["input_ids"], attention_mask=rows["attention_mask"]
         ).last_hidden_state
         masked = rows["labels"] >= 0
-        losses = masked_tokens(predict_tokens(self.model, hidden_states[masked]), rows["labels"][masked])
+        logits = predict_tokens(self.model, hidden_states[masked])
+        losses = F.cross_entropy(logits.float(), rows["labels"][masked], reduction="none")
         row_of = masked.nonzero()[:, 0]
         return losses.new_zeros(len(masked)).index_add(0, row_of, losses).unsqueeze(1)
 

@@ -19,13 +19,12 @@ from replications.infoxlm.losses import (
     XlCo,
     cross_lingual_contrast,
     infoxlm_losses,
-    masked_tokens,
 )
 from replications.masked_lm import check_mask_token
 from replications.sentences.batches import SentenceBatch
 from replications.sentences.losses import PairVectors, chosen_losses, weighted_losses
 from replications.sentences.pairs import DevPairs
-from tests.arithmetic import PAIRS, VOCABULARY, inner, softmax, vectors
+from tests.arithmetic import PAIRS, inner, softmax, vectors
 from tests.pretraining import write_corpus
 from tests.sentence_pairs import write_pairs
 from tests.tiny_encoders import unigram_tokenizer
@@ -183,12 +182,6 @@ def test_a_tokenizer_without_a_mask_token_is_named_with_the_way_out():
     tokenizer.mask_token = None
     with pytest.raises(ValueError, match=r"the tokenizer of encoder has no mask token, .* give it one"):
         check_mask_token(tokenizer, "encoder")
-
-
-def test_a_masked_word_costs_the_negative_logarithm_of_its_probability():
-    logits, labels = vectors(1, 3, VOCABULARY), torch.tensor([2, 0, 8])
-    expected = [-math.log(softmax(row.tolist())[label]) for row, label in zip(logits, labels)]
-    torch.testing.assert_close(masked_tokens(logits, labels).tolist(), expected, rtol=1e-5, atol=0)
 
 
 def test_cross_lingual_contrast_is_equation_6_of_infoxlm_over_a_temperature():

@@ -8,7 +8,6 @@ replications/translation/losses.py.
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field
 
 import hmde.common.terminal
@@ -66,8 +65,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def laser_stage(recipe: LaserRecipe, accelerator: Accelerator) -> Stage[SentenceBatch]:
     """What the recipe trains, on what, towards what."""
-    make_encoder = functools.partial(laser_encoder, recipe)
-    return translation_stage(recipe, accelerator, chosen_losses(recipe.losses), make_encoder)
+    return translation_stage(recipe, accelerator, chosen_losses(recipe.losses), laser_encoder)
 
 
 def laser_encoder(recipe: LaserRecipe, tokenizer: PreTrainedTokenizerBase) -> TranslatingEncoder:

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from hmde.common.numbers import PositiveFloat
-from replications.sentences.losses import Align, Distillation, LossFunction, PairVectors
+from replications.sentences.losses import Align, Distillation, LossFunction, LossOptions, PairVectors
 
 SHRINK = 0.999  # of differences in equation 6, whose logarithm of a cosine is infinite at 1
 
@@ -19,23 +18,17 @@ GenerativeTask = Literal["ugt", "smlm", "xtr"]
 
 
 @dataclass(kw_only=True)
-class Generative:
+class Generative(LossOptions):
     """Predict words from a sentence's vector (equations 1 to 4)."""
 
     task: GenerativeTask = "ugt"
     """Which words: a masked word of the sentence and the words of its translation (ugt), or one of the two parts of
     that, the masked word (smlm) or the words of the translation (xtr)."""
 
-    weight: PositiveFloat = 1.0
-    """Weight of the loss in the sum."""
-
 
 @dataclass(kw_only=True)
-class Similarity:
+class Similarity(LossOptions):
     """Two sentences are as similar as their translations are (equation 6)."""
-
-    weight: PositiveFloat = 1.0
-    """Weight of the loss in the sum."""
 
 
 @dataclass(kw_only=True)

@@ -8,22 +8,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from hmde.common.numbers import NonNegativeFloat, PositiveFloat, PositiveInt
-from replications.sentences.losses import LossFunction, PairVectors
+from hmde.common.numbers import NonNegativeFloat, PositiveInt
+from replications.sentences.losses import LossFunction, LossOptions, PairVectors
 from replications.translation.losses import OneWay, both_ways, translation_loss
 from training.loop.processes import mean_of_all_processes
 
 
 @dataclass(kw_only=True)
-class BothWays:
+class BothWays(LossOptions):
     """Translate both sentences of each pair into each other."""
-
-    weight: PositiveFloat = 1.0
-    """Weight of the loss in the sum."""
 
 
 @dataclass(kw_only=True)
-class SquaredDistance:
+class SquaredDistance(LossOptions):
     """Other sentences of the translation's language are farther away than it is, by squared distances (cNV)."""
 
     margin: NonNegativeFloat
@@ -31,9 +28,6 @@ class SquaredDistance:
 
     num_negatives: PositiveInt = 20
     """Sentences that are to be farther away (N_s), at most: they come from the batch."""
-
-    weight: PositiveFloat = 1.0
-    """Weight of the loss in the sum."""
 
 
 @dataclass(kw_only=True)

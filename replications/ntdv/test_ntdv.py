@@ -182,7 +182,7 @@ PAIRS = [pair(0), pair(1, "It was warm", "Hund"), pair(2, "cat", "Der Hund sah d
 def test_a_translator_looks_at_all_states_of_its_encoder():
     options = TranslatorRecipe(corpus="", output="", **TRANSLATOR, vocabulary_size=60, target_language="de")
     torch.manual_seed(0)
-    encoder = translator_encoder(options, "en", unigram_tokenizer()).eval()
+    encoder = translator_encoder("en", options, unigram_tokenizer()).eval()
     randomise(encoder, seed=1)
     rows = TranslationCollator(unigram_tokenizer(), 100, ["de"], both_sides=False)(PAIRS).rows["sentences"]
     found = encoder({"sentences": rows})["translation"]

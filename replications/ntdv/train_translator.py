@@ -68,7 +68,7 @@ def translator_stage(recipe: TranslatorRecipe, accelerator: Accelerator) -> Stag
         recipe,
         accelerator,
         translation_alone(recipe),
-        functools.partial(translator_encoder, recipe, source),
+        functools.partial(translator_encoder, source),
         evaluate=evaluate,
         criterion="token_accuracy",
     )
@@ -79,7 +79,7 @@ def translation_alone(recipe: TranslatorRecipe) -> dict[str, Translation]:
     return {"translation": Translation(pivots=[recipe.target_language], label_smoothing=0.0, keep_decoder=True)}
 
 
-def translator_encoder(recipe: TranslatorRecipe, source: str, tokenizer: PreTrainedTokenizerBase) -> TranslatingEncoder:
+def translator_encoder(source: str, recipe: TranslatorRecipe, tokenizer: PreTrainedTokenizerBase) -> TranslatingEncoder:
     """The encoder of a translation model, which knows its languages, and the decoder.
 
     Args:

@@ -49,15 +49,20 @@ class PairVectors:
 
 
 @dataclass(kw_only=True)
-class Align:
-    """Each sentence finds its translation among those of the batch (Mao et al., 2021, equation 5)."""
+class LossOptions:
+    """What every loss is told."""
 
     weight: PositiveFloat = 1.0
     """Weight of the loss in the sum."""
 
 
 @dataclass(kw_only=True)
-class Distillation:
+class Align(LossOptions):
+    """Each sentence finds its translation among those of the batch (Mao et al., 2021, equation 5)."""
+
+
+@dataclass(kw_only=True)
+class Distillation(LossOptions):
     """Both sentences of a pair learn a teacher's vector of the first (Reimers and Gurevych, 2020, equation 1)."""
 
     teacher: str
@@ -65,9 +70,6 @@ class Distillation:
 
     pooling: SentencePooling = "mean"
     """The vector of a sentence in the teacher's last layer."""
-
-    weight: PositiveFloat = 1.0
-    """Weight of the loss in the sum."""
 
 
 @dataclass(kw_only=True)

@@ -75,8 +75,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def tmde_stage(recipe: TMDERecipe, accelerator: Accelerator) -> Stage[SentenceBatch]:
     """What the recipe trains, on what, towards what."""
-    make_encoder = functools.partial(tmde_encoder, recipe)
-    return translation_stage(recipe, accelerator, chosen_losses(recipe.losses), make_encoder)
+    return translation_stage(recipe, accelerator, chosen_losses(recipe.losses), tmde_encoder)
 
 
 def tmde_encoder(recipe: TMDERecipe, tokenizer: PreTrainedTokenizerBase) -> TranslatingEncoder:

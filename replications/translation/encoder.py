@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from modeling_hmde.inference_hmde import evaluating
 from replications.sentences.batches import IGNORED
 from replications.sentences.encoder import SentenceEncoder
-from replications.translation.losses import Translation, translation
+from replications.translation.losses import Translation
 from training.loop.cached_gradients import Chunk, Embeddings, Rows
 
 DECODER = "decoder.safetensors"  # in the folder of an encoder
@@ -115,7 +116,8 @@ def add_translation_losses(
     if not len(translated):
         return losses
     logits, tokens, row_of = next_tokens(decoder, memory, mask, rows, translated)
-    return losses.index_add(0, row_of, translation(logits, tokens, label_smoothing))
+    costs = F.cross_entropy(logits.float(), tokens, reduction="none", label_smoothing=label_smoothing)
+    return losses.index_add(0, row_of, costs)
 
 
 def next_tokens(

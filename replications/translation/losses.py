@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from hmde.common.numbers import NonNegativeFloat, PositiveFloat, PositiveInt, Share
+from hmde.common.numbers import NonNegativeFloat, PositiveInt, Share
 from replications.sentences.batches import IGNORED
-from replications.sentences.losses import LossFunction, PairVectors
+from replications.sentences.losses import LossFunction, LossOptions, PairVectors
 from training.loop.processes import mean_of_all_processes, rows_of_other_processes
 from training.losses.candidates import EPSILON, same_concept
 
@@ -18,7 +18,7 @@ LOTS = 6364136223846793005  # odd, so that its products, modulo 2 ** 64, are a p
 
 
 @dataclass(kw_only=True)
-class Translation:
+class Translation(LossOptions):
     """Translate one sentence of each pair into the other, whose language is a pivot."""
 
     pivots: list[str] = field(default_factory=lambda: ["en", "es"])
@@ -30,12 +30,9 @@ class Translation:
     keep_decoder: bool = False
     """Save the decoder with the encoder, as decoder.safetensors. A run that starts from that folder goes on with it."""
 
-    weight: PositiveFloat = 1.0
-    """Weight of the loss in the sum."""
-
 
 @dataclass(kw_only=True)
-class Distance:
+class Distance(LossOptions):
     """A sentence's translation is near, and other sentences of its language are farther away by a margin."""
 
     num_negatives: PositiveInt = 40
@@ -46,23 +43,6 @@ class Distance:
 
     margin_weight: NonNegativeFloat = 1.0
     """Weight of the margin beside the distance of the translation (lambda)."""
-
-    weight: PositiveFloat = 1.0
-    """Weight of the loss in the sum."""
-
-
-def translation(logits: Tensor, tokens: Tensor, label_smoothing: float) -> Tensor:
-    """The cross-entropy of each token of the translation, given those before it.
-
-    Args:
-        logits: (tokens, vocabulary).
-        tokens: (tokens,), int64.
-        label_smoothing: share of each target that goes to all tokens of the vocabulary alike.
-
-    Returns:
-        (tokens,)
-    """
-    return F.cross_entropy(logits.float(), tokens, reduction="none", label_smoothing=label_smoothing)
 
 
 def translation_loss(vectors: PairVectors, options: Translation) -> Tensor:

@@ -58,14 +58,14 @@ def translation_stage(
     recipe: StartOptions,
     accelerator: Accelerator,
     chosen: Mapping[str, Any],
-    make_encoder: Callable[[PreTrainedTokenizerBase], TranslatingEncoder],
+    make_encoder: Callable[[Any, PreTrainedTokenizerBase], TranslatingEncoder],
     **stage_options: Any,
 ) -> Stage[SentenceBatch]:
     """What the recipe trains, on what, towards what.
 
     Args:
         chosen: options of the losses by name, among them `translation`.
-        make_encoder: from the tokenizer to the encoder to train.
+        make_encoder: from the recipe and the tokenizer to the encoder to train.
         stage_options: see `sentence_stage`.
 
     Raises:
@@ -76,7 +76,7 @@ def translation_stage(
     pairs = DrawnPairs(recipe.corpus, "train", seed=recipe.seed)
     check_pivots(recipe.corpus, pairs.languages, options.pivots)
     tokenizer = start_tokenizer(recipe, pairs, accelerator)
-    encoder = make_encoder(tokenizer)
+    encoder = make_encoder(recipe, tokenizer)
     return sentence_stage(
         recipe,
         accelerator,

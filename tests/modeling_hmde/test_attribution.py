@@ -65,33 +65,24 @@ def test_contributions_add_up_to_the_cosine_where_the_pooling_is_a_mean_over_sen
         assert sum(sentence.score for sentence in explanation.sentences) == pytest.approx(cosine, abs=1e-6)
 
 
-def test_a_contribution_is_the_dot_product_over_number_and_length(
-    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer
-) -> None:
-    query = model.encode_queries(["The cat"], tokenizer)[0]
-    with torch.no_grad():
-        output = model(**tokenizer([TEXT], return_tensors="pt"))
-    states, embedding = output.last_hidden_state[0].numpy(), output.pooler_output[0].numpy()
-    expected = [float(query @ state) / (3 * np.linalg.norm(embedding)) for state in states]
-    (explanation,) = model.explain("The cat", [TEXT], tokenizer)
-    found = {TEXT[begin:end]: score for begin, end, score in explanation.sentences}
-    assert [found[sentence] for sentence in SENTENCES] == pytest.approx(expected, abs=1e-6)
-
-
+@pytest.mark.parametrize("document_pooling", ["mean", "token_mean"])
 def test_a_sentence_that_weighs_more_gains_by_what_it_lifts_the_score_only(
-    labse: Path, tokenizer: HMDETokenizer, make_model: Callable
+    labse: Path, tokenizer: HMDETokenizer, make_model: Callable, document_pooling: str
 ) -> None:
-    """An even share of the cosine, and the weight of the sentence times how far it lies above the mean."""
-    model = make_model(labse, document_pooling="token_mean")
+    """An even share of the cosine, and the weight of the sentence times how far it lies above the mean; of equal
+    weights, the dot product over number and length."""
+    model = make_model(labse, document_pooling=document_pooling)
     query = model.encode_queries(["The cat"], tokenizer)[0]
     with torch.no_grad():
         output = model(**tokenizer([TEXT], return_tensors="pt"))
     states, embedding = output.last_hidden_state[0].numpy(), output.pooler_output[0].numpy()
-    shares = output.sentence_lengths[0].numpy() / output.sentence_lengths.sum().item()
-    assert len(set(shares)) > 1
     strengths = [float(query @ state) / np.linalg.norm(embedding) for state in states]
-    cosine = float(query @ embedding) / np.linalg.norm(embedding)
-    expected = [share * (strength - cosine) + cosine / 3 for share, strength in zip(shares, strengths)]
+    expected = [strength / 3 for strength in strengths]
+    if document_pooling == "token_mean":
+        shares = output.sentence_lengths[0].numpy() / output.sentence_lengths.sum().item()
+        assert len(set(shares)) > 1
+        cosine = float(query @ embedding) / np.linalg.norm(embedding)
+        expected = [share * (strength - cosine) + cosine / 3 for share, strength in zip(shares, strengths)]
     (explanation,) = model.explain("The cat", [TEXT], tokenizer)
     found = {TEXT[begin:end]: score for begin, end, score in explanation.sentences}
     assert [found[sentence] for sentence in SENTENCES] == pytest.approx(expected, abs=1e-6)

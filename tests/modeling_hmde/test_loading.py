@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from hmde.common.saved_models import load_hmde, model_type_of
-from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDEForSequenceClassification, HMDETokenizer
+from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.loading_hmde import check_weights
 
 
@@ -71,11 +71,6 @@ def test_weights_of_absurd_sizes_are_refused_before_they_are_made(damaged: Path)
     change_config(damaged, document_intermediate_size=64, num_document_layers=10**9)
     with pytest.raises(ValueError, match="num_document_layers is 1000000000; an encoder has from 1 to"):
         HMDEForDocumentEmbedding.from_pretrained(damaged)
-
-
-def test_a_new_classifier_stands_on_a_model_that_has_none(model_folder: Path) -> None:
-    model = HMDEForSequenceClassification.from_pretrained(model_folder, num_labels=3)
-    assert model.classifier.out_features == 3
 
 
 def test_weights_outside_of_the_folder_are_not_opened(damaged: Path) -> None:

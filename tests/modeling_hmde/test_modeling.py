@@ -15,7 +15,6 @@ from transformers import AutoModel, AutoModelForSequenceClassification
 from transformers.utils.logging import enable_progress_bar
 
 from modeling_hmde import (
-    HMDEConfig,
     HMDEForDocumentEmbedding,
     HMDEForSequenceClassification,
     HMDEModel,
@@ -91,45 +90,38 @@ def test_no_path_of_this_machine_is_saved(labse: Path, model: HMDEForDocumentEmb
         assert str(labse) not in file.read_text(), file.name
 
 
-def test_an_unknown_option_is_refused(labse: Path) -> None:
-    with pytest.raises(ValueError, match="HMDEConfig has no field sentence_poling"):
-        HMDEForDocumentEmbedding.from_sentence_encoder(str(labse), sentence_poling="mean")
-
-
-def test_an_impossible_option_is_refused(labse: Path) -> None:
-    with pytest.raises(ValueError, match="does not divide the width 32"):
-        HMDEForDocumentEmbedding.from_sentence_encoder(str(labse), num_document_attention_heads=5)
-
-
-def test_the_pooler_of_an_encoder_without_one_is_refused(modernbert: Path) -> None:
-    with pytest.raises(ValueError, match="a modernbert model has none; use 'cls' or 'mean'"):
-        HMDEForDocumentEmbedding.from_sentence_encoder(
-            str(modernbert), num_document_attention_heads=4, sentence_pooling="pooler"
-        )
+@pytest.mark.parametrize(
+    ("encoder", "options", "message"),
+    [
+        ("labse", {"sentence_poling": "mean"}, "HMDEConfig has no field sentence_poling"),
+        ("labse", {"num_document_attention_heads": 5}, "does not divide the width 32"),
+        ("modernbert", {"sentence_pooling": "pooler"}, "a modernbert model has none; use 'cls' or 'mean'"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused(
+    encoder: str, options: dict, message: str, request: pytest.FixtureRequest
+) -> None:
+    folder, options = str(request.getfixturevalue(encoder)), {"num_document_attention_heads": 4} | options
+    with pytest.raises(ValueError, match=message):
+        HMDEForDocumentEmbedding.from_sentence_encoder(folder, **options)
 
 
 # --- saved and loaded as a built-in model is (each a trap that custom models on transformers 5 fall into) ------------
 
 
 @pytest.mark.parametrize("model_class", MODEL_CLASSES)
-def test_post_init_has_run_in_every_model(labse: Path, model_class: type) -> None:
-    assert model_class.from_sentence_encoder(str(labse)).all_tied_weights_keys == {}
-
-
-@pytest.mark.parametrize("model_class", MODEL_CLASSES)
-def test_no_weights_are_tied_or_share_memory(labse: Path, model_class: type) -> None:
-    model = model_class.from_sentence_encoder(str(labse))
+@pytest.mark.parametrize("document_norm", ["post", "pre"])
+def test_a_model_has_no_tied_weights_no_buffers_of_its_own_and_can_be_built_on_the_meta_device(
+    labse: Path, model_class: type, document_norm: str
+) -> None:
+    model = model_class.from_sentence_encoder(str(labse), document_norm=document_norm, document_positions=True)
+    assert model.all_tied_weights_keys == {}, "post_init has not run"
     assert not model._tied_weights_keys
     places = [weight.untyped_storage().data_ptr() for weight in model.state_dict().values()]
     assert len(set(places)) == len(places)
-
-
-@pytest.mark.parametrize("model_class", MODEL_CLASSES)
-@pytest.mark.parametrize("document_norm", ["post", "pre"])
-def test_no_module_of_ours_has_a_buffer(labse: Path, model_class: type, document_norm: str) -> None:
-    model = model_class.from_sentence_encoder(str(labse), document_norm=document_norm, document_positions=True)
-    names = [name for name, _ in model.named_buffers()]
-    assert all("sentence_encoder." in name for name in names)
+    assert all("sentence_encoder." in name for name, _ in model.named_buffers())
+    with torch.device("meta"):
+        assert all(parameter.is_meta for parameter in model_class(model.config).parameters())
 
 
 def test_loading_leaves_no_garbage_of_new_memory(
@@ -144,14 +136,6 @@ def test_loading_leaves_no_garbage_of_new_memory(
         assert torch.equal(buffer, model.get_buffer(name)), name
     with torch.no_grad():
         assert torch.equal(loaded(**inputs).pooler_output, model(**inputs).pooler_output)
-
-
-@pytest.mark.parametrize("model_class", MODEL_CLASSES)
-def test_every_model_can_be_built_on_the_meta_device(labse: Path, model_class: type) -> None:
-    config = HMDEForDocumentEmbedding.from_sentence_encoder(str(labse), document_positions=True).config
-    with torch.device("meta"):
-        model = model_class(config)
-    assert all(parameter.is_meta for parameter in model.parameters())
 
 
 def test_loading_reads_nothing_but_the_models_own_folder(labse: Path, make_model: MakeModel, tmp_path: Path) -> None:
@@ -481,16 +465,6 @@ def test_a_document_that_comes_twice_in_one_language_is_computed_once(
     np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
-def test_encoding_leaves_training_mode_as_it_was_and_draws_no_dropout(
-    labse: Path, make_model: MakeModel, tokenizer: HMDETokenizer, documents: list[str]
-) -> None:
-    model = make_model(labse)
-    expected = model.encode_documents(documents, tokenizer)
-    model.train()
-    np.testing.assert_array_equal(model.encode_documents(documents, tokenizer), expected)
-    assert model.training
-
-
 @pytest.mark.parametrize("encode", ["encode_documents", "encode_queries"])
 def test_the_progress_bar_counts_texts_on_request(
     model: HMDEForDocumentEmbedding,
@@ -617,15 +591,6 @@ def test_what_is_no_list_of_texts_is_refused(
         getattr(model, encode)(["the cat"], tokenizer, return_tensors="tf")
 
 
-def test_a_config_alone_knows_the_pooler_is_missing(modernbert: Path) -> None:
-    sentence_config = AutoModel.from_pretrained(modernbert).config
-    config = HMDEConfig(
-        sentence_config=sentence_config, sentence_pooling="pooler", num_document_attention_heads=4, start_token_id=261
-    )
-    with pytest.raises(ValueError, match="sentence_pooling is 'pooler'"):
-        HMDEModel(config)
-
-
 def test_a_resized_vocabulary_is_saved_as_it_is(
     labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding], tmp_path: Path
 ) -> None:
@@ -649,13 +614,3 @@ def test_other_word_embeddings_can_be_given(
     model.set_input_embeddings(words)
     assert model.get_input_embeddings() is words
     assert (model.encode_queries(["The cat"], tokenizer) != before).any()
-
-
-def test_encoding_leaves_every_module_training_or_not_as_it_was(
-    labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding], tokenizer: HMDETokenizer
-) -> None:
-    model = make_model(labse).train()
-    model.hmde.sentence_encoder.eval()
-    before = [module.training for module in model.modules()]
-    model.encode_documents(["The cat sat."], tokenizer)
-    assert [module.training for module in model.modules()] == before

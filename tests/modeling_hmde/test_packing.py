@@ -185,19 +185,9 @@ def test_vectors_keep_their_gradient_where_they_are_scattered() -> None:
     assert vectors.grad.squeeze(1).tolist() == [1, 2, 3]
 
 
-def test_a_row_that_does_not_begin_with_the_start_token_is_named() -> None:
-    with pytest.raises(ValueError, match="row 1 of the batch begins with token 5, not with the start token 7"):
-        sentences_of(torch.tensor([[7, 1, 1], [5, 7, 1]]), torch.ones(2, 3))
-
-
 def test_rows_in_which_no_token_marks_a_start_need_sentence_ids() -> None:
     with pytest.raises(ValueError, match=r"no token marks the start of a sentence .* need sentence_ids"):
         sentences_by_start_token(torch.tensor([[7, 1, 1]]), torch.ones(1, 3), start_token_id=None)
-
-
-def test_a_row_of_padding_is_named() -> None:
-    with pytest.raises(ValueError, match="row 1 of the batch has no real token"):
-        sentences_of(torch.tensor([[7, 1], [7, 1]]), torch.tensor([[1, 1], [0, 0]]))
 
 
 def test_padding_between_real_tokens_is_named() -> None:

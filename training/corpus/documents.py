@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from hmde.common.files import file_written_whole, write_json
+from hmde.common.fingerprints import fingerprint
 from hmde.common.records import ROWS_AT_ONCE
 from hmde.documents.documents import Columns, Document, Documents, detected_language, distinct, files_of
 from hmde.index.precomputed import PrecomputedEmbeddings
@@ -80,12 +81,20 @@ def write_document_tables(connection: duckdb.DuckDBPyConnection, recipe: CorpusR
     }
     concepts = _concepts(recipe, documents, vectors, found)
     if len({*concepts}) == len(concepts):
-        raise ValueError(
-            f"no two documents of {recipe.articles} in {' and '.join(recipe.languages)} belong together: {found}; "
-            "bring documents in two of the languages that say the same, or lower min_margin"
-        )
+        raise ValueError(_nothing_found(recipe, found))
     _write_tables(connection, recipe, documents, concepts, vectors, folder)
     write_json(folder / "mates.json", found)
+
+
+def _nothing_found(recipe: CorpusRecipe, found: dict[str, Any]) -> str:
+    languages = ", ".join(f"{count} in {language}" for language, count in found["documents"].items()) or "none"
+    left_out = ", ".join(f"{count} {reason}" for reason, count in found["left_out"].items() if count) or "none"
+    least, pairs = next(iter(found["pairs_by_least_margin"].items()))
+    return (
+        f"no two documents of {recipe.articles} belong together at a min_margin of {recipe.min_margin} (at {least}: "
+        f"{pairs} pairs). Documents: {languages}; left out: {left_out}. Bring more that say the same in two of "
+        f"{', '.join(recipe.languages)}, or lower min_margin"
+    )
 
 
 def _read(recipe: CorpusRecipe, target: Path, left_out: Counter[str]) -> np.ndarray:
@@ -114,15 +123,21 @@ def _read(recipe: CorpusRecipe, target: Path, left_out: Counter[str]) -> np.ndar
 
 def _reason_to_leave_out(document: Document, language: str, recipe: CorpusRecipe) -> str | None:
     if language not in recipe.languages:
-        return f"in other languages: {language}"
+        return f"in another language ({language})"
     letters, visible = len(re.findall(r"[^\W\d_]", document.text)), len(re.findall(r"\S", document.text))
     return "mostly numbers or signs" if letters < LEAST_LETTERS * visible or not visible else None
 
 
 def _without_duplicates(vectors: np.ndarray, documents: pa.Table) -> np.ndarray:
     """(documents,): False for those whose text an earlier one of the language nearly has."""
+    languages, texts = documents["language"].to_pylist(), documents["text"]
+    seen: set[str] = set()
     kept = np.ones(len(documents), bool)
-    cosines, nearest = nearest_within(vectors, np.array(documents["language"].to_pylist(), str), NEAREST)
+    for row, language in enumerate(languages):
+        letters = fingerprint(language, _letters(texts[row].as_py()))
+        kept[row] = letters not in seen
+        seen.add(letters)
+    cosines, nearest = nearest_within(vectors, np.array(languages, str), NEAREST)
     for row, place in np.argwhere((cosines >= DUPLICATE_COSINE) & (nearest >= 0)).tolist():
         earlier = int(nearest[row, place])
         if earlier < row and kept[earlier] and kept[row]:
@@ -136,9 +151,13 @@ def _overlap(documents: pa.Table, one: int, other: int) -> float:
     return len(first & second) / max(1, len(first | second))
 
 
+def _letters(text: str) -> str:
+    return re.sub(r"[\W\d_]+", "", text)
+
+
 @lru_cache(maxsize=4096)
 def _runs(text: str) -> frozenset[str]:
-    letters = re.sub(r"[\W\d_]+", "", text)
+    letters = _letters(text)
     return frozenset(letters[place : place + 5] for place in range(max(1, len(letters) - 4)))
 
 

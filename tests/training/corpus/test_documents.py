@@ -131,7 +131,7 @@ def test_what_is_no_translation_is_left_out_and_counted(tmp_path, model_folder):
     untranslated = [row | {"text": text_of(7, "en")} if row["id"] == "de-7" else row for row in rows]
     corpus = corpus_of(tmp_path, [*untranslated, dated, numbers, italian], model_folder)
     left_out = json.loads((corpus / "mates.json").read_text())["left_out"]
-    names = ("in other languages: it", "mostly numbers or signs", "near duplicates", "pairs of which one is a copy")
+    names = ("in another language (it)", "mostly numbers or signs", "near duplicates", "pairs of which one is a copy")
     assert left_out == dict.fromkeys(names, 1)
     written = duckdb.sql(
         f"SELECT count_if(text LIKE '%17 May%' OR text LIKE '%1 2 3%') FROM '{corpus}/articles/*.parquet'"
@@ -150,10 +150,13 @@ def test_a_document_that_names_its_concept_keeps_it(tmp_path, model_folder):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([row for row in world() if row["language"] == "en"], r"no two documents of .* belong together: .*'en': 47"),
-        (world()[:3], r"no two documents .*'de': 1, 'en': 1, 'fr': 1.*lower min_margin"),
-        ([world()[0] | {"id": str(copy)} for copy in range(9)], r"'near duplicates': 8.*'de': 1"),
-        ([row | {"language": "it"} for row in world()[:5]], r"'in other languages: it': 5"),
+        (
+            [row for row in world() if row["language"] == "en"],
+            r"belong together at a min_margin of 1.1 \(at 1.0: 0 pairs\)\. Documents: 47 in en; left out: none",
+        ),
+        (world()[:3], r"\(at 1.0: 3 pairs\)\. Documents: 1 in de, 1 in en, 1 in fr;.*, or lower min_margin"),
+        ([world()[0] | {"id": str(copy)} for copy in range(9)], "Documents: 1 in de; left out: 8 near duplicates"),
+        ([row | {"language": "it"} for row in world()[:5]], r"Documents: none; left out: 5 in another language \(it\)"),
     ],
     ids=["one language", "three documents", "duplicates only", "no document in the languages"],
 )

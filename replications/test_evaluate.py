@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 from transformers import AutoTokenizer, BertForQuestionAnswering, BertForSequenceClassification
 
 from evaluation.tasks.classification import tokenized
@@ -19,6 +18,7 @@ from replications.question_answering import finetune as finetune_questions
 from replications.question_answering import task as questions
 from replications.question_answering.task import Question, answer, f1, measure, normalized, read_questions
 from replications.translation_search import SentenceSystem
+from tests.evaluation.running import evaluated
 from tests.paths import written
 from tests.pretraining import as_arguments
 from training import finetune
@@ -32,8 +32,7 @@ CAT, DOG, MAT = "The cat sat on the mat.", "Did the dog see it?", "It was warm t
 
 def run_main(folder: Path, **tasks: Any) -> dict[str, Any]:
     recipe = {"output": str(folder / "out"), "systems": {"bm25": {"kind": "bm25"}}} | tasks
-    main(["--config", str(written(folder / "recipe.yaml", yaml.safe_dump(recipe)))])
-    return json.loads((folder / "out" / "results.json").read_text(encoding="utf-8"))["tasks"]
+    return evaluated(recipe, command=main)["tasks"]
 
 
 def accuracies(result: dict[str, Any], measure: str) -> dict[str, float]:

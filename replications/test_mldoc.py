@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-import yaml
 
 from evaluation.datasets import module_of
 from evaluation.datasets.labelled_sets import read_labelled_texts
 from evaluation.recipes import ClassificationTask
 from replications import mldoc
 from replications.evaluate import main
+from tests.evaluation.running import evaluated
 from tests.paths import written
 
 pytestmark = pytest.mark.slow
@@ -42,11 +41,7 @@ def test_the_network_gives_the_scores_worked_out_by_hand_in_each_of_five_runs(tm
         "systems": {"base": {"kind": "first", "model": str(labse), "pooling": "mean"}},
         "mlp_classification": {"topics": {"data": str(tmp_path), "test_languages": ["en", "fr"]}},
     }
-    written(tmp_path / "recipe.yaml", yaml.safe_dump(recipe))
-    main(["--config", str(tmp_path / "recipe.yaml")])
-    found = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))["tasks"]["topics-frozen"][
-        "base"
-    ]
+    found = evaluated(recipe, command=main)["tasks"]["topics-frozen"]["base"]
     run_accuracies = {"accuracy_sd": 0.0, "macro_f1_sd": 0.0}
     # French is predicted cats, cats, dogs, cats. Cats: precision 2/3, recall 1; dogs: precision 1, recall 1/2.
     french = {"accuracy": 0.75, "macro_f1": pytest.approx((0.8 + 2 / 3) / 2), "documents": 4}

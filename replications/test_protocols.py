@@ -15,6 +15,7 @@ from evaluation.tasks.retrieval import to_trec
 from replications.evaluate import main
 from replications.published import read_published
 from replications.translation_search import margins
+from tests.evaluation.running import evaluated
 from tests.paths import written
 
 pytestmark = pytest.mark.slow
@@ -69,6 +70,10 @@ PUBLISHED = [
 ]  # fmt: skip
 
 
+def results_of(recipe: dict[str, Any], *arguments: str) -> dict[str, Any]:
+    return evaluated(recipe, *arguments, command=main)["tasks"]
+
+
 @pytest.fixture
 def recipe(tmp_path: Path, labse: Path) -> dict[str, Any]:
     """Query 1 has the words of D1, which is relevant; query 2 those of D2, and D1 is relevant."""
@@ -85,15 +90,8 @@ def recipe(tmp_path: Path, labse: Path) -> dict[str, Any]:
     }
 
 
-def run_main(recipe: dict[str, Any], *arguments: str) -> dict[str, Any]:
-    main(
-        ["--config", str(written(Path(recipe["output"]).with_name("recipe.yaml"), yaml.safe_dump(recipe))), *arguments]
-    )
-    return json.loads((Path(recipe["output"]) / "results.json").read_text(encoding="utf-8"))["tasks"]
-
-
 def test_published_numbers_stand_beside_ours_and_missing_rows_say_why(recipe: dict[str, Any]) -> None:
-    run_main(recipe)
+    results_of(recipe)
     lines = (Path(recipe["output"]) / "published.md").read_text(encoding="utf-8").splitlines()
     for line in (
         "MAP, Somebody, table 2. Published: theirs",
@@ -133,7 +131,7 @@ def test_a_malformed_file_of_published_numbers_is_named(recipe: dict[str, Any], 
     with pytest.raises(ValueError, match=r"b.yaml is no list of tables .* argument: 'label'"):
         read_published(written(tmp_path / "b.yaml", entry))
     with pytest.raises(ValueError, match=r"nowhere.yaml cannot be read"):
-        run_main(recipe | {"published": "nowhere.yaml"})
+        results_of(recipe | {"published": "nowhere.yaml"})
     assert not Path(recipe["output"]).exists()
 
 
@@ -143,24 +141,24 @@ def test_reranking_names_its_protocol_and_keeps_the_order_behind_the_first(
     task = recipe["retrieval"].pop("animals") | {"rerank": str(tmp_path / "mbert")}
     recipe["reranking"] = {"animals": task}
     with pytest.raises(ValueError, match=r"rerank: .*en-de.run is missing, but every pair needs .*; write"):
-        run_main(recipe)
+        results_of(recipe)
     written(tmp_path / "mbert" / "en-de.run", "1 Q0 D1 1 0.5\n")
     with pytest.raises(ValueError, match=r"rerank: .*en-de.run is no run as trec_eval reads it .*; write"):
-        run_main(recipe)
+        results_of(recipe)
     given = {"1": {"D2": 2.0, "D1": 1.0}, "2": {"D2": 5.0, "D1": 4.0}}
     written(tmp_path / "mbert" / "en-de.run", to_trec(given, tag="mbert"))
-    found = run_main(recipe)["animals"]["first"]
+    found = results_of(recipe)["animals"]["first"]
     assert found["rows"]["en-de"]["MAP"] == 0.75  # as in full ranking
     assert found["protocol"] == "re-ranking of the first 100 of mbert"
-    found = run_main(recipe, "--reranking.animals.rerank_depth", "1")["animals"]["first"]
+    found = results_of(recipe, "--reranking.animals.rerank_depth", "1")["animals"]["first"]
     assert found["rows"]["en-de"]["MAP"] == 0.5  # D2 stays first
     written(tmp_path / "mbert" / "en-de.run", to_trec({"1": {"D7": 2.0}}, tag="mbert"))
     with pytest.raises(ValueError, match=r"the given run of en-de ranks D7, which docs/de.jsonl lacks"):
-        run_main(recipe)
+        results_of(recipe)
 
 
 def test_translations_are_sought_by_the_margin_if_asked_for(recipe: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "data").rename(tmp_path / "en-de")
     task = {"data": str(tmp_path), "pairs": ["en-de"], "margin_neighbours": 1}
-    found = run_main({key: recipe[key] for key in ("output", "systems")} | {"translation_search": {"animals": task}})
+    found = results_of({key: recipe[key] for key in ("output", "systems")} | {"translation_search": {"animals": task}})
     assert found["animals"]["first"]["protocol"] == "full ranking by margin over 1 neighbours"

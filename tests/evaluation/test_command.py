@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import ast
 import io
-import json
 import logging
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import pytrec_eval
-import yaml
 from huggingface_hub import ModelCard
 
 from evaluation import compare as module
 from evaluation import report
 from evaluation.__main__ import main
-from evaluation.datasets.retrieval_sets import RetrievalSet
 from evaluation.recipes import RetrievalTask
-from evaluation.systems.bm25 import BM25
-from evaluation.tasks.retrieval import evaluate_task, in_order, to_trec
 from replications.evaluate import main as evaluate_replications
+from tests.evaluation.running import evaluated
 from tests.paths import REPOSITORY, written
 
 CATS, DOGS = "the cat sat on the mat", "the dog it was warm"
@@ -89,14 +83,8 @@ def recipe(tmp_path: Path, labse: Path) -> dict[str, Any]:
     }
 
 
-def run_main(recipe: dict[str, Any], *arguments: str) -> dict[str, Any]:
-    file = written(Path(recipe["output"]).with_name("recipe.yaml"), yaml.safe_dump(recipe))
-    main(["--config", str(file), *arguments])
-    return json.loads((Path(recipe["output"]) / "results.json").read_text(encoding="utf-8"))
-
-
 def test_clef_and_mldoc_go_through_the_whole_command(recipe: dict[str, Any]) -> None:
-    results = run_main(recipe)
+    results = evaluated(recipe)
     assert list(results["tasks"]) == ["clef", "mldoc-frozen"]
     assert list(results["tasks"]["clef"]) == ["first", "seg"]  # BM25 has nothing to say across languages
     for system in results["tasks"]["clef"].values():
@@ -118,6 +106,7 @@ def test_clef_and_mldoc_go_through_the_whole_command(recipe: dict[str, Any]) -> 
         assert (Path(recipe["output"]) / "plots" / f"{path}.png").stat().st_size > 1000
     assert results["_evaluate_version"]  # what evaluate.save adds
     assert results["environment"]["packages"]["torch"]
+    assert results["environment"]["threads"] >= 1
 
 
 def counted(loaded: list[str]) -> Callable[..., Any]:
@@ -136,16 +125,16 @@ def test_what_is_done_is_skipped_and_what_has_changed_is_not(
 ) -> None:
     loaded = []
     monkeypatch.setattr(module, "load_system", counted(loaded))
-    first = run_main(recipe)
+    first = evaluated(recipe)
     everything = ["bm25", "first", "windows"]  # each once, whatever the number of tasks
     assert loaded == everything
-    assert run_main(recipe)["tasks"] == first["tasks"]
+    assert evaluated(recipe)["tasks"] == first["tasks"]
     assert loaded == everything
     recipe["systems"]["seg"]["pooling"] = "mean"
-    run_main(recipe)
+    evaluated(recipe)
     assert loaded[3:] == ["windows"]
     recipe["retrieval"]["clef"]["depth"] = 1
-    assert run_main(recipe)["tasks"]["clef"]["first"]["rows"]["en-de"]["MAP"] == 0.5
+    assert evaluated(recipe)["tasks"]["clef"]["first"]["rows"]["en-de"]["MAP"] == 0.5
     assert loaded[4:] == ["bm25", "first", "windows"]
 
 
@@ -155,21 +144,21 @@ def test_a_model_that_changed_in_its_folder_is_computed_anew(
 ) -> None:
     (tmp_path / "model").symlink_to(labse)
     recipe["systems"] = {"first": recipe["systems"]["first"] | {"model": str(tmp_path / "model")}}
-    run_main(recipe)
+    evaluated(recipe)
     before = sorted((Path(recipe["output"]) / "cache").iterdir())
     (tmp_path / "model").unlink()
     (tmp_path / "model").symlink_to(xlmr)
-    run_main(recipe)
+    evaluated(recipe)
     assert len(list((Path(recipe["output"]) / "cache").iterdir())) == 2 * len(before)
 
 
 def test_systems_that_differ_in_their_queries_share_the_vectors_of_documents(recipe: dict[str, Any]) -> None:
     first = recipe["systems"]["first"]
     recipe["systems"] = {"first": first}
-    alone = run_main(recipe)["tasks"]["clef"]["first"]["rows"]
+    alone = evaluated(recipe)["tasks"]["clef"]["first"]["rows"]
     before = sorted((Path(recipe["output"]) / "cache").iterdir())
     recipe["systems"]["asked"] = first | {"query_prompt": "dogs dogs dogs dogs dogs dogs dogs dogs "}
-    rows = {name: result["rows"] for name, result in run_main(recipe)["tasks"]["clef"].items()}
+    rows = {name: result["rows"] for name, result in evaluated(recipe)["tasks"]["clef"].items()}
     assert sorted((Path(recipe["output"]) / "cache").iterdir()) == before
     assert rows["first"] == alone
     assert rows["asked"] != alone
@@ -182,24 +171,24 @@ def test_what_a_result_depends_on_is_its_content_and_not_its_name(
     loaded = []
     monkeypatch.setattr(module, "load_system", counted(loaded))
     recipe["systems"] = {"first": recipe["systems"]["first"]}
-    run_main(recipe)
+    evaluated(recipe)
     # The same files by their old name, with another judgement: D2 is relevant, too.
     written(Path(recipe["retrieval"]["clef"]["data"]) / "qrels" / "de.txt", "141 0 D1 1\n141 0 D2 1\n142 0 D1 1\n")
-    assert run_main(recipe)["tasks"]["clef"]["first"]["rows"]["en-de"]["MAP"] == 0.75
+    assert evaluated(recipe)["tasks"]["clef"]["first"]["rows"]["en-de"]["MAP"] == 0.75
     assert loaded == ["first", "first"]
     # Another version of the evaluation's code.
     shutil.copytree(REPOSITORY / "evaluation", tmp_path / "evaluation", ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(module, "__file__", str(tmp_path / "evaluation" / "compare.py"))
-    run_main(recipe)
+    evaluated(recipe)
     assert len(loaded) == 2
     with (tmp_path / "evaluation" / "tasks" / "retrieval.py").open("a") as code:
         code.write("# another way to count\n")
-    run_main(recipe)
+    evaluated(recipe)
     assert len(loaded) == 3
     # Another version of a library: the vectors are made anew, too.
     vectors = len([*(Path(recipe["output"]) / "cache").glob("*.npy")])
     monkeypatch.setattr(module, "environment", lambda: {"packages": {"torch": "3"}})
-    run_main(recipe)
+    evaluated(recipe)
     assert len(loaded) == 4
     assert len([*(Path(recipe["output"]) / "cache").glob("*.npy")]) == 2 * vectors
 
@@ -216,12 +205,12 @@ def test_every_stage_has_a_bar_with_a_name_and_an_end_where_there_is_a_terminal(
     terminal = Terminal()
     with monkeypatch.context() as patch:
         patch.setattr("sys.stderr", terminal)
-        run_main(recipe)
+        evaluated(recipe)
     for bar in ("clef, first: queries: 100%", "clef, seg: documents: 100%", "mldoc, first: documents: 100%"):
         assert bar in terminal.getvalue()
     assert " 4/4 " in terminal.getvalue()  # documents of clef, in two languages
     shutil.rmtree(recipe["output"])
-    run_main(recipe)
+    evaluated(recipe)
     assert capsys.readouterr().err == ""
 
 
@@ -229,7 +218,7 @@ def test_every_stage_has_a_bar_with_a_name_and_an_end_where_there_is_a_terminal(
 def test_baselines_cut_documents_without_a_warning(recipe: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     logging.Logger.warning_once.cache_clear()  # what an earlier test heard is said again
     recipe["systems"] = {"first": recipe["systems"]["first"] | {"max_length": 5}}
-    run_main(recipe)
+    evaluated(recipe)
     assert caplog.messages == []
 
 
@@ -268,10 +257,10 @@ def test_the_model_card_gets_its_results_once(recipe: dict[str, Any], tmp_path: 
     recipe["systems"]["first"]["model"] = str(folder)
     recipe["model_cards"] = ["first"]
     with pytest.raises(ValueError, match=r"README.md is missing"):
-        run_main(recipe)
+        evaluated(recipe)
     written(folder / "README.md", "---\nlicense: apache-2.0\n---\n\n# A model\n")
     for _ in range(2):
-        run_main(recipe)
+        evaluated(recipe)
         card = ModelCard.load(folder / "README.md")
         found = {(one.dataset_type, one.metric_name): one.metric_value for one in card.data.eval_results}
         assert found[("clef", "MAP (average)")] == 0.75
@@ -296,7 +285,7 @@ def test_the_model_card_gets_its_results_once(recipe: dict[str, Any], tmp_path: 
 )
 def test_bad_recipes_are_refused(recipe: dict[str, Any], change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        run_main(recipe | change)
+        evaluated(recipe | change)
     assert not (Path(recipe["output"]) / "results").exists()
 
 
@@ -312,7 +301,7 @@ def test_all_models_are_looked_up_before_any_computes(
     monkeypatch.setattr(module, "load_system", None)
     recipe["systems"]["last"] = recipe["systems"]["first"] | {"model": str(xlmr)}
     with pytest.raises(ValueError, match="no such model"):
-        run_main(recipe)
+        evaluated(recipe)
 
 
 def test_the_report_names_the_module_that_ran(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,66 +333,6 @@ def test_data_that_are_one_file_are_converted_anew_if_it_changed(
         task = RetrievalTask(str(written(tmp_path / "data.json", content)), ["en-de"], format="of_one_file.format")
         folder = Path(module.converted(tmp_path / "converted", task).data)
         assert (folder / "copied").read_text() == content
-
-
-class Lookup:
-    """A system that knows the vector of each text by itself."""
-
-    def __init__(self, vectors: dict[str, tuple[float, float]]) -> None:
-        self.vectors = vectors
-
-    def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
-        return self.encode_documents(queries, "any")
-
-    def encode_documents(self, documents: Sequence[str], language: str) -> np.ndarray:
-        return np.array([self.vectors[text] for text in documents], dtype=np.float32)
-
-
-def test_measures_equal_trec_evals_on_the_written_run_files_ties_included() -> None:
-    draw = np.random.default_rng(0)
-    angles = {f"text {index}": draw.integers(0, 6) for index in range(40)}  # many documents have equal scores
-    system = Lookup({text: (float(np.cos(angle)), float(np.sin(angle))) for text, angle in angles.items()})
-    documents = {f"d{index}": f"text {index}" for index in range(40)}
-    queries = {f"q{index}": f"text {index}" for index in range(10)}
-    qrels = {query: {f"d{draw.integers(40)}": int(draw.integers(0, 3)) for _ in range(8)} for query in queries}
-    retrieval_set = RetrievalSet({"de": documents}, {"en": queries}, qrels)
-    result, runs = evaluate_task(system, RetrievalTask("", ["en-de"]), retrieval_set)
-    run = {}
-    for line in to_trec(runs["en-de"], tag="x").splitlines():
-        query_id, _, doc_id, _, score, _ = line.split()
-        run.setdefault(query_id, {})[doc_id] = float(score)
-    assert any(len(set(scores.values())) < len(scores) / 4 for scores in run.values())
-    names = {"map": "MAP", "ndcg_cut_10": "nDCG@10", "recip_rank": "MRR", "recall_100": "Recall@100", "P_1": "P@1"}
-    measures = {"map", "ndcg_cut.10", "recip_rank", "recall.100", "P.1"}
-    expected = pytrec_eval.RelevanceEvaluator(qrels, measures).evaluate(run)
-    for name, ours in names.items():
-        by_query = result["per_item"]["en-de"][ours]
-        assert by_query == pytest.approx({query: expected[query][name] for query in by_query})
-        assert result["rows"]["en-de"][ours] == pytest.approx(np.mean(list(by_query.values())))
-
-
-def test_mates_are_sought_in_one_language_and_in_a_pool() -> None:
-    vectors = {"one": (1.0, 0.0), "two": (0.0, 1.0), "eins": (0.8, 0.6), "zwei": (0.6, 0.8)}
-    documents = {"en": {"d1": "one", "d2": "two"}, "de": {"d1": "eins", "d2": "zwei"}}
-    queries = {"en": dict(documents["en"])}
-    qrels = {"d1": {"d1": 1}, "d2": {"d2": 1}}
-    mates = RetrievalSet(documents, queries, qrels, query_source="documents")
-    task = RetrievalTask("", ["en-de", "en-all"], query_source="documents")
-    result, runs = evaluate_task(Lookup(vectors), task, mates)
-    assert result["rows"]["en-de"]["P@1"] == 1.0
-    assert in_order(runs["en-all"]["d1"]) == ["de.d1", "de.d2", "en.d2"]  # en.d1 is the query
-    assert result["rows"]["en-all"]["P@1"] == 1.0
-    assert result["rows"]["en-all"]["own_language@10"] == pytest.approx(1 / 3)
-    assert set(result["averages"]) == {"average", "average, pool of all languages"}
-
-
-def test_bm25_answers_pairs_of_one_language_only() -> None:
-    documents = {"en": {"d1": "a cat", "d2": "a dog"}, "de": {"d1": "katze"}}
-    found = RetrievalSet(documents, {"en": {"q": "cats"}}, {"q": {"d1": 1}})
-    result, runs = evaluate_task(BM25(), RetrievalTask("", ["en-en", "en-de"]), found)
-    assert list(result["rows"]) == ["en-en"]
-    assert list(runs["en-en"]["q"]) == ["d1"]
-    assert result["averages"] == {}  # no average over pairs that are not there
 
 
 RECIPES = {path.stem for path in (REPOSITORY / "configuration/evaluate").glob("*.yaml")}

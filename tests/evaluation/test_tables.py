@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
-from evaluation.tables import Table, averages, environment
-from hmde.common.files import write_json, write_text
+from evaluation.tables import Table, averages
 
 TABLE = Table("MAP", "pair", {"first": {"en-de": 0.12345, "en-fr": 1.0}, "hmde": {"en-de": 0.5, "en-fr": 0.0}})
 
@@ -47,20 +43,3 @@ def test_a_score_that_is_not_there_is_an_empty_cell_and_a_marked_one_shows_its_m
 
 def test_an_average_over_rows_that_are_not_all_there_is_left_out() -> None:
     assert averages({"en-en": {"MAP": 0.5}}, {"average": ["en-en", "en-de"]}, ["MAP"]) == {}
-
-
-def test_json_keeps_every_script(tmp_path: Path) -> None:
-    write_json(tmp_path / "new" / "results.json", {"é": 0.25})
-    text = (tmp_path / "new" / "results.json").read_text(encoding="utf-8")
-    assert "é" in text
-    assert json.loads(text) == {"é": 0.25}
-    assert environment()["threads"] >= 1
-    assert environment()["packages"]["torch"]
-
-
-def test_a_file_that_cannot_be_written_whole_leaves_the_old_one(tmp_path: Path) -> None:
-    path = tmp_path / "results.json"
-    write_text(path, "old")
-    with pytest.raises(UnicodeEncodeError):
-        write_text(path, "new \ud800")
-    assert path.read_text() == "old"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,12 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import yaml
 from huggingface_hub import ModelCard
 from sklearn.linear_model import LogisticRegression
 from transformers import AutoTokenizer, BatchEncoding, BertForSequenceClassification
 
-from evaluation.__main__ import main
 from evaluation.classifiers import fit_logistic_regression
 from evaluation.datasets.labelled_sets import read_labelled_set
 from evaluation.metrics import Measured, scores_of_labels
@@ -26,13 +23,14 @@ from evaluation.significance import paired_p_values
 from evaluation.tasks import SystemRun
 from evaluation.tasks.classification import evaluate_system, learn, predict
 from modeling_hmde import HMDEForSequenceClassification, HMDETokenizer
+from tests.evaluation.running import evaluated
+from tests.paths import written
 
 CATS, DOGS = "the cat sat on the mat", "der hund"
 
 
 def write_texts(path: Path, *lines: tuple[str, str]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{label}\t{text}\n" for label, text in lines), encoding="utf-8")
+    written(path, "".join(f"{label}\t{text}\n" for label, text in lines))
 
 
 @pytest.fixture
@@ -80,13 +78,6 @@ def saved(tmp_path: Path, classifier: HMDEForSequenceClassification, tokenizer: 
     return tmp_path / "classifier"
 
 
-def run_main(recipe: dict[str, Any], *arguments: str) -> dict[str, Any]:
-    file = Path(recipe["output"]).with_name("recipe.yaml")
-    file.write_text(yaml.safe_dump(recipe), encoding="utf-8")
-    main(["--config", str(file), *arguments])
-    return json.loads((Path(recipe["output"]) / "results.json").read_text(encoding="utf-8"))
-
-
 ENGLISH = {"accuracy": 1.0, "macro_f1": 1.0, "documents": 2}
 # Predicted cats, cats, dogs, cats. F1 of cats: precision 2/3, recall 1; of dogs: precision 1, recall 1/2.
 FRENCH = {"accuracy": 0.75, "macro_f1": pytest.approx((0.8 + 2 / 3) / 2), "documents": 4}
@@ -103,7 +94,7 @@ def test_the_frozen_protocol_gives_the_scores_worked_out_by_hand(
     recipe: dict[str, Any], classifier: str, chosen: float
 ) -> None:
     recipe["classification"]["topics"]["classifier"] = classifier
-    results = run_main(recipe)["tasks"]
+    results = evaluated(recipe)["tasks"]
     assert list(results) == ["topics-frozen"]
     for system in results["topics-frozen"].values():
         assert system["rows"] == {"en-en": ENGLISH, "en-fr": FRENCH}
@@ -115,7 +106,7 @@ def test_every_train_language_meets_every_test_language(recipe: dict[str, Any]) 
     task = recipe["classification"]["topics"] | {"train_languages": ["en", "fr"]}
     for part in ("train", "dev"):  # what is cats in English is dogs in French
         write_texts(Path(task["data"]) / f"fr.{part}.tsv", ("dogs", CATS), ("cats", DOGS))
-    found = run_main(recipe | {"classification": {"topics": task}})["tasks"]["topics-frozen"]["base"]
+    found = evaluated(recipe | {"classification": {"topics": task}})["tasks"]["topics-frozen"]["base"]
     accuracies = {row: scores["accuracy"] for row, scores in found["rows"].items()}
     assert accuracies == {"en-en": 1.0, "en-fr": 0.75, "fr-en": 0.0, "fr-fr": 0.25}
     assert {group: scores["accuracy"] for group, scores in found["averages"].items()} == {
@@ -128,7 +119,7 @@ def test_every_train_language_meets_every_test_language(recipe: dict[str, Any]) 
 
 def test_the_finetuned_protocol_gives_the_scores_worked_out_by_hand(recipe: dict[str, Any], saved: Path) -> None:
     recipe["classification"]["topics"]["finetuned"] = {"hmde": [str(saved)]}
-    found = run_main(recipe)["tasks"]["topics-finetuned"]["hmde"]
+    found = evaluated(recipe)["tasks"]["topics-finetuned"]["hmde"]
     assert found["rows"] == {"en-en": ENGLISH, "en-fr": FRENCH}
     assert found["averages"] == AVERAGES
     assert found["protocol"] == "fine-tuned on en, 1 run"
@@ -142,7 +133,7 @@ def test_several_runs_of_a_classifier_are_averaged(recipe: dict[str, Any], saved
     model.save_pretrained(tmp_path / "other")
     HMDETokenizer.from_pretrained(saved).save_pretrained(tmp_path / "other")
     recipe["classification"]["topics"]["finetuned"] = {"hmde": [str(saved), str(tmp_path / "other")]}
-    found = run_main(recipe)["tasks"]["topics-finetuned"]["hmde"]
+    found = evaluated(recipe)["tasks"]["topics-finetuned"]["hmde"]
     assert found["rows"]["en-fr"]["accuracy"] == 0.5
     assert found["rows"]["en-fr"]["accuracy_sd"] == pytest.approx(0.5 / math.sqrt(2))
     assert found["protocol"] == "fine-tuned on en, 2 runs"
@@ -151,7 +142,7 @@ def test_several_runs_of_a_classifier_are_averaged(recipe: dict[str, Any], saved
 @pytest.mark.slow
 def test_languages_that_a_classifier_learnt_from_are_no_transfer(recipe: dict[str, Any], saved: Path) -> None:
     recipe["classification"]["topics"] |= {"finetuned": {"hmde": [str(saved)]}, "finetuned_on": ["en", "de"]}
-    found = run_main(recipe)["tasks"]["topics-finetuned"]["hmde"]
+    found = evaluated(recipe)["tasks"]["topics-finetuned"]["hmde"]
     assert list(found["rows"]) == ["all-en", "all-fr"]
     assert found["averages"] == AVERAGES
 
@@ -161,7 +152,7 @@ def test_a_language_with_a_region_is_the_same_language_as_itself(recipe: dict[st
     task = recipe["classification"]["topics"] | {"train_languages": ["pt-BR"], "test_languages": ["pt-BR", "fr"]}
     for part in ("train", "dev", "test"):
         write_texts(Path(task["data"]) / f"pt-BR.{part}.tsv", ("cats", CATS), ("dogs", DOGS))
-    found = run_main(recipe | {"classification": {"topics": task}})["tasks"]["topics-frozen"]["base"]
+    found = evaluated(recipe | {"classification": {"topics": task}})["tasks"]["topics-frozen"]["base"]
     assert found["averages"] == AVERAGES
 
 
@@ -180,7 +171,7 @@ def test_a_classifier_of_transformers_is_tested_too(recipe: dict[str, Any], labs
         expected.append(model.config.id2label[int(logits.argmax())])
     assert predict(model, AutoTokenizer.from_pretrained(tmp_path / "bert"), texts, "en") == expected
     recipe["classification"]["topics"]["finetuned"] = {"bert": [str(tmp_path / "bert")]}
-    assert "topics-finetuned" in run_main(recipe)["tasks"]
+    assert "topics-finetuned" in evaluated(recipe)["tasks"]
 
 
 @pytest.mark.slow
@@ -195,7 +186,7 @@ def test_a_card_gets_the_results_of_its_own_model_and_their_task(
     # The classifier of that name is another model first, then the very model of the system.
     for classifier, tasks in ((saved, {"topics-frozen"}), (folder, {"topics-frozen", "topics-finetuned"})):
         recipe["classification"]["topics"]["finetuned"] = {"bert": [str(classifier)]}
-        results = run_main(recipe)["tasks"]
+        results = evaluated(recipe)["tasks"]
         assert list(results["topics-frozen"]["bert"]["models"]) == [str(folder)]
         assert list(results["topics-finetuned"]["bert"]["models"]) == [str(classifier)]
         in_card = ModelCard.load(folder / "README.md").data.eval_results
@@ -206,7 +197,7 @@ def test_a_card_gets_the_results_of_its_own_model_and_their_task(
 @pytest.mark.slow
 def test_each_protocol_has_a_table_that_names_it(recipe: dict[str, Any], saved: Path) -> None:
     recipe["classification"]["topics"] |= {"finetuned": {"hmde": [str(saved)]}, "measure": "macro_f1"}
-    run_main(recipe)
+    evaluated(recipe)
     table = (Path(recipe["output"]) / "report.md").read_text(encoding="utf-8").splitlines()
     assert any(line.startswith("macro_f1 on topics-frozen, frozen vectors, logistic regression") for line in table)
     assert "macro_f1 on topics-finetuned, fine-tuned on en, 1 run" in table
@@ -219,7 +210,7 @@ def test_labels_are_ranked_where_a_text_has_several(recipe: dict[str, Any]) -> N
     for part in ("train", "dev"):
         write_texts(Path(task["data"]) / f"en.{part}.tsv", ("cats|pets", CATS), ("dogs|pets", DOGS), ("none", "le"))
     write_texts(Path(task["data"]) / "fr.test.tsv", ("cats|pets", CATS), ("dogs|cats", DOGS), ("dogs", CATS))
-    found = run_main(recipe | {"classification": {"topics": task}})["tasks"]["topics-frozen"]["base"]
+    found = evaluated(recipe | {"classification": {"topics": task}})["tasks"]["topics-frozen"]["base"]
     # The first two labels of CATS are cats and pets, of DOGS dogs and pets; the first of CATS is not dogs.
     assert found["rows"]["en-fr"]["r_precision"] == pytest.approx((1 + 1 / 2 + 0) / 3)
     # cats, pets; dogs, pets; cats, pets: 3 of 6 are right, of 5.
@@ -263,7 +254,7 @@ def test_the_language_of_a_file_reaches_the_sentence_splitter(labse: Path, token
 def test_a_label_that_train_does_not_have_is_named_with_its_file(recipe: dict[str, Any], part: str) -> None:
     write_texts(Path(recipe["classification"]["topics"]["data"]) / part, ("cats", CATS), ("birds", "le chat"))
     with pytest.raises(ValueError, match=rf"{part} has the label 'birds', which .*en.train.tsv does not know: .*cats"):
-        run_main(recipe)
+        evaluated(recipe)
     assert not Path(recipe["output"]).exists()
 
 
@@ -271,7 +262,7 @@ def test_training_documents_of_one_label_are_refused(recipe: dict[str, Any]) -> 
     for part in ("train", "dev", "test"):
         write_texts(Path(recipe["classification"]["topics"]["data"]) / f"en.{part}.tsv", ("cats", CATS))
     with pytest.raises(ValueError, match=r"en\.train\.tsv has no label but 'cats'; there is nothing to tell apart"):
-        run_main(recipe)
+        evaluated(recipe)
 
 
 def test_a_label_that_a_classifier_does_not_have_is_named_with_its_file(recipe: dict[str, Any], saved: Path) -> None:
@@ -280,7 +271,7 @@ def test_a_label_that_a_classifier_does_not_have_is_named_with_its_file(recipe: 
         write_texts(Path(task["data"]) / f"{part}.tsv", ("cats", CATS), ("birds", "le chat"))
     write_texts(Path(task["data"]) / "en.test.tsv", ("cats", CATS))
     with pytest.raises(ValueError, match=r"fr.test.tsv has the label 'birds', which the model hmde does not know"):
-        run_main(recipe | {"classification": {"topics": task}})
+        evaluated(recipe | {"classification": {"topics": task}})
     assert not Path(recipe["output"]).exists()
 
 
@@ -302,6 +293,7 @@ def test_a_label_that_a_classifier_does_not_have_is_named_with_its_file(recipe: 
             {"finetuned": {"hmde": ["nowhere"]}, "measure": "r_precision"},
             "measure is r_precision, of several labels a text, and finetuned models predict one",
         ),
+        ({"test_language": "en"}, "test_language"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_written(
@@ -309,14 +301,8 @@ def test_bad_input_is_refused_before_anything_is_written(
 ) -> None:
     recipe["classification"]["topics"] |= change
     with pytest.raises(ValueError, match=message):
-        run_main(recipe)
+        evaluated(recipe)
     assert not Path(recipe["output"]).exists()
-
-
-def test_an_unknown_key_of_a_task_is_an_error(recipe: dict[str, Any]) -> None:
-    recipe["classification"]["topics"]["test_language"] = "en"
-    with pytest.raises(ValueError, match="test_language"):
-        run_main(recipe)
 
 
 class NoisySystem:

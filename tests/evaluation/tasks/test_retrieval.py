@@ -12,12 +12,12 @@ from typing import Any
 import ir_measures
 import numpy as np
 import pytest
-import yaml
+import pytrec_eval
 
-from evaluation.__main__ import main
 from evaluation.datasets.retrieval_sets import RetrievalSet
 from evaluation.measures.retrieval.retrieval import RETRIEVAL_MEASURES
 from evaluation.recipes import RetrievalTask
+from evaluation.systems.bm25 import BM25
 from evaluation.systems.hmde import HMDESystem
 from evaluation.tasks.retrieval import (
     encode,
@@ -25,11 +25,14 @@ from evaluation.tasks.retrieval import (
     evaluate_retrieval,
     evaluate_task,
     groups_of,
+    in_order,
     rank,
     score,
     to_trec,
 )
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from tests.evaluation.running import evaluated
+from tests.paths import written
 
 
 class Lookup:
@@ -213,6 +216,53 @@ def test_a_model_in_memory_can_be_evaluated(model: HMDEForDocumentEmbedding, tok
     assert scores["en-de"]["MRR"] == pytest.approx(1 / place)
 
 
+def test_measures_equal_trec_evals_on_the_written_run_files_ties_included() -> None:
+    draw = np.random.default_rng(0)
+    angles = {f"text {index}": draw.integers(0, 6) for index in range(40)}  # many documents have equal scores
+    system = Lookup({text: (float(np.cos(angle)), float(np.sin(angle))) for text, angle in angles.items()})
+    documents = {f"d{index}": f"text {index}" for index in range(40)}
+    queries = {f"q{index}": f"text {index}" for index in range(10)}
+    qrels = {query: {f"d{draw.integers(40)}": int(draw.integers(0, 3)) for _ in range(8)} for query in queries}
+    retrieval_set = RetrievalSet({"de": documents}, {"en": queries}, qrels)
+    result, runs = evaluate_task(system, RetrievalTask("", ["en-de"]), retrieval_set)
+    run = {}
+    for line in to_trec(runs["en-de"], tag="x").splitlines():
+        query_id, _, doc_id, _, score, _ = line.split()
+        run.setdefault(query_id, {})[doc_id] = float(score)
+    assert any(len(set(scores.values())) < len(scores) / 4 for scores in run.values())
+    names = {"map": "MAP", "ndcg_cut_10": "nDCG@10", "recip_rank": "MRR", "recall_100": "Recall@100", "P_1": "P@1"}
+    measures = {"map", "ndcg_cut.10", "recip_rank", "recall.100", "P.1"}
+    expected = pytrec_eval.RelevanceEvaluator(qrels, measures).evaluate(run)
+    for name, ours in names.items():
+        by_query = result["per_item"]["en-de"][ours]
+        assert by_query == pytest.approx({query: expected[query][name] for query in by_query})
+        assert result["rows"]["en-de"][ours] == pytest.approx(np.mean(list(by_query.values())))
+
+
+def test_mates_are_sought_in_one_language_and_in_a_pool() -> None:
+    vectors = {"one": (1.0, 0.0), "two": (0.0, 1.0), "eins": (0.8, 0.6), "zwei": (0.6, 0.8)}
+    documents = {"en": {"d1": "one", "d2": "two"}, "de": {"d1": "eins", "d2": "zwei"}}
+    queries = {"en": dict(documents["en"])}
+    qrels = {"d1": {"d1": 1}, "d2": {"d2": 1}}
+    mates = RetrievalSet(documents, queries, qrels, query_source="documents")
+    task = RetrievalTask("", ["en-de", "en-all"], query_source="documents")
+    result, runs = evaluate_task(Lookup(vectors), task, mates)
+    assert result["rows"]["en-de"]["P@1"] == 1.0
+    assert in_order(runs["en-all"]["d1"]) == ["de.d1", "de.d2", "en.d2"]  # en.d1 is the query
+    assert result["rows"]["en-all"]["P@1"] == 1.0
+    assert result["rows"]["en-all"]["own_language@10"] == pytest.approx(1 / 3)
+    assert set(result["averages"]) == {"average", "average, pool of all languages"}
+
+
+def test_bm25_answers_pairs_of_one_language_only() -> None:
+    documents = {"en": {"d1": "a cat", "d2": "a dog"}, "de": {"d1": "katze"}}
+    found = RetrievalSet(documents, {"en": {"q": "cats"}}, {"q": {"d1": 1}})
+    result, runs = evaluate_task(BM25(), RetrievalTask("", ["en-en", "en-de"]), found)
+    assert list(result["rows"]) == ["en-en"]
+    assert list(runs["en-en"]["q"]) == ["d1"]
+    assert result["averages"] == {}  # no average over pairs that are not there
+
+
 @pytest.fixture
 def recipe(tmp_path: Path, labse: Path) -> dict[str, Any]:
     """Two documents a language; each query is the text of one of them, so `first` puts that one on top."""
@@ -239,19 +289,11 @@ def recipe(tmp_path: Path, labse: Path) -> dict[str, Any]:
 
 
 def write_lines(path: Path, *lines: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-
-
-def run_main(recipe: dict[str, Any], *arguments: str) -> Path:
-    file = Path(recipe["output"]).with_name("recipe.yaml")
-    file.write_text(yaml.safe_dump(recipe), encoding="utf-8")
-    main(["--config", str(file), *arguments])
-    return Path(recipe["output"])
+    written(path, "".join(line + "\n" for line in lines))
 
 
 def test_every_measure_is_kept_by_pair_average_and_query(recipe: dict[str, Any], labse: Path) -> None:
-    run_main(recipe)
+    evaluated(recipe)
     found = json.loads((Path(recipe["output"]) / "results" / "task" / "base.json").read_text(encoding="utf-8"))
     expected = {"MAP": 0.75, "MAP@20": 0.75, "MRR": 0.75, "nDCG@10": pytest.approx((1 + 1 / math.log2(3)) / 2)}
     expected |= {"Recall@100": 1.0, "P@1": 0.5}
@@ -264,8 +306,8 @@ def test_every_measure_is_kept_by_pair_average_and_query(recipe: dict[str, Any],
 
 
 def test_runs_are_written_as_trec_eval_reads_them(recipe: dict[str, Any]) -> None:
-    text = (run_main(recipe) / "runs" / "task" / "base" / "en-de.run").read_text(encoding="utf-8")
-    lines = text.split("\n")
+    evaluated(recipe)
+    lines = (Path(recipe["output"]) / "runs" / "task" / "base" / "en-de.run").read_text(encoding="utf-8").split("\n")
     assert [[*line.split()[:4], line.split()[5]] for line in lines[:-1]] == [
         ["q1", "Q0", "d1", "1", "base"],
         ["q1", "Q0", "d2", "2", "base"],
@@ -277,10 +319,10 @@ def test_runs_are_written_as_trec_eval_reads_them(recipe: dict[str, Any]) -> Non
 
 @pytest.mark.slow
 def test_measure_and_depth_can_be_chosen_on_the_command_line(recipe: dict[str, Any]) -> None:
-    output = run_main(recipe, "--retrieval.task.measure", "nDCG@10", "--retrieval.task.pairs", "[en-fr]")
-    assert "| en-fr | 0.815 |" in (output / "report.md").read_text(encoding="utf-8")  # 0.75 is its MAP
-    output = run_main(recipe, "--retrieval.task.depth", "1", "--retrieval.task.pairs", "[en-fr]")
-    results = json.loads((output / "results.json").read_text(encoding="utf-8"))
+    evaluated(recipe, "--retrieval.task.measure", "nDCG@10", "--retrieval.task.pairs", "[en-fr]")
+    report = (Path(recipe["output"]) / "report.md").read_text(encoding="utf-8")
+    assert "| en-fr | 0.815 |" in report  # 0.75 is its MAP
+    results = evaluated(recipe, "--retrieval.task.depth", "1", "--retrieval.task.pairs", "[en-fr]")
     scores = results["tasks"]["task"]["base"]["rows"]["en-fr"]
     assert scores == {
         "MAP": 0.5, "MAP@20": 0.5, "MRR": 0.5, "nDCG@10": 0.5, "Recall@100": 0.5, "P@1": 0.5, "queries": 2, "skipped": 1
@@ -291,9 +333,8 @@ def test_the_whole_collection_is_ranked_unless_a_depth_is_asked_for(
     recipe: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def scores(*arguments: str) -> tuple[float, int]:
-        output = run_main(recipe, "--retrieval.task.pairs", "[en-de]", *arguments)
-        results = json.loads((output / "results.json").read_text(encoding="utf-8"))
-        run = (output / "runs" / "task" / "base" / "en-de.run").read_text(encoding="utf-8")
+        results = evaluated(recipe, "--retrieval.task.pairs", "[en-de]", *arguments)
+        run = (Path(recipe["output"]) / "runs" / "task" / "base" / "en-de.run").read_text(encoding="utf-8")
         return results["tasks"]["task"]["base"]["rows"]["en-de"]["MAP"], run.count("\n")
 
     whole = scores()
@@ -306,7 +347,8 @@ def test_the_whole_collection_is_ranked_unless_a_depth_is_asked_for(
 @pytest.mark.slow
 def test_bfloat16_changes_scores_a_little(recipe: dict[str, Any]) -> None:
     def cosine_of_the_second(*arguments: str) -> float:
-        file = run_main(recipe, *arguments) / "runs" / "task" / "base" / "en-de.run"
+        evaluated(recipe, *arguments)
+        file = Path(recipe["output"]) / "runs" / "task" / "base" / "en-de.run"
         return float(file.read_text(encoding="utf-8").splitlines()[1].split()[4])
 
     full, half = (cosine_of_the_second("--dtype", dtype) for dtype in ("float32", "bfloat16"))
@@ -325,6 +367,10 @@ def test_bfloat16_changes_scores_a_little(recipe: dict[str, Any]) -> None:
         ({"split": "dev"}, "qrels.dev.tsv is missing"),
         ({"depth": -1}, "(?s)depth.*Not of type NonNegativeInt: -1"),
         ({"format": "trec"}, "format is 'trec'; it must be hmde, or the full name"),
+        ({"depht": 3}, "depht"),
+        ({"measure": "P@5"}, "measure"),
+        ({"index": "tree"}, "index"),
+        ({"pairs": "en-de"}, "pairs"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_computed(
@@ -332,12 +378,5 @@ def test_bad_input_is_refused_before_anything_is_computed(
 ) -> None:
     recipe["retrieval"]["task"] |= change
     with pytest.raises(ValueError, match=message):
-        run_main(recipe)
+        evaluated(recipe)
     assert not (Path(recipe["output"]) / "results").exists()
-
-
-@pytest.mark.parametrize("change", [{"depht": 3}, {"measure": "P@5"}, {"index": "tree"}, {"pairs": "en-de"}])
-def test_an_unknown_key_or_value_of_a_task_is_an_error(recipe: dict[str, Any], change: dict[str, Any]) -> None:
-    recipe["retrieval"]["task"] |= change
-    with pytest.raises(ValueError, match=next(iter(change))):
-        run_main(recipe)

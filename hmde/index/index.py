@@ -20,7 +20,7 @@ from hmde.index.encoder import Encoder
 from hmde.index.hits import Hit, file_of, hits_of
 from hmde.index.precomputed import PrecomputedEmbeddings
 from hmde.index.ranking import CANDIDATES, rank
-from hmde.index.snapshot import Snapshot, is_index, open_snapshot, place_of
+from hmde.index.snapshot import Snapshot, folder_of, is_index, open_snapshot
 from hmde.index.update import Changes, remove_documents, update_index
 from modeling_hmde.attribution_hmde import Scoring
 from modeling_hmde.inference_hmde import Truncation
@@ -37,7 +37,7 @@ class Index:
     Several threads may search one index. Several processes may change one folder; each waits for the other.
 
     Args:
-        folder: of the index. It is made by the first documents. The URL of a copy in an object store can only be read.
+        folder: of the index. It is made by the first documents.
         model: folder or Hub name of a saved HMDE, or one that is loaded already. If not given, a new index is made by
             the released model, which is put together on first use. An index that exists knows its own model, so name it
             only if it was moved.
@@ -46,7 +46,6 @@ class Index:
             says so once, "error" is a ValueError that names it.
 
     Raises:
-        IndexNotFound: there is none behind a URL.
         ValueError: there is no such model, it is not the one that made the index, or the index is damaged.
 
     >>> from hmde import Document, Index
@@ -71,9 +70,8 @@ class Index:
         dtype: Dtype = "auto",
         truncation: Truncation = True,
     ) -> None:
-        self.folder = place_of(folder)
-        new = isinstance(self.folder, Path) and not is_index(self.folder)  # behind a URL none can be made
-        self._snapshot = None if new else open_snapshot(self.folder)
+        self.folder = folder_of(folder)
+        self._snapshot = open_snapshot(self.folder) if is_index(self.folder) else None
         self._looked = time.monotonic()
         self.encoder = model if isinstance(model, Encoder) else self._load(model, dtype, truncation)
         if self._snapshot is not None:

@@ -83,7 +83,7 @@ class Snapshot:
     """An index as it was when it was opened. Later updates do not reach it; open it again to see them.
 
     Args:
-        folder: of the index, or its URL.
+        folder: of the index.
         table: one version of it.
         model: name or folder of the model that made the index.
         probe: (2 * hidden + 3,), see `Encoder.probe`.
@@ -91,7 +91,7 @@ class Snapshot:
         made: differs from index to index, also if one takes the place of another in the same folder.
     """
 
-    folder: str | Path
+    folder: Path
     table: Table
     model: str
     probe: np.ndarray
@@ -252,21 +252,18 @@ class Snapshot:
         return found.take(pa.compute.index_in(pa.array(ids, pa.string()), found["id"].combine_chunks()))
 
 
-def place_of(folder: str | Path) -> str | Path:
-    """A folder of the file system, or as text the URL of one in an object store.
-
-    >>> place_of("s3://bucket/index"), place_of("runs/index").name
-    ('s3://bucket/index', 'index')
+def folder_of(index: str | Path) -> Path:
     """
-    return str(folder) if "://" in str(folder) else Path(folder)
+    Raises:
+        ValueError: it is a URL, which would be taken for a name.
+    """
+    if "://" in str(index):
+        raise ValueError(f"{index} is a URL, and an index is a folder; copy it into one (aws s3 sync URL FOLDER)")
+    return Path(index)
 
 
-def is_index(folder: str | Path) -> bool:
-    place = place_of(folder)
-    if isinstance(place, Path):
-        return (place / f"{TABLE}.lance").is_dir()
-    with store_errors(place):
-        return TABLE in lancedb.connect(place).list_tables().tables
+def is_index(folder: Path) -> bool:
+    return (folder / f"{TABLE}.lance").is_dir()
 
 
 def open_snapshot(folder: str | Path) -> Snapshot:
@@ -277,7 +274,7 @@ def open_snapshot(folder: str | Path) -> Snapshot:
         IndexNotFound: the folder holds no index.
         ValueError: its files are damaged, or it has another FORMAT.
     """
-    folder = place_of(folder)
+    folder = folder_of(folder)
     if not is_index(folder):
         raise IndexNotFound(f"{folder} holds no index; make one with: hmde index DOCUMENTS {folder} --model MODEL")
     with store_errors(folder):

@@ -34,10 +34,10 @@ from hmde.index.snapshot import (
     ROWS_PER_BATCH,
     TABLE,
     Snapshot,
+    folder_of,
     is_index,
     one_of,
     open_snapshot,
-    place_of,
     store_errors,
 )
 from modeling_hmde.inference_hmde import read_ahead
@@ -104,7 +104,7 @@ def update_index(
             fractions and integers beyond 2**53; or the folder holds something else.
         OSError: the disk is full.
     """
-    folder = _local(folder)
+    folder = folder_of(folder)
     if isinstance(documents, Iterator):
         raise TypeError("documents are read twice; give a list or a Documents, not an iterator")
     if sentences and embeddings is not None:
@@ -148,22 +148,11 @@ def remove_documents(folder: str | Path, ids: Iterable[str]) -> int:
     """
     if isinstance(ids, str):
         raise TypeError(f"ids is the string {ids!r}; give a list of ids, such as [{ids!r}]")
-    with locked(_local(folder)):
+    with locked(folder_of(folder)):
         index = open_snapshot(folder)
         count = len(index)
         _remove_all(index, list(ids))
         return count - len(index)
-
-
-def _local(folder: str | Path) -> Path:
-    """
-    Raises:
-        ValueError: the index lies in an object store.
-    """
-    place = place_of(folder)
-    if not isinstance(place, Path):
-        raise ValueError(f"{place} can only be read; change the index in a local folder, and copy that there")
-    return place
 
 
 def _survey(documents: Iterable[Document]) -> tuple[int, dict[str, type], dict[str, str]]:

@@ -331,17 +331,6 @@ def test_columns_of_tables_are_metadata(tmp_path: Path, encoder: Encoder) -> Non
     assert ids(index, "published < '2021' OR price > 2") == {"a.jsonl#2", "b.parquet#1"}
 
 
-def test_an_index_behind_a_url_is_read_and_not_changed(index: Index, encoder: Encoder) -> None:
-    url = f"file://{index.folder}"
-    behind = Index(url, encoder)
-    assert ids(behind, "year < 2015") == {"cat", "dog"}
-    for change in (lambda: behind.add(documents_of(TEXTS)), lambda: behind.remove(["cat"])):
-        with pytest.raises(ValueError, match=f"{url} can only be read; change the index in a local folder"):
-            change()
-    with pytest.raises(IndexNotFound, match="nothing holds no index"):
-        Index(f"file://{index.folder.parent}/nothing")
-
-
 def test_an_index_is_opened_by_its_folder_alone_from_a_fresh_process(
     index: Index, run_in_a_fresh_process: Callable[..., str]
 ) -> None:

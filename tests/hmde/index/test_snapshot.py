@@ -18,7 +18,7 @@ from hmde.index.encoder import Encoder
 from hmde.index.index import Index
 from hmde.index.ranking import rank
 from hmde.index.snapshot import FORMAT, TABLE, IndexNotFound, is_index, open_snapshot, store_errors
-from hmde.index.update import update_index
+from hmde.index.update import remove_documents, update_index
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from tests.hmde.small_index import CHANGED, TEXTS, as_kept, check_index, documents_of
 
@@ -38,12 +38,9 @@ def test_a_reader_keeps_the_version_that_it_opened(tmp_path: Path, encoder: Enco
 def test_a_folder_without_an_index_is_named(tmp_path: Path) -> None:
     with pytest.raises(IndexNotFound, match=f"{tmp_path} holds no index; make one with: .* {tmp_path} --model MODEL"):
         open_snapshot(tmp_path)
-
-
-def test_a_store_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(ValueError, match=rf"file://{tmp_path}/file/index is damaged or not complete"):
-        is_index(f"file://{tmp_path}/file/index")
+    for use in (open_snapshot, Index, lambda url: update_index(url, [], None), lambda url: remove_documents(url, [])):
+        with pytest.raises(ValueError, match="s3://bucket/index is a URL, and an index is a folder; copy it into one"):
+            use("s3://bucket/index")
 
 
 def test_an_index_of_another_format_is_refused_with_both_numbers_and_the_way_out(

@@ -39,7 +39,8 @@ class Average:
     """
 
     models: list[str]
-    """Folders of two HMDEs or more, of one architecture and with tokenizers of the same options."""
+    """Folders of two HMDEs or more, of one architecture and with tokenizers of the same options. With `max_sentences`,
+    they may read different numbers of sentences."""
 
     output: str
     """Folder to write. Its card quotes what the models' cards say about their training."""
@@ -67,10 +68,12 @@ def main(argv: list[str] | None = None) -> None:
     for each in models:
         check_is_hmde("models", each)
     config = HMDEConfig.from_pretrained(models[0])
+    kept = {} if options.max_sentences is None or config.document_positions else {"max_sentences": config.max_sentences}
     vocabulary = HMDETokenizer.from_pretrained(models[0]).get_vocab()
     for other in models[1:]:
-        same_architecture = HMDEConfig.from_pretrained(other).to_diff_dict() == config.to_diff_dict()
-        if not same_architecture or saved_tokenizer_options(Path(other)) != saved_tokenizer_options(Path(models[0])):
+        same_architecture = HMDEConfig.from_pretrained(other, **kept).to_diff_dict() == config.to_diff_dict()
+        same_tokenizer = saved_tokenizer_options(Path(other)) | kept == saved_tokenizer_options(Path(models[0])) | kept
+        if not (same_architecture and same_tokenizer):
             raise ValueError(f"{other} and {models[0]} differ in more than their weights; name models of one kind")
         if HMDETokenizer.from_pretrained(other).get_vocab() != vocabulary:
             raise ValueError(f"{other} and {models[0]} have different vocabularies; name models of one kind")

@@ -16,7 +16,7 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 
 from hmde.common.command_line import options_from
-from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 from tests.paths import REPOSITORY
 from tests.pretraining import options
 from training import pretrain
@@ -56,7 +56,12 @@ def test_an_average_has_the_mean_of_all_weights(models, documents, tokenizer, tm
 
 def test_an_average_reads_longer_documents_than_its_models_where_asked_to(models, tmp_path):
     text, mean = "The cat sat on the mat. " * 50, str(tmp_path / "mean")
-    average.main(["--models", f"[{models[0]}, {models[0]}]", "--output", mean, "--max_sentences", "50"])
+    limited = HMDETokenizer.from_pretrained(models[0], max_sentences=9), HMDEConfig.from_pretrained(models[0])
+    limited[1].max_sentences = 9
+    shutil.copytree(models[0], tmp_path / "limited")
+    for part in limited:
+        part.save_pretrained(tmp_path / "limited")
+    average.main(["--models", f"[{models[0]}, {tmp_path / 'limited'}]", "--output", mean, "--max_sentences", "50"])
     one, same = (HMDEForDocumentEmbedding.from_pretrained(folder) for folder in (models[0], mean))
     shorter, longer = (HMDETokenizer.from_pretrained(folder) for folder in (models[0], mean))
     assert shorter.max_sentences < longer.max_sentences == same.config.max_sentences == 50

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import hmde.common.terminal
 import hmde.common.threads
@@ -68,7 +69,7 @@ def main(argv: list[str] | None = None) -> None:
     for each in models:
         check_is_hmde("models", each)
     config = HMDEConfig.from_pretrained(models[0])
-    kept = {} if options.max_sentences is None or config.document_positions else {"max_sentences": config.max_sentences}
+    kept: dict[str, Any] = {} if options.max_sentences is None or config.document_positions else {"max_sentences": config.max_sentences}
     vocabulary = HMDETokenizer.from_pretrained(models[0]).get_vocab()
     for other in models[1:]:
         same_architecture = HMDEConfig.from_pretrained(other, **kept).to_diff_dict() == config.to_diff_dict()

@@ -69,7 +69,8 @@ def main(argv: list[str] | None = None) -> None:
     for each in models:
         check_is_hmde("models", each)
     config = HMDEConfig.from_pretrained(models[0])
-    kept: dict[str, Any] = {} if options.max_sentences is None or config.document_positions else {"max_sentences": config.max_sentences}
+    may_differ = options.max_sentences is not None and not config.document_positions
+    kept: dict[str, Any] = {"max_sentences": config.max_sentences} if may_differ else {}
     vocabulary = HMDETokenizer.from_pretrained(models[0]).get_vocab()
     for other in models[1:]:
         same_architecture = HMDEConfig.from_pretrained(other, **kept).to_diff_dict() == config.to_diff_dict()

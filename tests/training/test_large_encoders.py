@@ -9,82 +9,16 @@ import numpy as np
 import pytest
 import yaml
 from safetensors.torch import load_file
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
-from torch import nn
-from transformers import (
-    AutoModel,
-    Gemma3TextConfig,
-    ModernBertConfig,
-    PreTrainedConfig,
-    PreTrainedTokenizerFast,
-    Qwen3Config,
-)
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from tests.encoder_families import FAMILIES, save_family
 from tests.hub_stand_in import Hub
 from tests.paths import REPOSITORY
-from tests.tiny_encoders import SIZES, save_encoder
 from tests.training.corpus.own_articles import LANGUAGES, article, run, write_articles
 from training import pretrain
 from training.release import average
 
 PRETRAIN = REPOSITORY / "configuration" / "pretrain"
-
-
-def tokenizer(before: str, after: str, side: str = "right") -> PreTrainedTokenizerFast:
-    """Bytes, with special tokens before and after a text."""
-    bytes_ = sorted(pre_tokenizers.ByteLevel.alphabet())
-    found = Tokenizer(models.BPE({piece: place for place, piece in enumerate(bytes_)}, []))
-    found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    found.decoder = decoders.ByteLevel()
-    found.add_special_tokens(["<pad>", "<s>", "</s>"])
-    special = [(token, found.token_to_id(token)) for token in ("<s>", "</s>")]
-    found.post_processor = processors.TemplateProcessing(single=f"{before} $A {after}".strip(), special_tokens=special)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=found,
-        pad_token="<pad>",
-        bos_token="<s>" if before else None,
-        eos_token="</s>",
-        padding_side=side,
-    )
-
-
-def pipeline(
-    folder: Path, config: PreTrainedConfig, tokens: PreTrainedTokenizerFast, pooling: str, *behind: nn.Module
-) -> Path:
-    """A tiny random encoder, saved as a pipeline of sentence-transformers."""
-    save_encoder(AutoModel.from_config(config), tokens, folder / "transformer")
-    transformer = Transformer(str(folder / "transformer"))
-    SentenceTransformer(modules=[transformer, Pooling(config.hidden_size, pooling), *behind]).save(str(folder / "all"))
-    return folder / "all"
-
-
-GEMMA = SIZES | {"num_key_value_heads": 1, "head_dim": 8, "vocab_size": 259, "pad_token_id": 256, "bos_token_id": 257}
-GEMMA |= {"eos_token_id": 258, "sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"]}
-QWEN = SIZES | {"num_key_value_heads": 2, "head_dim": 8, "vocab_size": 259, "pad_token_id": 256, "eos_token_id": 258}
-MODERNBERT = SIZES | {"vocab_size": 259, "pad_token_id": 256, "local_attention": 16, "global_attn_every_n_layers": 2}
-MODERNBERT |= {"bos_token_id": 257, "cls_token_id": 257, "eos_token_id": 258, "sep_token_id": 258}
-
-
-def harrier(folder: Path) -> Path:
-    return pipeline(folder, Gemma3TextConfig(**GEMMA), tokenizer("<s>", "</s>"), "lasttoken", Normalize())
-
-
-def qwen3(folder: Path) -> Path:
-    return pipeline(folder, Qwen3Config(**QWEN), tokenizer("", "</s>", side="left"), "lasttoken", Normalize())
-
-
-def granite(folder: Path) -> Path:
-    return pipeline(folder, ModernBertConfig(**MODERNBERT), tokenizer("<s>", "</s>"), "cls", Normalize())
-
-
-def embedding_gemma(folder: Path) -> Path:
-    dense = [Dense(32, 64, bias=False, activation_function=nn.Identity())]
-    dense += [Dense(64, 32, bias=False, activation_function=nn.Identity())]
-    config = Gemma3TextConfig(**GEMMA, use_bidirectional_attention=True)
-    return pipeline(folder, config, tokenizer("<s>", "</s>"), "mean", *dense, Normalize())
 
 
 def arguments(recipe: str, corpus: Path, start: Path, output: Path, *changes: str) -> list[str]:
@@ -106,12 +40,12 @@ def check_finished(model: Path, documents: list[str], found: dict[str, np.ndarra
 @pytest.mark.slow
 @pytest.mark.parametrize("adapter", [True, False], ids=["lora", "without"])
 @pytest.mark.parametrize(
-    ("recipe", "make_encoder"),
+    ("recipe", "family"),
     [
-        ("harrier-270m", harrier),
-        ("qwen3-0.6b", qwen3),
-        ("granite-311m", granite),
-        ("embeddinggemma-300m", embedding_gemma),
+        ("harrier-270m", "harrier-270m"),
+        ("qwen3-0.6b", "qwen3-embedding"),
+        ("granite-311m", "granite-r2"),
+        ("embeddinggemma-300m", "embeddinggemma"),
     ],
 )
 def test_a_recipe_goes_from_start_to_a_model_that_users_open(
@@ -120,10 +54,10 @@ def test_a_recipe_goes_from_start_to_a_model_that_users_open(
     documents: list[str],
     encoded_elsewhere: Callable[[Path, list[str]], dict[str, np.ndarray]],
     recipe: str,
-    make_encoder: Callable[[Path], Path],
+    family: str,
     adapter: bool,
 ) -> None:
-    start = make_encoder(tmp_path / "encoder")
+    start = save_family(FAMILIES[family], tmp_path / "encoder")
     changes = [] if adapter else ["--lora=null"]
     pretrain.main(arguments(recipe, corpus_folder, start, tmp_path / "model", *changes))
     check_finished(tmp_path / "model", documents, encoded_elsewhere(tmp_path / "model", documents))
@@ -164,7 +98,8 @@ def test_the_recommended_recipe_goes_from_articles_to_a_model_on_the_hub(
     triples = run(write_articles(tmp_path / "articles", rows), corpus, "--sentences_per_document", "3")
     assert 0 < sum("#" in triple["concept_id"] for triple in triples) < len(triples)
 
-    pretrain.main(arguments("recommended", corpus, harrier(tmp_path / "encoder"), tmp_path / "first"))
+    start = save_family(FAMILIES["harrier-270m"], tmp_path / "encoder")
+    pretrain.main(arguments("recommended", corpus, start, tmp_path / "first"))
     models = []
     for seed in ("42", "43"):
         models.append(str(tmp_path / f"second-{seed}"))

@@ -1,4 +1,5 @@
-"""Threads of every command soon sleep while they wait, unless the user has said otherwise."""
+"""Threads of every command soon sleep while they wait, and oneDNN remembers few shapes, unless the user has said
+otherwise."""
 
 from __future__ import annotations
 
@@ -37,13 +38,13 @@ def test_a_command_sets_the_policy_before_it_imports_any_package(command: Path) 
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
-        ({}, "PASSIVE 10000"),
-        ({"GOMP_SPINCOUNT": "5"}, "PASSIVE 5"),
-        ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE None"),
+        ({}, "PASSIVE 10000 64"),
+        ({"GOMP_SPINCOUNT": "5"}, "PASSIVE 5 64"),
+        ({"OMP_WAIT_POLICY": "ACTIVE", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "9"}, "ACTIVE None 9"),
     ],
 )
 def test_what_the_user_has_set_stays(given: dict[str, str], kept: str) -> None:
-    names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+    names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "ONEDNN_PRIMITIVE_CACHE_CAPACITY")
     environment = {name: value for name, value in os.environ.items() if name not in names} | given
     program = f"import hmde.common.threads, os; print(*map(os.environ.get, {names}))"
     printed = subprocess.check_output([sys.executable, "-c", program], cwd=REPOSITORY, env=environment, text=True)

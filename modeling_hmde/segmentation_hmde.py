@@ -6,7 +6,11 @@ import functools
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain
 from typing import Any
+
+from .abbreviations_hmde import ends_no_sentence
+from .marks_hmde import IGNORED_MARKS
 
 try:
     import sentencex
@@ -15,12 +19,34 @@ except ImportError as error:  # inside `try`, so that loading from the Hub reach
 
 # A line break ends a sentence; sentencex would read on past a single one.
 _LINE = re.compile(r"[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
-# sentencex takes a full stop before a digit for a decimal point. An ideographic full stop never is one.
-_GLUED = re.compile(r"(?<=[。！？])(?=\d)")
+# Where sentences end and sentencex sees no end: an ideographic full stop before a digit, which it takes for a decimal
+# point; full stops of Khmer, and of Ethiopic that are written as two; Tibetan's shad, unless the word before it says
+# that the sentence goes on ("and", "if"); a full stop in brackets that are closed with the sentence.
+_TIBETAN_WORDS = ("དང", "ནི", "ཏེ", "སྟེ", "ཞིང", "ཤིང", "ཅིང", "ནས", "པས", "བས")
+_TIBETAN = "".join(f"(?<!{word})(?<!{word}[་༌])" for word in _TIBETAN_WORDS)
+_ENDS = re.compile(
+    rf"[。！？](?=\d)|[។៕]+\s*|[።፡]{{2}}\s*|{_TIBETAN}[།༎༏༐༑][།༎༏༐༑\s]*|"
+    r"\w[.!?…][)\]]\s+(?=[^\W\d_a-z])"
+)
+# Where it sees an end and the sentence goes on: behind the comma and the genitive of Burmese; before what closes it;
+# behind a quotation, before the words of Japanese and Korean that say whose it is; before a small letter.
+_GOES_ON_BEHIND = re.compile(r"[၊၏]$")
+_NO_SPACE_BEHIND = re.compile(r"(?<!\w)[^\W\d_]{1,2}\.$")  # "EE.UU."
+_GOES_ON_BEFORE = re.compile(r"[)\]）］」』】〉》፡]")
+_IN_BRACKETS = re.compile(r"(?<=[^\W\d]\.)[)\]]$")  # "(etc.)"
+_QUOTATION = re.compile(r"[.!?。！？…][」』”’\"'］）)]$")
+_SAYING = re.compile(r"[とっなのはがをにもで、]|이?라|하[고며였]|고\b|며\b")
+_SMALL = re.compile("[a-zß-öø-ÿα-ωά-ώа-џ]")
+# A longer sentence is split once more without regard to quotation marks and brackets: it is long speech, or one of
+# them has no counterpart.
+_LONG = 500
+_PAIRED = re.compile("[\"'“”„«»‘’‹›`()\\[\\]{}「」『』（）]")
 _WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
 # sentencex fails at a single capital letter before such a space and a full stop ("C\u00a0."), where it takes the length
 # of the space for one byte.
 _WIDE_SPACE_BEFORE_STOP = re.compile(r"[^\S\x00-\x7f](?=\.)")
+_LETTER = re.compile(r"[^\W\d_]")
+_LANGUAGE_OF_SCRIPT = {"GREEK": "el", "CYRILLIC": "ru", "ARMENIAN": "hy", "ETHIOPIC": "am"}
 # Characters of a line that are split at once. No sentence is that long, but a line may be, and the time that sentencex
 # takes grows with the square of the count of unpaired quotation marks.
 _WINDOW = 10_000
@@ -86,13 +112,13 @@ def sentence_spans(text: str, language: str | None = None) -> Iterator[tuple[int
     >>> [text[a:b] for text in ["它很大。2004年来了。"] for a, b in sentence_spans(text, "zh")]
     ['它很大。', '2004年来了。']
     """
-    rules = replace_surrogates(re.split(r"[-_]", language)[0].lower()) if language else "en"
+    code = replace_surrogates(re.split(r"[-_]", language)[0].lower()) if language else None
     for line in _LINE.finditer(text):
         begin = line.start()
         while begin < line.end():
             end = min(begin + _WINDOW, line.end())
             window = _WIDE_SPACE_BEFORE_STOP.sub(" ", text[begin:end])
-            sentences = [part for glued in _GLUED.split(window) for part in sentencex.segment(rules, glued)]
+            sentences = list(_sentences(window, code))
             if end < line.end() and len(sentences) > 1:
                 sentences.pop()  # it may go on behind the window, so the next window begins with it
             for sentence in sentences:
@@ -100,12 +126,47 @@ def sentence_spans(text: str, language: str | None = None) -> Iterator[tuple[int
                 begin += len(sentence)
 
 
+def _sentences(text: str, language: str | None) -> Iterator[str]:
+    """The sentences of a part of a line, with the white space behind them: sentencex's, corrected."""
+    rules = language or _language_of_marks(text)
+    parts = (
+        sentencex.segment(rules, _PAIRED.sub(" ", part)) if len(part) > _LONG else [part]
+        for part in sentencex.segment(rules, text)
+    )
+    found = accumulate(map(len, chain.from_iterable(parts)))
+    cased = not text.islower()
+    begin = 0
+    for end in sorted({*found, *(match.end() for match in _ENDS.finditer(text))}):
+        if end == len(text) or not _goes_on(text[begin:end], text[end : end + 20], language, cased):
+            yield text[begin:end]
+            begin = end
+
+
+def _goes_on(sentence: str, after: str, language: str | None, cased: bool) -> bool:
+    """Whether a sentence goes on where sentencex ends it, before `after`. `cased`: capitals tell where one begins."""
+    before, after = sentence.rstrip(), unicodedata.normalize("NFC", after)
+    if _GOES_ON_BEHIND.search(before) or _NO_SPACE_BEHIND.search(sentence) or _GOES_ON_BEFORE.match(after):
+        return True
+    if language in ("ja", "ko", None) and _QUOTATION.search(before) and _SAYING.match(after):
+        return True
+    before = _IN_BRACKETS.sub("", before)
+    if not before.endswith("."):
+        return False
+    return (cased and _SMALL.match(after) is not None) or ends_no_sentence(before, after, language)
+
+
+def _language_of_marks(text: str) -> str:
+    """A language with the marks of a text whose language is not known."""
+    letter = _LETTER.search(text)
+    return _LANGUAGE_OF_SCRIPT.get(unicodedata.name(letter[0], "").split(" ")[0], "en") if letter else "en"
+
+
 def join_short_spans(spans: Iterable[tuple[int, int]], text: str, min_bytes: int) -> Iterator[tuple[int, int]]:
     """Joins sentences of fewer than `min_bytes` bytes to the next one, and at the end of the text to the one before.
 
     A heading or "Yes." says little by itself, yet its vector is near to many queries. Bytes of UTF-8 are counted
-    because writing systems with fewer characters a word have more bytes a character; those of NFC, with plain spaces,
-    so that a text has the same sentences however its accents and spaces are written.
+    because writing systems with fewer characters a word have more bytes a character; those of NFC, with plain spaces
+    and without the marks that readers ignore, so that a text has the same sentences however these are written.
 
     Args:
         spans: begin and end of each sentence of `text`, in characters; read only as far as the result is.
@@ -121,7 +182,8 @@ def join_short_spans(spans: Iterable[tuple[int, int]], text: str, min_bytes: int
     first: int | None = None
     for begin, end in spans:
         first = begin if first is None else first
-        if len(unicodedata.normalize("NFC", _WIDE_SPACE.sub(" ", text[first:end])).encode()) >= min_bytes:
+        plain = IGNORED_MARKS.sub("", _WIDE_SPACE.sub(" ", text[first:end]))
+        if len(unicodedata.normalize("NFC", plain).encode()) >= min_bytes:
             if long_enough is not None:
                 yield long_enough
             long_enough, first = (first, end), None

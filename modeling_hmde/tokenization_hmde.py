@@ -21,6 +21,7 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER, TruncationS
 
 from .configuration_hmde import HMDEConfig
 from .loading_hmde import ShipsCode, be_found_by_dill, refuse_misspelt
+from .marks_hmde import read_past_marks
 from .pipeline_hmde import read_pipeline
 from .publishing_hmde import upload
 from .refusals_hmde import refuse_arguments, refuse_truncated, warn_of_truncation
@@ -64,7 +65,7 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
     encoder's own special tokens, if it has any. "[CLS]" or "<s>" in a text stays text and never becomes a special
     token. An empty or white-space document is one empty sentence: the special tokens alone, or, where there are none,
     one end of text or padding token. `sentence_ids` says which tokens are a sentence: 0 for those of the first, and so
-    on, -1 for padding.
+    on, -1 for padding. Marks that readers ignore, such as soft hyphens, are not read (see marks_hmde.py).
 
     A call takes what every tokenizer takes, and
         language: ISO 639-1 code for all texts, or one for each; it selects the sentence splitter's rules.
@@ -135,6 +136,7 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
             query_prompt=query_prompt,
             **kwargs,
         )
+        read_past_marks(self.backend_tokenizer)
         for prompt in (sentence_prompt, query_prompt):
             if special := [token for token in self.all_special_tokens if token in prompt]:
                 raise ValueError(f"the prompt {prompt!r} has {special[0]}, but HMDE reads no special token in a text")

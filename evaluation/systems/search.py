@@ -23,7 +23,6 @@ from evaluation.systems import hmde, pieces
 from evaluation.vectors import fingerprint_of_documents, vectors_of_queries
 from hmde.common.fingerprints import fingerprint
 from hmde.common.progress import progress_bar
-from hmde.index.marks import read_past_marks
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 
 if TYPE_CHECKING:  # needs the extra `search`
@@ -149,5 +148,4 @@ def load(options: SystemOptions, dtype: torch.dtype) -> SearchSystem:
         system = hmde.load(options, dtype)
     else:
         system = pieces.load(replace(options, kind="first"), dtype)
-    read_past_marks(system.tokenizer)  # as all that an index reads
     return SearchSystem(options.model, system.model, system.tokenizer, ranking)

@@ -11,7 +11,7 @@ from operator import add
 import regex
 import Stemmer
 
-from hmde.index.marks import IGNORED
+from modeling_hmde.marks_hmde import IGNORED_MARKS
 
 # Runs of characters of scripts that put no space between words.
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
@@ -21,8 +21,8 @@ _WORD = regex.compile(r"[\p{L}\p{N}_][\p{L}\p{N}\p{M}_]*")
 _CHARACTER = regex.compile(r".\p{M}*")
 _HAN = regex.compile(r"\p{Han}")
 
-# Joiners within words of Indic scripts and Persian, beside what hmde/index/marks.py lists.
-_IGNORED = re.compile(rf"{IGNORED}|[\u200c\u200d]")
+# Joiners within words of Indic scripts and Persian, beside those that models ignore.
+_IGNORED = re.compile(rf"{IGNORED_MARKS.pattern}|[\u200c\u200d]")
 
 
 def terms(text: str, language: str | None) -> list[str]:

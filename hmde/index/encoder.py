@@ -14,7 +14,6 @@ import numpy as np
 from hmde.common.device import Dtype, dtype_of
 from hmde.common.saved_models import load_hmde
 from hmde.documents.documents import Document
-from hmde.index.marks import read_past_marks
 from hmde.release.released import RELEASED, opened_as
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.attribution_hmde import DocumentSentences, Scoring
@@ -44,7 +43,7 @@ class Encoder(NamedTuple):
 
     @classmethod
     def load(cls, name: str | None = None, dtype: Dtype = "auto", truncation: Truncation = True) -> Encoder:
-        """Loads a saved HMDE, which reads past marks that readers ignore; see hmde/index/marks.py.
+        """Loads a saved HMDE.
 
         Args:
             name: folder or Hub name; the released model if not given, which is put together on first use.
@@ -56,7 +55,6 @@ class Encoder(NamedTuple):
         """
         name = name or RELEASED
         model, tokenizer = load_hmde(opened_as(name), dtype_of(dtype))
-        read_past_marks(tokenizer)
         return cls(str(Path(name).resolve()) if Path(name).is_dir() else name, model, tokenizer, truncation)
 
     @property

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
 import re
-import runpy
 import sys
 import unicodedata
 from itertools import islice
@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modeling_hmde import segmentation_hmde
+from modeling_hmde.marks_hmde import IGNORED_MARKS
 from modeling_hmde.segmentation_hmde import join_short_spans, replace_surrogates, sentence_spans
 
 LINE_BREAKS = ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
@@ -81,9 +82,95 @@ def test_sentences_end_where_the_language_ends_them(language: str | None, text: 
     assert sentences(text, language) == expected
 
 
+# Before a capital or a number, as they stand in texts. The languages are as in abbreviations_hmde.py.
+ABBREVIATIONS = {
+    "en": "Dr. Smith, Fig. 4, No. 10 Street, J. R. R. Tolkien, e.g. Berlin, Sept. 11, approx. 50, Gov. Brown",
+    "de": "z. B. Berlin, z.B. Berlin, bzw. Berlin, Nr. 5, Abb. 4, 3. Oktober, ggf. Montag, Dipl.-Ing. Weber",
+    "fr": "M. Dupont, Mme. Dupont, J.-J. Rousseau, p. ex. Paris, av. J.-C. Rome, éd. Gallimard, chap. 4, tél. 0123",
+    "es": "Sr. García, Dña. Ana, EE.UU. Washington, p. ej. Madrid, pág. 12, Avda. Libertad, Cía. Nacional",
+    "it": "Sig. Rossi, Dott.ssa Rossi, p.es. Roma, ecc. Roma, pagg. 12, d.C. Roma, S. Pietro, artt. 5",
+    "pt": "Sr. Silva, Exmo. Senhor, p. ex. Lisboa, pág. 12, Ltda. Brasil, séc. XX, D. Pedro, Profa. Silva",
+    "nl": "dhr. Jansen, bijv. Amsterdam, o.a. Amsterdam, blz. 12, burg. Jansen, v.Chr. Rome, hfst. 4",
+    "sv": "t.ex. Stockholm, bl. a. Stockholm, osv. Stockholm, jfr. Strindberg, f.Kr. Rom, milj. Kronor",
+    "da": "f.eks. Odense, dvs. Odense, hhv. Odense, H. C. Andersen, pga. Corona, mio. Kroner",
+    "nb": "f.eks. Oslo, dvs. Oslo, tlf. 0123, mrd. Kroner, ang. Hansen, St. Olav",
+    "fi": "esim. Turku, ks. Kuva, mm. Turku, nro. 5, eKr. Rooma, toim. Virtanen",
+    "pl": "np. Kraków, m. in. Kraków, ul. Długa, św. Jan, prof. Nowak, p.n.e. Rzym, im. Kopernika, tzw. Kraków",
+    "cs": "např. Praha, tzv. Praha, Mgr. Novák, MUDr. Novák, čl. 5, př. n. l. Řím, sv. Václav",
+    "sk": "napr. Košice, t. j. Košice, atď. Košice, prof. Novák, č. 5, nám. Mieru",
+    "hu": "pl. Budapest, stb. Budapest, ifj. Kovács, Kr. e. Róma, márc. 15, 23. Kovács, özv. Kovács",
+    "ro": "dl. Popescu, d-na. Popescu, str. Lungă, alin. 3, î.Hr. Roma, jud. Cluj",
+    "ru": "г. Москва, т. е. Москва, А. С. Пушкин, им. Ленина, рис. 3, н. э. Рим, просп. Мира, тыс. Россиян",
+    "uk": "м. Київ, вул. Шевченка, т. зв. Київ, ім. Шевченка, обл. Київ, тис. Українців",
+    "bg": "гр. София, ул. Раковски, т.е. София, чл. 5, проф. Иванов, бул. Левски",
+    "el": "κ. Παππάς, π.χ. Αθήνα, βλ. Καβάφης, μ.Χ. Ρώμη, σελ. 12, κλπ. Αθήνα",
+    "tr": "Dr. Yılmaz, vb. Ankara, bkz. Ankara, Cad. Atatürk, M.Ö. Roma, Prof. Yılmaz",
+    "hr": "npr. Zagreb, tzv. Zagreb, sv. Ivan, čl. 5, A. G. Matoš, gđa. Horvat",
+    "sl": "npr. Koper, t. i. Koper, itd. Koper, dr. Novak, št. 5, inž. Novak",
+    "sr": "нпр. Београд, тзв. Београд, проф. Јовић, св. Сава, чл. 5, н. е. Рим",
+    "id": "Dr. Sukarno, Jl. Sudirman, hlm. 12, dsb. Jakarta, Tn. Sukarno, tgl. 5",
+}
+
+
+@pytest.mark.parametrize(("known", "share"), [(True, 0), (False, 0.1)], ids=["language given", "not given"])
+def test_usual_abbreviations_end_no_sentence(known: bool, share: float) -> None:
+    cut = []
+    for language, items in ABBREVIATIONS.items():
+        for item in items.split(", "):
+            text = f"Abab baba {item} baba."
+            if sentences(text, language if known else None) != [text]:
+                cut.append(f"{language} {item}")
+    total = sum(len(items.split(", ")) for items in ABBREVIATIONS.values())
+    assert len(cut) <= share * total, cut
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        ("km", "នេះជាសៀវភៅ។ តើគាត់នៅឯណា។ ខ្ញុំមិនដឹងទេ៕", ["នេះជាសៀវភៅ។", "តើគាត់នៅឯណា។", "ខ្ញុំមិនដឹងទេ៕"]),
+        ("my", "စမ်းသပ်မှု၏ ရလဒ်များသည် ကောင်းမွန်သည်။ ငြိမ်းချမ်းမှု၊ ရှိသည်။", ["စမ်းသပ်မှု၏ ရလဒ်များသည် ကောင်းမွန်သည်။", "ငြိမ်းချမ်းမှု၊ ရှိသည်။"]),
+        ("bo", "མཐོངས་དང༌། དྲང་བདེན། ཞི་བདེ་ཡིན།", ["མཐོངས་དང༌། དྲང་བདེན།", "ཞི་བདེ་ཡིན།"]),
+    ],
+)
+def test_marks_that_end_sentences_in_other_scripts(language: str, text: str, expected: list[str]) -> None:
+    assert sentences(text, language) == sentences(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("language", "expected"),
+    [
+        ("en", ["(See fig. 3.)", "The curve is flat (cf. Darwin etc.) Here.", "[It was late.]", "He slept."]),
+        ("en", ["1. It was Dr. Brown, approx. five years old.", "It was not he."]),
+        ("ja", ["彼は「猫が好きです。」と言った。", "彼女は『行こう！』って叫んだ。", "犬もいる。"]),
+        ("ko", ['그는 "고양이가 좋아요."라고 말했다.', "“어디 가니?” 하고 물었다.", "그는 갔다."]),
+        ("vi", ["Mọi người.", "Không ai."]),
+        ("ka", ["ეს წიგნია.", "ის კატაა."]),
+        ("en", ["he came.", "she left.", "they stayed."]),
+    ],
+)
+def test_sentences_are_whole(language: str, expected: list[str]) -> None:
+    for form in ("NFC", "NFD"):
+        text = unicodedata.normalize(form, ("" if language == "ja" else " ").join(expected))
+        assert [unicodedata.normalize("NFC", found) for found in sentences(text, language)] == expected
+
+
+def test_a_quotation_mark_without_its_counterpart_hides_no_ends() -> None:
+    text = '"The cat sat. ' + "It was warm there. " * 50 + '"Yes'
+    assert len(sentences(text, "en")) > 40
+
+
+@pytest.mark.parametrize("marked", ["القِطَّةُ نَائِمَةٌ. الكَلْبُ يَجْرِي.", "Die Kat\u00adze schläft. Der Hu\u00adnd rennt."])
+def test_marks_that_readers_ignore_change_no_sentence(marked: str) -> None:
+    plain = IGNORED_MARKS.sub("", marked)
+    for least in (0, 16, 24, 32):
+        found = [join_short_spans(sentence_spans(text, None), text, least) for text in (marked, plain)]
+        with_marks, without = ([text[a:b] for a, b in spans] for text, spans in zip((marked, plain), found))
+        assert [IGNORED_MARKS.sub("", sentence) for sentence in with_marks] == without
+
+
 def test_the_region_of_a_language_is_ignored() -> None:
-    text = "Dr. Who kam. Ja."
-    assert sentences(text, "de-AT") == sentences(text, "DE_at") == sentences(text, "de") == ["Dr. Who kam.", "Ja."]
+    text = "Am 3. Mai kam er. Ja."
+    assert sentences(text, "de-AT") == sentences(text, "DE_at") == sentences(text, "de") == ["Am 3. Mai kam er.", "Ja."]
     assert sentences(text, "en") != sentences(text, "de")
 
 
@@ -127,7 +214,7 @@ def test_a_sentence_without_end_is_cut_and_nothing_of_it_is_lost() -> None:
 def test_a_missing_splitter_is_said_how_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentencex", None)
     with pytest.raises(ImportError, match="pip install sentencex"):
-        runpy.run_path(segmentation_hmde.__file__)
+        importlib.reload(segmentation_hmde)
 
 
 @given(st.text(alphabet=st.characters(categories=["Cs", "Ll", "So"])))

@@ -19,6 +19,7 @@ from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDEForSequenceC
 
 EXTRA_TEXTS = ["", "<s>[CLS]＜s＞ the cat", "The cat sat. " * 50]
 SHIPPED_CODE = {
+    "abbreviations_hmde.py",
     "attention_hmde.py",
     "attribution_hmde.py",
     "configuration_hmde.py",
@@ -27,6 +28,7 @@ SHIPPED_CODE = {
     "inference_hmde.py",
     "layers_hmde.py",
     "loading_hmde.py",
+    "marks_hmde.py",
     "modeling_hmde.py",
     "outputs_hmde.py",
     "packing_hmde.py",

@@ -14,7 +14,7 @@ import hmde.common.threads
 import numpy as np
 
 from hmde.common.device import Dtype
-from hmde.documents.documents import Document
+from hmde.documents.documents import Document, language_code
 from hmde.index import Ranking
 from hmde.index.encoder import Encoder
 from hmde.index.hits import Hit, file_of, hits_of
@@ -118,7 +118,7 @@ class Index:
     def count(self, languages: Sequence[str] | None = None, where: str | None = None) -> int:
         """How many documents are in some languages and meet a condition. Arguments and errors as in `search`."""
         index = self.snapshot
-        return index.table.count_rows(index.condition(languages, where))
+        return index.table.count_rows(index.condition(_codes(languages), where))
 
     def add(self, documents: Iterable[Document], *, sentences: bool | None = None) -> Changes:
         """Adds documents; one with the id of another takes its place. Arguments and errors as in `update`."""
@@ -186,7 +186,7 @@ class Index:
                 documents that have none; `hybrid` by both; `late` as `hybrid`, but with the weighted mean of the
                 cosines of the document and of its best sentence in place of the document's. If None, the best that
                 encodes no document for a query: `late` where the index keeps sentences, else `dense`.
-            languages: only documents in these, as ISO 639-1 codes; in all if None.
+            languages: only documents in these, by their codes, such as "de" or "deu"; in all if None.
             where: only documents that meet this condition in SQL, on id, title, language, text and the names of
                 metadata: `"year > 2020 AND author = 'Li'"`.
             vector: (hidden,), L2-normalised, the query's by `encoder.encode_queries`, if it is known already: many are
@@ -205,7 +205,8 @@ class Index:
                 fails on one of them.
             TypeError: `languages` is one string.
         """
-        _check(query, hits, offset, ranking, languages)
+        languages = _codes(languages)
+        _check(query, hits, offset, ranking)
         index = self.snapshot
         ranking = ranking or ("late" if index.keeps_sentences else "dense")
         if vector is None:
@@ -223,7 +224,7 @@ class Index:
         return hits_of(index, self.encoder, vector, scores, scoring, slice(offset, offset + hits))
 
 
-def _check(query: str, hits: int, offset: int, ranking: Ranking | None, languages: Sequence[str] | None) -> None:
+def _check(query: str, hits: int, offset: int, ranking: Ranking | None) -> None:
     """Refuses what `Index.search` does not take."""
     if not query.strip():
         raise ValueError(f"the query is {query!r}, without a word; write what is to be found")
@@ -232,5 +233,10 @@ def _check(query: str, hits: int, offset: int, ranking: Ranking | None, language
     for name, value, least in (("hits", hits, 1), ("offset", offset, 0)):
         if not least <= value <= MOST_HITS:
             raise ValueError(f"{name} is {value}; give {least} or more, and at most {MOST_HITS}")
+
+
+def _codes(languages: Sequence[str] | None) -> list[str] | None:
+    """The languages as documents have them: "DE" and "deu" are "de"."""
     if isinstance(languages, str):
         raise TypeError(f"languages is the string {languages!r}; give a list of codes, such as ['de']")
+    return None if languages is None else [language_code(code) or code for code in languages]

@@ -182,6 +182,12 @@ def test_a_condition_may_name_the_text(index: Index) -> None:
     assert ids(index, "text LIKE '%Hund%' OR title = '('") == {"dog"}
 
 
+@pytest.mark.parametrize("code", ["EN", "eng", "en-GB", "en_US"])
+def test_a_language_may_be_named_by_any_of_its_codes(index: Index, code: str) -> None:
+    assert ids(index, languages=[code]) == ids(index, languages=["en"]) != set()
+    assert index.count([code]) == index.count(["en"]) > 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [

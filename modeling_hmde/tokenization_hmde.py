@@ -287,8 +287,7 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
     ) -> BatchEncoding:
         known = {*signature(self._encode_plus).parameters, *signature(super()._encode_plus).parameters}
         refuse_arguments(known, text_pair, others)
-        texts = list(text) if isinstance(text, Sequence) and not isinstance(text, (str, bytes)) else [text]
-        texts = check_texts(texts)
+        texts = check_texts(list(text) if isinstance(text, Sequence) and not isinstance(text, (str, bytes)) else [text])
         padding = {
             "max_length": max_length,
             "pad_to_multiple_of": pad_to_multiple_of,

@@ -82,7 +82,7 @@ def test_every_document_of_all_files_is_written_once_in_order(
 def test_lines_of_json_are_read_too_and_languages_reach_the_splitter(
     saved: str, tmp_path: Path, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer
 ) -> None:
-    text = "Das ist z. B. so. Ja."
+    text = "Das steht in Kap. Drei. Ja."
     rows = [{"concept_id": number, "text": text, "code": code} for number, code in enumerate(["de", "fr"])]
     file = tmp_path / "documents.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))

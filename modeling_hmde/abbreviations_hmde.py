@@ -213,7 +213,7 @@ def ends_no_sentence(before: str, after: str, language: str | None) -> bool:
 @cache
 def abbreviations(language: str | None, sure: bool = True) -> frozenset[str]:
     """Those of a language; for None those of all languages, without those that are words in another if `sure`."""
-    own = ABBREVIATIONS.get(_NEARLY.get(language, language))
+    own = ABBREVIATIONS.get(_NEARLY.get(language, language or ""))
     words = (own or " ".join(ABBREVIATIONS.values())).split()
     unsure = frozenset(word[:-1] for word in words if word.endswith("*"))
     return frozenset(words) | unsure if own or not sure else frozenset(words) - unsure

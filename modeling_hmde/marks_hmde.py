@@ -8,6 +8,7 @@ direction or begin a file. Characters that change what is read, as the joiners o
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from tokenizers import Regex, Tokenizer, normalizers
 
@@ -21,7 +22,7 @@ IGNORED_MARKS = re.compile(
 def read_past_marks(backend: Tokenizer) -> None:
     """Lets a tokenizer leave them out. The places of its tokens stay those in the text as it is."""
     leave_out = normalizers.Replace(Regex(IGNORED_MARKS.pattern), "")
-    own = backend.normalizer
-    steps = list(own) if isinstance(own, normalizers.Sequence) else [] if own is None else [own]
-    if not steps or steps[0].__getstate__() != leave_out.__getstate__():  # else it was saved with this step
-        backend.normalizer = normalizers.Sequence([leave_out, *steps])
+    own: Any = backend.normalizer
+    first = own[0] if isinstance(own, normalizers.Sequence) and len(own) else own
+    if first is None or first.__getstate__() != leave_out.__getstate__():  # else it was saved with this step
+        backend.normalizer = normalizers.Sequence([leave_out] if own is None else [leave_out, own])

@@ -100,8 +100,8 @@ def _nothing_found(recipe: CorpusRecipe, found: dict[str, Any]) -> str:
 def _read(recipe: CorpusRecipe, target: Path, left_out: Counter[str]) -> np.ndarray:
     """Writes the documents in the recipe's languages, and returns their vectors (documents, hidden), float32."""
     embeddings = PrecomputedEmbeddings(str(recipe.embeddings), recipe.model or RELEASED)
-    columns = {name: pa.string() for name in ("id", "concept_id", "language", "title", "text")}
-    source = distinct(Documents(recipe.articles, columns=Columns(metadata=["concept_id"]), strict=True))
+    columns = {name: pa.string() for name in ("id", "concept_id", "split", "language", "title", "text")}
+    source = distinct(Documents(recipe.articles, columns=Columns(metadata=["concept_id", "split"]), strict=True))
     vectors = []
     with file_written_whole(target) as partial, parquet.ParquetWriter(partial, pa.schema(columns)) as writer:
         while batch := list(islice(source, ROWS_AT_ONCE)):
@@ -114,7 +114,8 @@ def _read(recipe: CorpusRecipe, target: Path, left_out: Counter[str]) -> np.ndar
                     left_out[reason] += 1
                     continue
                 concept = str(document.metadata.get("concept_id", ""))
-                values = (document.id, concept, language, document.title, document.text)
+                split = document.metadata.get("split", "") if concept else ""
+                values = (document.id, concept, split, language, document.title, document.text)
                 read.append(dict(zip(columns, values)))
                 vectors.append(vector)
             writer.write_batch(pa.RecordBatch.from_pylist(read, writer.schema))
@@ -183,14 +184,15 @@ def _write_tables(
     folder: Path,
 ) -> None:
     connection.register("document", documents.set_column(1, "concept_id", pa.array(concepts, pa.string())))
+    split = f"coalesce(nullif(split, ''), {drawn_split(recipe.dev_fraction, recipe.test_fraction)})"
     for language in recipe.languages:
         query = f"""
             SELECT concept_id, language, title, text, []::VARCHAR[] AS categories, 'documents' AS source, '' AS license,
-                   {drawn_split(recipe.dev_fraction, recipe.test_fraction)} AS split
+                   {split} AS split
             FROM document WHERE language = {quoted(language)} ORDER BY concept_id
         """
         write_parquet(connection, query, folder / f"{language}.parquet", compression="zstd")
-    splits = connection.execute(f"SELECT {drawn_split(recipe.dev_fraction, recipe.test_fraction)} FROM document")
+    splits = connection.execute(f"SELECT {split} FROM document")
     names = zip(documents["language"].to_pylist(), (split for (split,) in splits.fetchall()))
     groups = np.array(["|".join(name) for name in names])
     negatives = [

@@ -19,8 +19,8 @@ class CorpusRecipe:
     articles: str
     """Folder of one table a language, <language>.jsonl or <language>.parquet, with the columns concept_id, language,
     title, text and split, none of them null, and if there are some, categories, source and license. For `documents`,
-    what `hmde encode` has read; rows of tables that have a concept_id keep it. For the other sources: the data set on
-    the Hub, or a folder of its Parquet files."""
+    what `hmde encode` has read; rows of tables that have a concept_id keep it, and their split. For the other sources:
+    the data set on the Hub, or a folder of its Parquet files."""
 
     output: str
     """Folder to write. It must not exist, or be one that this command wrote."""

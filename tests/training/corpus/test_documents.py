@@ -139,12 +139,15 @@ def test_what_is_no_translation_is_left_out_and_counted(tmp_path, model_folder):
     assert written.fetchall() == [(0,)]
 
 
-def test_a_document_that_names_its_concept_keeps_it(tmp_path, model_folder):
-    rows = [row | {"concept_id": "Q1"} if row["id"] in ("de-3", "en-4") else row for row in world()]
-    found = concepts_of(corpus_of(tmp_path, rows, model_folder))
+def test_a_document_that_names_its_concept_keeps_it_and_its_split(tmp_path, model_folder):
+    rows = [row | {"concept_id": "Q1", "split": "test"} if row["id"] in ("de-3", "en-4") else row for row in world()]
+    corpus = corpus_of(tmp_path, rows, model_folder, "--test_fraction", "0")
+    found = concepts_of(corpus)
     assert {"Title 3", "Title 4"} in found
     assert {"Title 3"} in found  # English and French
     assert len(found) == 41
+    tests = duckdb.sql(f"SELECT DISTINCT concept_id FROM '{corpus}/articles/*.parquet' WHERE split = 'test'")
+    assert tests.fetchall() == [("Q1",)]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ sees all of it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,17 +41,17 @@ from evaluation.datasets.labelled_sets import LabelledTexts, check_labels, read_
 from evaluation.metrics import accuracy_and_f1
 from evaluation.recipes import MEASURES, ClassificationTask
 from evaluation.systems.pieces import MEAN_OF_PIECES
-from evaluation.tables import Scores, averages, environment
+from evaluation.tables import Scores, averages
 from evaluation.tasks.classification import tokenized
 from hmde.common.command_line import options_from, run
-from hmde.common.files import folder_written_whole, write_json
+from hmde.common.files import folder_written_whole
 from hmde.common.fingerprints import fingerprint
 from hmde.common.numbers import PositiveFloat, PositiveInt
 from hmde.common.saved_models import model_type_of, opening
 from modeling_hmde import HMDEConfig, HMDEForSequenceClassification, HMDETokenizer
 from modeling_hmde.encoders_hmde import longest_text
 from training.loop.checkpoints import training_folder
-from training.loop.trainer_runs import TrainerArguments, check_run, recipe_of_run, trainer_run
+from training.loop.trainer_runs import TrainerArguments, check_run, recipe_of_run, trainer_run, write_model
 from training.model_card import TEMPLATES, as_yaml, card_data, write_card
 
 
@@ -176,10 +177,11 @@ def fine_tune(recipe: FinetuneRecipe, checkpoint: str | None) -> None:
         for documents in (*dev, *tests)
     }
     if trainer.is_world_process_zero():
-        with folder_written_whole(recipe.output) as folder:
-            model.save_pretrained(folder)
-            tokenizer.save_pretrained(folder)
-            write_results(folder, recipe, labels, trainer.state, scores, hmde=is_hmde or recipe.windows)
+        scores |= averages_of(recipe, scores)
+        epochs = [entry for entry in trainer.state.log_history if "eval_loss" in entry]
+        hmde = is_hmde or recipe.windows
+        card = functools.partial(write_classifier_card, recipe, labels, trainer.state, scores, hmde)
+        write_model(recipe, model, tokenizer, {"scores": scores, "epochs": epochs}, card)
 
 
 def classifier(recipe: FinetuneRecipe, labels: Sequence[str]) -> tuple[Any, PreTrainedTokenizerBase]:
@@ -278,31 +280,26 @@ def chosen_step(trainer: ClassifierArguments, state: TrainerState) -> tuple[int,
     return step, next(entry[metric] for entry in state.log_history if entry["step"] == step and metric in entry)
 
 
-def write_results(
-    folder: Path, recipe: FinetuneRecipe, labels: Sequence[str], state: TrainerState, scores: Scores, hmde: bool
+def averages_of(recipe: FinetuneRecipe, scores: Scores) -> Scores:
+    """The averages over all tests, and over those in other languages than that of the training documents."""
+    tests = [f"{language}.test" for language in recipe.test_languages]
+    others = [name for name in tests if name.removesuffix(".test") not in recipe.train_languages]
+    groups = {"average": tests, f"average without {', '.join(recipe.train_languages)}": others}
+    return averages(scores, groups, MEASURES)
+
+
+def write_classifier_card(
+    recipe: FinetuneRecipe, labels: Sequence[str], state: TrainerState, scores: Scores, hmde: bool, folder: Path
 ) -> None:
-    """Write results.json and the model card, README.md.
+    """Write the README.md of a classifier.
 
     Args:
-        folder: the finished model's.
-        recipe: the run's.
         labels: in the order of their ids.
         state: of the Trainer, after the last epoch.
         scores: by `<language>.<part>`, then by measure.
         hmde: whether the model is an HMDE.
+        folder: the finished model's.
     """
-    tests = [f"{language}.test" for language in recipe.test_languages]
-    others = [name for name in tests if name.removesuffix(".test") not in recipe.train_languages]
-    groups = {"average": tests, f"average without {', '.join(recipe.train_languages)}": others}
-    scores |= averages(scores, groups, MEASURES)
-    results = {
-        "recipe": recipe_of_run(recipe),
-        "environment": environment(),
-        "scores": scores,
-        "epochs": [entry for entry in state.log_history if "eval_loss" in entry],
-    }
-    write_json(folder / "results.json", results)
-
     metadata = card_data(
         recipe.model,
         language=sorted({*recipe.train_languages, *recipe.test_languages}),

@@ -33,14 +33,12 @@ from transformers import (
 )
 from transformers.models.longformer.modeling_longformer import LongformerMaskedLMOutput
 
-from evaluation.tables import environment
 from hmde.common.command_line import options_from, run
-from hmde.common.files import folder_written_whole, write_json
 from hmde.common.numbers import NonNegativeFloat, PositiveInt, Share
 from hmde.common.saved_models import model_type_of, opening
 from replications.longformer.system import first_token
 from training.data.articles import load_articles, rows_of_split
-from training.loop.trainer_runs import TrainerArguments, check_run, recipe_of_run, trainer_run
+from training.loop.trainer_runs import TrainerArguments, check_run, trainer_run, write_model
 
 # Where BERT and XLM-R keep the head of masked language modelling, by its name in Longformer.
 HEADS = {
@@ -185,11 +183,7 @@ def train(recipe: LongformerRecipe, checkpoint: str | None) -> None:
     if not recipe.global_attention:
         copy_local_to_global(model)
     if trainer.is_world_process_zero():
-        results = {"recipe": recipe_of_run(recipe), "environment": environment(), "history": trainer.state.log_history}
-        with folder_written_whole(recipe.output) as folder:
-            model.save_pretrained(folder)
-            tokenizer.save_pretrained(folder)
-            write_json(folder / "results.json", results)
+        write_model(recipe, model, tokenizer, {"history": trainer.state.log_history})
 
 
 def convert(

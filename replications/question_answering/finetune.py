@@ -31,14 +31,12 @@ from transformers import (
 )
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
-from evaluation.tables import environment
 from hmde.common.command_line import options_from, run
-from hmde.common.files import folder_written_whole, write_json
 from hmde.common.numbers import PositiveFloat
 from hmde.common.saved_models import model_type_of
 from modeling_hmde.encoders_hmde import longest_text
 from replications.question_answering.task import Question, answer, measure, read_questions, windows_of
-from training.loop.trainer_runs import TrainerArguments, check_run, recipe_of_run, trainer_run
+from training.loop.trainer_runs import TrainerArguments, check_run, trainer_run, write_model
 from training.model_card import origin_of
 
 CARD = """\
@@ -124,12 +122,8 @@ def fine_tune(recipe: FinetuneQuestionsRecipe, checkpoint: str | None) -> None:
     if trainer.is_world_process_zero():
         values = measure(dev, answer(model.eval(), tokenizer, dev), "en")
         scores = {name: float(np.mean(question_values)) for name, question_values in values.items()}
-        with folder_written_whole(recipe.output) as folder:
-            model.save_pretrained(folder)
-            tokenizer.save_pretrained(folder)
-            results = {"recipe": recipe_of_run(recipe), "environment": environment(), "scores": scores}
-            write_json(folder / "results.json", results)
-            card_of(recipe, scores).save(folder / "README.md")
+        card = card_of(recipe, scores)
+        write_model(recipe, model, tokenizer, {"scores": scores}, lambda folder: card.save(folder / "README.md"))
 
 
 def encode(questions: Sequence[Question], tokenizer: PreTrainedTokenizerBase) -> Dataset:

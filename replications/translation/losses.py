@@ -116,26 +116,10 @@ def distance(way: OneWay, options: Distance) -> Tensor:
     own = torch.eye(*distances.shape, dtype=torch.bool, device=distances.device)
     others = ~same_concept(way.concepts[:pairs], way.concepts)
     distances = distances / (mean_of_all_processes(distances[others | own]) + EPSILON)
-    drawn = way.negatives(options.num_negatives)
-    return nearer_than_negatives(distances, drawn, margin=options.margin, weight=options.margin_weight)
-
-
-def nearer_than_negatives(distances: Tensor, negatives: Tensor, margin: float, weight: float) -> Tensor:
-    """The distance of each anchor's positive, and the mean of what its negatives lack to be farther away by a margin
-    (Li 2021, equations 4.20 and 4.21).
-
-    Args:
-        distances: (batch, candidates); candidate i is the positive of anchor i.
-        negatives: the same shape, bool, which candidates are negatives.
-        margin: alpha.
-        weight: lambda.
-
-    Returns:
-        (batch,)
-    """
-    positive_distances = distances.diagonal()
-    failings = F.relu(margin - (distances - positive_distances.unsqueeze(1))) * negatives
-    return positive_distances + weight * failings.sum(dim=1) / negatives.sum(dim=1).clamp(min=1)
+    negatives = way.negatives(options.num_negatives)
+    positives = distances.diagonal()
+    failings = F.relu(options.margin - (distances - positives.unsqueeze(1))) * negatives
+    return positives + options.margin_weight * failings.sum(dim=1) / negatives.sum(dim=1).clamp(min=1)
 
 
 def distance_loss(vectors: PairVectors, options: Distance) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,7 +13,8 @@ import torch
 from transformers import TrainerState, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 
-from hmde.common.files import full_disk_named, locked, write_json
+from evaluation.tables import environment
+from hmde.common.files import folder_written_whole, full_disk_named, locked, write_json
 from hmde.common.fingerprints import digest
 from hmde.common.numbers import Seed
 from training.loop.checkpoints import check_output, check_same_run, training_folder
@@ -99,6 +100,18 @@ def check_run(recipe: Any, data: Iterable[Path]) -> None:
         check_same_run(folder, json.loads((folder / RUN).read_text(encoding="utf-8")), json.loads(json.dumps(run)))
     else:
         raise ValueError(f"{folder} has no {RUN}, which says of which run it is; start anew under another output")
+
+
+def write_model(
+    recipe: Any, model: Any, tokenizer: Any, results: dict[str, Any], write_card: Callable[[Path], Any] | None = None
+) -> None:
+    """Write the output folder of a run, whole: its model, its tokenizer, results.json, and its card if it has one."""
+    with folder_written_whole(recipe.output) as folder:
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        write_json(folder / "results.json", {"recipe": recipe_of_run(recipe), "environment": environment()} | results)
+        if write_card is not None:
+            write_card(folder)
 
 
 def whole_checkpoints(folder: Path) -> list[Path]:

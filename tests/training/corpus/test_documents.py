@@ -22,10 +22,10 @@ LANGUAGES = ["de", "en", "fr"]
 
 
 def text_of(concept: int, language: str) -> str:
-    """Five sentences; texts of two concepts or languages share few letters."""
+    """Eight sentences; texts of two concepts or languages share few letters."""
     draw = np.random.default_rng([concept, *language.encode()])
-    words = ["".join(draw.choice([*"abcdefghiklmnoprstuw"], 6)) for _ in range(40)]
-    return " ".join(" ".join(words[place : place + 8]).capitalize() + "." for place in range(0, 40, 8))
+    words = ["".join(draw.choice([*"abcdefghiklmnoprstuw"], 6)) for _ in range(64)]
+    return " ".join(" ".join(words[place : place + 8]).capitalize() + "." for place in range(0, 64, 8))
 
 
 def vector_of(concept: int, language: str) -> np.ndarray:

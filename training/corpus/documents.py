@@ -23,6 +23,7 @@ from hmde.common.records import ROWS_AT_ONCE
 from hmde.documents.documents import Columns, Document, Documents, detected_language, distinct, files_of
 from hmde.index.precomputed import PrecomputedEmbeddings
 from hmde.release.released import RELEASED
+from modeling_hmde.segmentation_hmde import sentence_spans
 from training.corpus.database import drawn_split, quoted, write_parquet
 from training.corpus.mates import connect, find_mates, lowest_cosines, nearest_within
 from training.corpus.recipe import CorpusRecipe
@@ -115,11 +116,20 @@ def _read(recipe: CorpusRecipe, target: Path, left_out: Counter[str]) -> np.ndar
                     continue
                 concept = str(document.metadata.get("concept_id", ""))
                 split = document.metadata.get("split", "") if concept else ""
-                values = (document.id, concept, split, language, document.title, document.text)
+                values = (document.id, concept, split, language, _title(document, language), document.text)
                 read.append(dict(zip(columns, values)))
                 vectors.append(vector)
             writer.write_batch(pa.RecordBatch.from_pylist(read, writer.schema))
     return np.array(vectors, np.float32)
+
+
+def _title(document: Document, language: str) -> str:
+    """The title, which trains as a query; or the first sentence, if the title names only a file, a part or a row."""
+    file, _, place = document.id.partition("#")
+    if document.title not in (Path(file).stem, place) and not re.match(r"\w+=\d", place):
+        return document.title
+    begin, end = next(sentence_spans(document.text, language), (0, 0))
+    return document.text[begin:end]
 
 
 def _reason_to_leave_out(document: Document, language: str, recipe: CorpusRecipe) -> str | None:

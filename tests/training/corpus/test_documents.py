@@ -14,7 +14,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from hmde.common.fingerprints import fingerprint_of_model
-from hmde.documents.documents import Columns, Documents
+from hmde.documents.documents import Columns, Document, Documents
 from training.corpus import build, documents, mates
 from training.corpus.build import main
 
@@ -212,3 +212,18 @@ def test_lists_find_what_the_whole_search_finds(monkeypatch):
     lists = mates.find_mates(vectors, languages)
     same = {*map(tuple, whole.rows.tolist())} & {*map(tuple, lists.rows.tolist())}
     assert len(same) > 0.95 * len(whole.rows)
+
+
+@pytest.mark.parametrize(
+    ("id", "title", "expected"),
+    [
+        ("manual.html", "How to use the pump", "How to use the pump"),
+        ("notes/scan_17.txt", "scan_17", "The valve opens."),
+        ("manual.pdf#page=3", "The pump, page 3", "The valve opens."),
+        ("all.jsonl#12", "12", "The valve opens."),
+        ("all.jsonl#12", "The pump", "The pump"),
+    ],
+)
+def test_the_name_of_a_file_is_no_query(id, title, expected):
+    document = Document(id, title, "en", "The valve opens. The valve closes.")
+    assert documents._title(document, "en") == expected

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -57,26 +58,47 @@ def written(output: Path) -> tuple[list[str], np.ndarray]:
     return table["id"].to_pylist(), np.stack(table["embedding"].to_numpy())
 
 
-def assert_complete(output: Path, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, table: pa.Table) -> None:
-    ids, embeddings = written(output)
-    assert ids == table["id"].to_pylist()
-    assert embeddings.dtype == np.float32
-    texts, languages = table["text"].to_pylist(), table["language"].to_pylist()
-    np.testing.assert_allclose(embeddings, model.encode_documents(texts, tokenizer, language=languages), atol=1e-5)
-    assert not list(output.glob(".*"))
+@dataclass(frozen=True)
+class Encoding:
+    """What the command makes of the collection."""
+
+    saved: str
+    collection: Path
+    output: Path
+    model: HMDEForDocumentEmbedding
+    tokenizer: HMDETokenizer
+
+    def run(self, **options: object) -> None:
+        main(arguments(self.saved, self.collection, self.output, **options))
+
+    def rewritten(self) -> list[int]:
+        """The numbers of the shards that a further run writes."""
+        before = {path: path.stat().st_mtime_ns for path in self.output.glob("shard-*")}
+        self.run()
+        shards = sorted(self.output.glob("shard-*"))
+        return [number for number, path in enumerate(shards) if path.stat().st_mtime_ns != before.get(path)]
+
+    def assert_complete(self, table: pa.Table, model: HMDEForDocumentEmbedding | None = None) -> None:
+        ids, embeddings = written(self.output)
+        assert ids == table["id"].to_pylist()
+        assert embeddings.dtype == np.float32
+        texts, languages = table["text"].to_pylist(), table["language"].to_pylist()
+        expected = (model or self.model).encode_documents(texts, self.tokenizer, language=languages)
+        np.testing.assert_allclose(embeddings, expected, atol=1e-5)
+        assert not list(self.output.glob(".*"))
 
 
-def test_every_document_of_all_files_is_written_once_in_order(
-    saved: str,
-    collection: Path,
-    tmp_path: Path,
-    table: pa.Table,
-    model: HMDEForDocumentEmbedding,
-    tokenizer: HMDETokenizer,
-) -> None:
-    main(arguments(saved, collection, tmp_path / "out"))
-    assert_complete(tmp_path / "out", model, tokenizer, table)
-    assert len(list((tmp_path / "out").glob("shard-*"))) == 12
+@pytest.fixture
+def encoding(
+    saved: str, collection: Path, tmp_path: Path, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer
+) -> Encoding:
+    return Encoding(saved, collection, tmp_path / "out", model, tokenizer)
+
+
+def test_every_document_of_all_files_is_written_once_in_order(encoding: Encoding, table: pa.Table) -> None:
+    encoding.run()
+    encoding.assert_complete(table)
+    assert len(list(encoding.output.glob("shard-*"))) == 12
 
 
 def test_lines_of_json_are_read_too_and_languages_reach_the_splitter(
@@ -94,27 +116,9 @@ def test_lines_of_json_are_read_too_and_languages_reach_the_splitter(
     assert not np.allclose(expected[0], expected[1], atol=1e-3)
 
 
-def test_a_second_run_computes_the_missing_shards_only(saved: str, collection: Path, tmp_path: Path) -> None:
-    output = tmp_path / "out"
-    main(arguments(saved, collection, output))
-    shards = sorted(output.glob("shard-*"))
-    shards[3].unlink()
-    before = {path: path.stat().st_mtime_ns for path in shards if path.exists()}
-    main(arguments(saved, collection, output))
-    assert sorted(output.glob("shard-*")) == shards
-    assert {path: path.stat().st_mtime_ns for path in before} == before
-
-
 def test_two_processes_that_are_killed_and_started_again_write_what_one_writes(
-    saved: str,
-    collection: Path,
-    tmp_path: Path,
-    table: pa.Table,
-    model: HMDEForDocumentEmbedding,
-    tokenizer: HMDETokenizer,
-    monkeypatch: pytest.MonkeyPatch,
+    encoding: Encoding, table: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    output = tmp_path / "out"
     written_whole = module.file_written_whole
 
     def die_at_some_shard(path: Path) -> AbstractContextManager[Path]:
@@ -123,37 +127,36 @@ def test_two_processes_that_are_killed_and_started_again_write_what_one_writes(
         return written_whole(path)
 
     def work(_rank: int) -> None:
-        main(arguments(saved, collection, output))
+        encoding.run()
 
     with monkeypatch.context() as patch:
         patch.setattr(module, "file_written_whole", die_at_some_shard)
         assert in_processes(2, work) == [-signal.SIGKILL] * 2
-    before = {path: path.stat().st_mtime_ns for path in output.glob("shard-*.parquet")}
+    before = {path: path.stat().st_mtime_ns for path in encoding.output.glob("shard-*.parquet")}
     assert sorted(path.name for path in before) == [f"shard-00000{number}.parquet" for number in (0, 1, 2, 3, 5)]
     assert in_processes(2, work) == [0, 0]
-    assert_complete(output, model, tokenizer, table)
+    encoding.assert_complete(table)
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
-def test_shards_of_another_recipe_are_not_mixed_with_these(saved: str, collection: Path, tmp_path: Path) -> None:
-    main(arguments(saved, collection, tmp_path / "out"))
+def test_shards_of_another_recipe_are_not_mixed_with_these(encoding: Encoding) -> None:
+    encoding.run()
     with pytest.raises(ValueError, match=r"recipe\.json differs from these options"):
-        main(arguments(saved, collection, tmp_path / "out", documents_per_shard=9))
+        encoding.run(documents_per_shard=9)
 
 
 def test_what_cannot_be_encoded_is_named_before_anything_is_computed(
-    saved: str, labse: Path, collection: Path, tmp_path: Path
+    encoding: Encoding, labse: Path, tmp_path: Path
 ) -> None:
-    output = tmp_path / "out"
     with pytest.raises(ValueError, match="is no HMDE"):
-        main(arguments(str(labse), collection, output))
+        encoding.run(model=labse)
     with pytest.raises(ValueError, match=r"a\.parquet, row 1: there is no 'name'; every row must have one"):
-        main(arguments(saved, collection, output, **{"columns.id": "name"}))
+        encoding.run(**{"columns.id": "name"})
     with pytest.raises(ValueError, match=r"lies in .* and would be read as documents"):
-        main(arguments(saved, tmp_path, output))
+        main(arguments(encoding.saved, tmp_path, encoding.output))
     with pytest.raises(ValueError, match="Not of type PositiveInt: 0"):
-        main(arguments(saved, collection, output, documents_per_shard=0))
-    assert not output.exists()
+        encoding.run(documents_per_shard=0)
+    assert not encoding.output.exists()
 
 
 @pytest.mark.parametrize(
@@ -204,14 +207,6 @@ def test_a_data_set_of_the_hub_is_read_row_by_row(monkeypatch: pytest.MonkeyPatc
         next(documents)
 
 
-def rewritten(output: Path, saved: str, collection: Path) -> list[int]:
-    """The numbers of the shards that a further run writes."""
-    before = {path: path.stat().st_mtime_ns for path in output.glob("shard-*")}
-    main(arguments(saved, collection, output))
-    shards = sorted(output.glob("shard-*"))
-    return [number for number, path in enumerate(shards) if path.stat().st_mtime_ns != before.get(path)]
-
-
 def flip_a_bit_of_the_embeddings(shard: Path) -> None:
     column = pq.ParquetFile(shard).metadata.row_group(0).column(2)
     content = bytearray(shard.read_bytes())
@@ -219,97 +214,84 @@ def flip_a_bit_of_the_embeddings(shard: Path) -> None:
     shard.write_bytes(content)
 
 
-def test_what_has_changed_is_encoded_again_and_nothing_else(
-    saved: str,
-    collection: Path,
-    tmp_path: Path,
-    table: pa.Table,
-    model: HMDEForDocumentEmbedding,
-    tokenizer: HMDETokenizer,
-) -> None:
-    output = tmp_path / "out"
-    main(arguments(saved, collection, output))
-    assert rewritten(output, saved, collection) == []
+def test_what_has_changed_is_encoded_again_and_nothing_else(encoding: Encoding, table: pa.Table) -> None:
+    encoding.run()
+    assert encoding.rewritten() == []
     appended = pa.table({"id": ["new"], "text": ["Der Hund schlief."], "language": ["de"]})
-    pq.write_table(appended, collection / "c.parquet")
-    assert rewritten(output, saved, collection) == [11]
-    assert_complete(output, model, tokenizer, pa.concat_tables([table, appended]))
+    pq.write_table(appended, encoding.collection / "c.parquet")
+    assert encoding.rewritten() == [11]
+    encoding.assert_complete(pa.concat_tables([table, appended]))
     texts = table["text"].to_pylist()
     texts[20] = "Le chat dort."
     changed = table.set_column(1, "text", [texts])
-    pq.write_table(changed.slice(0, 40), collection / "a.parquet")
-    assert rewritten(output, saved, collection) == [2]
-    (collection / "c.parquet").unlink()
-    pq.write_table(changed.slice(40, 16), collection / "b.parquet")
-    assert rewritten(output, saved, collection) == []
-    assert_complete(output, model, tokenizer, changed.slice(0, 56))
-    shard = pq.read_table(output / "shard-000006.parquet")
+    pq.write_table(changed.slice(0, 40), encoding.collection / "a.parquet")
+    assert encoding.rewritten() == [2]
+    (encoding.collection / "c.parquet").unlink()
+    pq.write_table(changed.slice(40, 16), encoding.collection / "b.parquet")
+    assert encoding.rewritten() == []
+    encoding.assert_complete(changed.slice(0, 56))
+    shard = pq.read_table(encoding.output / "shard-000006.parquet")
     renamed = shard.rename_columns([*shard.column_names[:2], "vectors"]).replace_schema_metadata(shard.schema.metadata)
-    pq.write_table(renamed, output / "shard-000006.parquet")
-    assert rewritten(output, saved, collection) == [6]
-    os.truncate(output / "shard-000003.parquet", 100)
-    flip_a_bit_of_the_embeddings(output / "shard-000005.parquet")
-    assert rewritten(output, saved, collection) == [3, 5]
-    assert_complete(output, model, tokenizer, changed.slice(0, 56))
+    pq.write_table(renamed, encoding.output / "shard-000006.parquet")
+    assert encoding.rewritten() == [6]
+    (encoding.output / "shard-000004.parquet").unlink()
+    os.truncate(encoding.output / "shard-000003.parquet", 100)
+    flip_a_bit_of_the_embeddings(encoding.output / "shard-000005.parquet")
+    assert encoding.rewritten() == [3, 4, 5]
+    encoding.assert_complete(changed.slice(0, 56))
 
 
 def test_documents_that_change_while_they_are_encoded_are_refused(
-    saved: str,
-    collection: Path,
-    tmp_path: Path,
-    table: pa.Table,
-    model: HMDEForDocumentEmbedding,
-    tokenizer: HMDETokenizer,
-    monkeypatch: pytest.MonkeyPatch,
+    encoding: Encoding, table: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of two processes may have read them before and the other after."""
     written_whole = module.file_written_whole
 
     def change(path: Path) -> AbstractContextManager[Path]:
-        pq.write_table(table.slice(50), collection / "b.parquet")
+        pq.write_table(table.slice(50), encoding.collection / "b.parquet")
         return written_whole(path)
 
     with monkeypatch.context() as patch:
         patch.setattr(module, "file_written_whole", change)
         with pytest.raises(ValueError, match="changed while they were encoded; run again when they are final"):
-            main(arguments(saved, collection, tmp_path / "out"))
-    main(arguments(saved, collection, tmp_path / "out"))
-    assert_complete(tmp_path / "out", model, tokenizer, pa.concat_tables([table.slice(0, 40), table.slice(50)]))
+            encoding.run()
+    encoding.run()
+    encoding.assert_complete(pa.concat_tables([table.slice(0, 40), table.slice(50)]))
 
 
 def test_a_model_that_was_trained_further_encodes_everything_again(
-    saved: str, collection: Path, tmp_path: Path, table: pa.Table, tokenizer: HMDETokenizer
+    encoding: Encoding, tmp_path: Path, table: pa.Table
 ) -> None:
     folder = tmp_path / "model"
-    shutil.copytree(saved, folder)
-    main(arguments(str(folder), collection, tmp_path / "out"))
+    shutil.copytree(encoding.saved, folder)
+    encoding.run(model=folder)
     trained = HMDEForDocumentEmbedding.from_pretrained(folder)
     with torch.no_grad():
         trained.get_input_embeddings().weight.mul_(1.5)
     trained.save_pretrained(folder)
-    main(arguments(str(folder), collection, tmp_path / "out"))
-    assert_complete(tmp_path / "out", trained, tokenizer, table)
+    encoding.run(model=folder)
+    encoding.assert_complete(table, trained)
 
 
 def test_embeddings_of_another_model_damaged_or_missing_ones_are_refused(
-    saved: str, collection: Path, tmp_path: Path, table: pa.Table
+    encoding: Encoding, tmp_path: Path, table: pa.Table
 ) -> None:
-    main(arguments(saved, collection, tmp_path / "out"))
+    encoding.run()
     other = tmp_path / "other"
-    shutil.copytree(saved, other)
+    shutil.copytree(encoding.saved, other)
     (other / "added").touch()
     with pytest.raises(ValueError, match=r"shard-000000\.parquet was made by another model"):
-        PrecomputedEmbeddings(tmp_path / "out", str(other))
+        PrecomputedEmbeddings(encoding.output, str(other))
     nameless = tmp_path / "nameless" / "shard-000000.parquet"
     nameless.parent.mkdir()
     pq.write_table(table.append_column("content_hash", table["id"]).replace_schema_metadata(None), nameless)
     with pytest.raises(ValueError, match=r"shard-000000\.parquet was made by another model"):
-        PrecomputedEmbeddings(nameless.parent, saved)
+        PrecomputedEmbeddings(nameless.parent, encoding.saved)
     with pytest.raises(ValueError, match="holds no embeddings"):
-        PrecomputedEmbeddings(collection, saved)
-    flip_a_bit_of_the_embeddings(tmp_path / "out" / "shard-000000.parquet")
+        PrecomputedEmbeddings(encoding.collection, encoding.saved)
+    flip_a_bit_of_the_embeddings(encoding.output / "shard-000000.parquet")
     with pytest.raises(ValueError, match=r"shard-000000\.parquet is damaged"):
-        PrecomputedEmbeddings(tmp_path / "out", saved).find([Document("", "", "en", table["text"][0].as_py())])
-    os.truncate(tmp_path / "out" / "shard-000001.parquet", 100)
+        PrecomputedEmbeddings(encoding.output, encoding.saved).find([Document("", "", "en", table["text"][0].as_py())])
+    os.truncate(encoding.output / "shard-000001.parquet", 100)
     with pytest.raises(ValueError, match=r"shard-000001\.parquet is damaged"):
-        PrecomputedEmbeddings(tmp_path / "out", saved)
+        PrecomputedEmbeddings(encoding.output, encoding.saved)

@@ -88,6 +88,7 @@ def show(hits: list[dict[str, Any]]) -> None:
 def as_text(place: int, hit: Mapping[str, Any]) -> Group:
     title, id = printable(hit["title"]), printable(hit["id"])
     heading = Text.assemble(f"{place}  ", (title, "bold"), "  ", (id, "dim"), f"  {hit['score']:.3f}")
+    heading.append(f"  {printable(hit['heading'])}" if hit["heading"] else "", "dim")
     for name, value in hit["metadata"].items():
         heading.append(f"  {printable(name)} {printable(str(value))}", "dim")
     sentences = Table.grid(padding=(0, 2))

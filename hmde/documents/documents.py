@@ -46,7 +46,7 @@ MACHINE_FILES = re.compile(
 )
 # Columns of an index, which metadata may not take.
 RESERVED = (
-    *("id", "title", "language", "text", "content_hash", "words", "vector"),
+    *("id", "title", "language", "text", "headings", "content_hash", "words", "vector"),
     *("spans", "sentence_signs", "sentence_magnitudes", "sentence_lengths"),
 )
 
@@ -64,6 +64,8 @@ class Document:
         text: what is encoded, shown and searched; of a line or row with a title, this is the first line.
         metadata: what else is known of it, to filter by and to show: strings, numbers and booleans. What is not known
             is left out.
+        headings: of the text, as (begin, heading): the character at which each begins, and its words. At 0 stands the
+            one under which the text begins, which may stand in the page or part before.
 
     Raises:
         ValueError: a field is of another type, also of one of numpy's, which differs from Python's where it is stored;
@@ -75,6 +77,7 @@ class Document:
     language: str | None
     text: str
     metadata: dict[str, str | int | float | bool] = field(default_factory=dict, hash=False)
+    headings: tuple[tuple[int, str], ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         for name in ("id", "title", "language", "text"):
@@ -181,11 +184,13 @@ class Documents:
             self.notes[name] = "; ".join(content.notes)
             if name not in known:
                 logger.warning("%s %s", file, self.notes[name])
-        title = content.title or _readable(file.stem)
+        file_title = content.title or _readable(file.stem)
+        headings: tuple[tuple[int, str], ...] = ()
         for place, text in content.sections:
             anchor = re.sub(r" (\d+) ?", r"=\1&", place).rstrip("&")
-            id, heading = (f"{name}#{anchor}", f"{title}, {place}") if place else (name, title)
-            yield Document(id, heading, content.language, text)
+            id, title = (f"{name}#{anchor}", f"{file_title}, {place}") if place else (name, file_title)
+            headings = _headings(text, content.headings, headings)
+            yield Document(id, title, content.language, text, headings=headings)
 
     def _rows(self, file: Path, name: str) -> Iterator[Document]:
         """The documents of a table."""
@@ -292,6 +297,21 @@ def _walk(folder: Path, parents: frozenset[tuple[int, int]], left_out: Counter[s
             yield entry
         elif (entry.stat().st_dev, entry.stat().st_ino) not in within:
             yield from _walk(entry, within, left_out)
+
+
+def _headings(text: str, lines: frozenset[str], before: tuple[tuple[int, str], ...]) -> tuple[tuple[int, str], ...]:
+    """The headings of a section, see `Document`.
+
+    Args:
+        lines: the lines that are headings.
+        before: the headings of the section before.
+
+    >>> _headings("of a part.\\nThe end\\nWell.", frozenset({"The end"}), ((0, "Begin"), (7, "Middle")))
+    ((0, 'Middle'), (11, 'The end'))
+    """
+    found = [(line.start(), line[0].strip()) for line in re.finditer(r"[^\n]+", text) if line[0].strip() in lines]
+    under = [(0, before[-1][1])] if before and (0, text.split("\n", 1)[0].strip()) not in found[:1] else []
+    return tuple(under + found)
 
 
 def _readable(name: str) -> str:

@@ -102,8 +102,24 @@ class Package:
 
 def docx(content: bytes) -> Content:
     package = Package(content)
-    text = package.lines(package.main())
-    return Content(*package.properties("docProps/core.xml"), [("", text)])
+    main = package.main()
+    text = [("", package.lines(main))]
+    return Content(*package.properties("docProps/core.xml"), text, headings=_headings(package, main))
+
+
+def _headings(package: Package, main: str) -> frozenset[str]:
+    """The paragraphs whose style Word names heading, as it does in all languages."""
+    styles = [name for kind, name in package.related(main).values() if kind == "styles"]
+    named = (style for name in styles for style in package.parsed(name).iter("{*}style"))
+    own = [style for style in named if _value(style, "name").lower().startswith("heading")]
+    ids = {style.xpath("string(@*[local-name()='styleId'])") for style in own}
+    paragraphs = package.parsed(main).iterfind(".//{*}p[{*}pPr]")
+    return frozenset(_line(each) for each in paragraphs if _value(each.find("{*}pPr"), "pStyle") in ids)
+
+
+def _value(element: Any, name: str) -> str:
+    """The `val` of a child of this name; empty if there is none."""
+    return element.xpath(f"string(*[local-name()='{name}']/@*[local-name()='val'])")
 
 
 def old_word(content: bytes) -> Content:
@@ -137,7 +153,9 @@ def open_document(content: bytes) -> Content:
             span.clear(keep_tail=True)
     slides = list(root.iterfind(".//{*}presentation/{*}page"))
     sections = [(f"slide {number}", "\n".join(_lines(slide))) for number, slide in enumerate(slides, 1)]
-    return Content(*package.properties("meta.xml"), sections or [("", "\n".join(_lines(root)))])
+    headings = frozenset(map(_line, root.iter("{*}h")))
+    sections = sections or [("", "\n".join(_lines(root)))]
+    return Content(*package.properties("meta.xml"), sections, headings=headings)
 
 
 def _lines(root: Any) -> Iterator[str]:
@@ -146,8 +164,7 @@ def _lines(root: Any) -> Iterator[str]:
         element.clear(keep_tail=True)
     paragraphs = root.iter("{*}p", "{*}h", "{*}strCache")
     for _, cells in groupby(paragraphs, key=_place):
-        texts = [" ".join(_text(cell).split()) for cell in cells]
-        line = " ".join(filter(None, texts))
+        line = " ".join(filter(None, map(_line, cells)))
         if line:
             yield line
 
@@ -155,6 +172,10 @@ def _lines(root: Any) -> Iterator[str]:
 def _place(paragraph: Any) -> Any:
     """The outermost row of a table in which a paragraph lies, or else itself."""
     return next(reversed(list(paragraph.iterancestors("{*}tr", "{*}table-row"))), paragraph)
+
+
+def _line(paragraph: Any) -> str:
+    return " ".join(_text(paragraph).split())
 
 
 def _text(paragraph: Any) -> str:
@@ -181,21 +202,19 @@ def epub(content: bytes) -> Content:
     package = book.parsed(package_file)
     items = {item.get("id"): item for item in package.iter("{*}item")}
     spine = [items[item.get("idref")] for item in package.iter("{*}itemref") if item.get("idref") in items]
-    pages = [unquote(item.get("href")) for item in spine if "image" not in (item.get("media-type") or "")]
+    hrefs = [unquote(item.get("href")) for item in spine if "image" not in (item.get("media-type") or "")]
     names = book.archive.namelist()
     locks = "META-INF/encryption.xml"
     encrypted = book.archive.read(locks).decode() if locks in names else ""
-    if any(name in encrypted for name in pages):
+    if any(name in encrypted for name in hrefs):
         raise UnreadableFile("is encrypted; bring one without DRM", "encrypted")
-    places = [normpath(join(dirname(package_file), name)) for name in pages]
+    places = [normpath(join(dirname(package_file), name)) for name in hrefs]
     lost = [name for name in places if name not in names]
-    chapters: list[Section] = [
-        (f"chapter {number}", html(book.archive.read(place), whole=True).sections[0][1])
-        for number, place in enumerate(places, 1)
-        if place in names
-    ]
+    pages = {number: html(book.archive.read(place), True) for number, place in enumerate(places, 1) if place in names}
+    chapters: list[Section] = [(f"chapter {number}", page.sections[0][1]) for number, page in pages.items()]
+    headings = frozenset().union(*(page.headings for page in pages.values()))
     notes = (f"lacks chapters that it lists: {', '.join(lost)}; bring a whole one",) if lost else ()
-    return Content(package.findtext(".//{*}title"), package.findtext(".//{*}language"), chapters, notes)
+    return Content(package.findtext(".//{*}title"), package.findtext(".//{*}language"), chapters, notes, headings)
 
 
 def other(media_type: str, content: bytes) -> Content:

@@ -53,7 +53,8 @@ def pdf(content: bytes) -> Content:
     texts = _without_headers([_cleaned(text) for text in texts])
     texts = [re.sub(r"\n\s*\n", "\n", unwrapped(text, full=0.8, least=0)) for text in texts]
     pages = [(f"page {number}", text) for number, text in enumerate(texts, 1)]
-    return Content(document.get_metadata_value("Title"), None, pages, tuple(notes))
+    headings = frozenset(" ".join(bookmark.get_title().split()) for bookmark in document.get_toc())
+    return Content(document.get_metadata_value("Title"), None, pages, tuple(notes), headings)
 
 
 def _by_poppler(content: bytes, num_pages: int) -> list[str] | None:

@@ -16,12 +16,15 @@ from hmde.documents.wrapping import joint, unwrapped
 _FRONT_MATTER = re.compile(r"---[^\S\n]*\n(.*?\n)(?:---|\.\.\.)[^\S\n]*(?:\n|$)", re.S)
 # Tags behind which a browser would read the rest of the page as no text.
 _SWALLOWING = re.compile(r"<(?=/?(title|textarea|style|xmp|iframe|noembed|noframes|script|plaintext)\b)", re.I)
+_APART = re.compile(r"\n[^\S\n]*\n[^\S\n]*\n([^\n]{,80}[^.,;:!?\n])\n[^\S\n]*(?=\n)")
 _TIMES = re.compile(r"(\d+:)?\d+:\d\d[.,]\d{3} --> .*")
 
 
 def plain(content: bytes) -> Content:
+    """A line of its own after two blank ones or more, as books have before a chapter, is a heading."""
     text, notes = decoded(content)
-    return Content(None, None, [("", unwrapped(text))], notes)
+    headings = frozenset(heading.strip() for heading in _APART.findall(text))
+    return Content(None, None, [("", unwrapped(text))], notes, headings)
 
 
 def markdown(content: bytes) -> Content:

@@ -57,10 +57,15 @@ class Hit(NamedTuple):
         marks = [(sentence.begin, min(sentence.end, end)) for sentence in self.explanation.sentences[:2]]
         return Snippet(begin, end, sorted(mark for mark in marks if begin <= mark[0] < mark[1] <= end))
 
+    def heading(self) -> str:
+        """That under which the best sentence stands; empty if there is none."""
+        best = self.explanation.sentences[0].begin
+        return next((heading for begin, heading in reversed(self.document.headings) if begin <= best), "")
+
     def to_dict(self, num_sentences: int | None = None, text: bool = False) -> dict[str, Any]:
-        """What JSON shows of a hit: id, title, language, metadata, the file and the place in it, score, a snippet, and
-        the best sentences. Begin and end are counted in characters (code points) of the document's text; under `utf16`
-        in its UTF-16 units, as JavaScript, Java and C# count.
+        """What JSON shows of a hit: id, title, language, metadata, the file and the place in it, the heading above the
+        best sentence, score, a snippet, and the best sentences. Begin and end are counted in characters (code points)
+        of the document's text; under `utf16` in its UTF-16 units, as JavaScript, Java and C# count.
 
         Args:
             num_sentences: at most; all if None.
@@ -70,8 +75,9 @@ class Hit(NamedTuple):
         shown = replace(document, text="").__dict__ | {
             "file": file_of(document.id),
             "place": place_in_file(document.id),
+            "heading": self.heading(),
         }
-        del shown["text"]
+        del shown["text"], shown["headings"]
         sentences = [
             {**sentence._asdict(), **_place(document.text, *sentence[:2])}
             for sentence in self.explanation.sentences[:num_sentences]

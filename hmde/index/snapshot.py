@@ -1,10 +1,11 @@
 """An index on disk: a LanceDB table with one row for each document.
 
-Its columns are id, title, language, text, one for each name in the documents' metadata, content_hash, words (the BM25
-terms of the text, with spaces between), vector (hidden,), float32, L2-normalised, and, if the index keeps sentences,
-spans (sentences, 2) and sentence_signs, sentence_magnitudes and sentence_lengths, the codes that codes.py makes of
-their vectors, which are cut to the smallest size that the model was trained for. The metadata of the table name the
-model that made it, and hold FORMAT, its probe, the size of the sentence vectors, and a name that no other index has.
+Its columns are id, title, language, text, headings (where each begins, and its words), one for each name in the
+documents' metadata, content_hash, words (the BM25 terms of the text, with spaces between), vector (hidden,), float32,
+L2-normalised, and, if the index keeps sentences, spans (sentences, 2) and sentence_signs, sentence_magnitudes and
+sentence_lengths, the codes that codes.py makes of their vectors, which are cut to the smallest size that the model was
+trained for. The metadata of the table name the model that made it, and hold FORMAT, its probe, the size of the sentence
+vectors, and a name that no other index has.
 
 Each write makes a new version of the table, as a whole or not at all. A process that is killed leaves the version
 before, and a reader goes on seeing the version that it opened.
@@ -38,7 +39,7 @@ TABLE = "documents"
 
 # Of all that this file describes and of what is done to a text before it is encoded or its words are counted: an index
 # of another format is refused. 1 had no number.
-FORMAT = 2
+FORMAT = 3
 DOCUMENT_COLUMNS = ["id", "title", "language", "text"]
 CODE_COLUMNS = [f"sentence_{name}" for name in Codes._fields]
 
@@ -217,9 +218,10 @@ class Snapshot:
         """The documents with these ids, in their order."""
         names = self.metadata_columns
         documents = []
-        for row in self.rows(ids, [*DOCUMENT_COLUMNS, *names]).to_pylist():
+        for row in self.rows(ids, [*DOCUMENT_COLUMNS, "headings", *names]).to_pylist():
             metadata = {name: value for name in names if (value := row.pop(name)) is not None}
-            documents.append(Document(**row, metadata=metadata))
+            headings = tuple((heading["begin"], heading["heading"]) for heading in row.pop("headings"))
+            documents.append(Document(**row, metadata=metadata, headings=headings))
         return documents
 
     def vectors_and_languages(self, ids: Sequence[str]) -> tuple[np.ndarray, dict[str, str | None]]:

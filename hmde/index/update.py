@@ -211,6 +211,7 @@ def _create(folder: Path, encoder: Encoder, sentences: bool) -> None:
         raise ValueError(f"{folder} is not empty and holds no index of this version; name another folder")
     vector = pa.list_(pa.float32(), encoder.model.config.hidden_size)
     columns = dict.fromkeys([*DOCUMENT_COLUMNS, "content_hash", "words"], pa.string()) | {"vector": vector}
+    columns["headings"] = pa.list_(pa.struct({"begin": pa.int32(), "heading": pa.string()}))
     size = encoder.sentence_size if sentences else 0
     if sentences:
         columns["spans"] = pa.list_(pa.list_(pa.int32(), 2))
@@ -277,7 +278,7 @@ def _write_changes(
 
 def _stored_states(index: Snapshot) -> dict[str, tuple]:
     """`_state` of each document of an index, by id."""
-    columns = ["id", "content_hash", "title", *index.metadata_columns]
+    columns = ["id", "content_hash", "title", "headings", *index.metadata_columns]
     states = {}
     with store_errors(index.folder):
         for batch in index.table.search().select(columns).to_batches(ROWS_PER_BATCH):
@@ -288,7 +289,12 @@ def _stored_states(index: Snapshot) -> dict[str, tuple]:
 
 def _state(document: Document, metadata: Sequence[str]) -> tuple:
     """Differs from the stored state of the same id if the document has changed."""
-    return document.content_hash, document.title, *map(document.metadata.get, metadata)
+    return document.content_hash, document.title, _cell(document.headings), *map(document.metadata.get, metadata)
+
+
+def _cell(headings: Sequence[tuple[int, str]]) -> list[dict[str, Any]]:
+    """Headings as an index keeps them."""
+    return [{"begin": begin, "heading": heading} for begin, heading in headings]
 
 
 def _rows(
@@ -341,6 +347,7 @@ def _remove(index: Snapshot, ids: Sequence[str]) -> None:
 def _described(index: Snapshot, documents: Sequence[Document]) -> dict[str, Any]:
     """The columns of documents that need no model."""
     columns: dict[str, Any] = {name: [getattr(document, name) for document in documents] for name in DOCUMENT_COLUMNS}
+    columns["headings"] = [_cell(document.headings) for document in documents]
     for name in index.metadata_columns:
         columns[name] = [document.metadata.get(name) for document in documents]
     return columns

@@ -6,15 +6,16 @@ import zipfile
 from pathlib import Path
 
 
-def write_pdf(path: Path, pages: list[list[str]], title: str = "", trailer: str = "") -> None:
+def write_pdf(path: Path, pages: list[list[str]], title: str = "", trailer: str = "", bookmark: str = "") -> None:
     """A PDF of lines of text; a page without lines holds nothing.
 
     Args:
+        bookmark: of the first page.
         trailer: more entries of the trailer, such as `/Encrypt << ... >>`.
     """
     numbers = range(len(pages))
     objects = [
-        "<< /Type /Catalog /Pages 2 0 R >>",
+        f"<< /Type /Catalog /Pages 2 0 R /Outlines {5 + 2 * len(pages)} 0 R >>",
         f"<< /Type /Pages /Kids [{' '.join(f'{5 + 2 * page} 0 R' for page in numbers)}] /Count {len(pages)} >>",
         "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
         f"<< /Title ({title}) >>",
@@ -27,6 +28,9 @@ def write_pdf(path: Path, pages: list[list[str]], title: str = "", trailer: str 
             f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] {resources} /Contents {6 + 2 * page} 0 R >>"
         )
         objects.append(f"<< /Length {len(content)} >>\nstream\n{content}\nendstream")
+    first = f"{len(objects) + 2} 0 R"
+    objects.append(f"<< /First {first} /Last {first} /Count 1 >>" if bookmark else "<< >>")
+    objects.append(f"<< /Title ({bookmark}) /Parent {len(objects)} 0 R /Dest [5 0 R /Fit] >>")
     body, offsets = "%PDF-1.4\n", []
     for number, content in enumerate(objects, start=1):
         offsets.append(len(body))

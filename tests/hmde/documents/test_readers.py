@@ -10,7 +10,7 @@ import pytest
 from hmde.documents.documents import Document, Documents, language_code
 from hmde.documents.files import LONGEST, UnreadableFile, read_file
 from hmde.documents.wrapping import unwrapped
-from tests.hmde.documents.office_files import write_pdf, write_zip
+from tests.hmde.documents.office_files import write_epub, write_pdf, write_zip
 
 for package in ("charset_normalizer", "kreuzberg", "lxml", "markdown_it", "pypdfium2", "resiliparse", "webencodings"):
     pytest.importorskip(package, reason="pip install '.[files]'")
@@ -43,6 +43,9 @@ SUBTITLES = "1\n00:00:01,000 --> 00:00:02,000\nHello <i>my</i>\n\n2\n00:00:03,00
         ("a.html", "<article>one</article><article>two</article>", "one\ntwo"),
         ("a.html", "<nav><p>all there is</nav>", "all there is"),
         ("a.html", "<ul>" + "<li><a>link</a>" * 3 + "</ul><p>A text that is longer.", "A text that is longer."),
+        ("a.html", "<p>A text.<p>More of it.<div class='Comment-list'>Nice!</div>", "A text.\nMore of it."),
+        ("a.html", "<p>A text.<div class=comments>" + "<p>All of a thread." * 3, "A text." + "\nAll of a thread." * 3),
+        ("a.html", "<p>A text of a page.<div class='body extra'>seen", "A text of a page.\nseen"),
         ("a.html", "<p>Do&shy;nau&shy;dampf", "Donaudampf"),
         ("a.html", "<pre>one\n  two</pre>", "one\n  two"),
         ("a.html", "<main><p>a<aside>Warning: hot</aside></main>", "a\nWarning: hot"),
@@ -210,6 +213,52 @@ def test_a_long_document_is_read_in_parts_at_its_headings(tmp_path: Path) -> Non
     words = [document.text for id, document in documents.items() if id.startswith("b.txt")]
     assert " ".join(words).split() == ["word"] * LONGEST
     assert max(map(len, words)) <= LONGEST
+
+
+WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+OFFICE_TYPE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+
+
+def write_with_headings(folder: Path) -> None:
+    """One text, in which "Eins" and "Zwei" are headings, in files of all kinds."""
+    (folder / "a.md").write_text("# Eins\nEin Satz.\n## Zwei\nNoch einer.")
+    (folder / "b.txt").write_text("\n\n\nEins\n\nEin Satz.\n\n\nZwei\n\nNoch einer.")
+    (folder / "c.html").write_text("<h1>Eins</h1>Ein Satz.<h2>Zwei</h2>Noch einer.")
+    relations = '<Relationships><Relationship Id="r" Type="{}/{}" Target="{}"/></Relationships>'
+    style = '<w:style w:styleId="berschrift1"><w:name w:val="heading 1"/></w:style>'
+    texts = [("Eins", "berschrift1"), ("Ein Satz.", "x"), ("Zwei", "berschrift1"), ("Noch einer.", "x")]
+    body = "".join(
+        f'<w:p><w:pPr><w:pStyle w:val="{id}"/></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>' for text, id in texts
+    )
+    files = {
+        "_rels/.rels": relations.format(OFFICE_TYPE, "officeDocument", "word/document.xml"),
+        "word/_rels/document.xml.rels": relations.format(OFFICE_TYPE, "styles", "styles.xml"),
+        "word/styles.xml": f'<w:styles xmlns:w="{WORD}">{style}</w:styles>',
+        "word/document.xml": f'<w:document xmlns:w="{WORD}">{body}</w:document>',
+    }
+    write_zip(folder / "d.docx", files)
+    odf = 'xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"'
+    body = "<text:h>Eins</text:h><text:p>Ein Satz.</text:p><text:h>Zwei</text:h><text:p>Noch einer.</text:p>"
+    write_zip(folder / "e.odt", {"META-INF/manifest.xml": "<m/>", "content.xml": f"<c {odf}>{body}</c>"})
+
+
+def test_headings_of_a_text_are_known_in_all_kinds_of_files(tmp_path: Path) -> None:
+    write_with_headings(tmp_path)
+    for document in Documents(tmp_path):
+        named = [(heading, document.text[begin:].startswith(heading)) for begin, heading in document.headings]
+        assert named == [("Eins", True), ("Zwei", True)], document
+
+
+def test_a_page_or_chapter_without_a_heading_goes_on_under_the_one_before(tmp_path: Path) -> None:
+    write_pdf(tmp_path / "a.pdf", [["The begin", "A text of two pages."], ["It goes on."]], bookmark="The begin")
+    write_epub(tmp_path / "b.epub", {"a.html": "One", "b.html": "Two"}, "Book", "en")
+    headings = {document.id: document.headings for document in Documents(tmp_path)}
+    assert headings == {
+        "a.pdf#page=1": ((0, "The begin"),),
+        "a.pdf#page=2": ((0, "The begin"),),
+        "b.epub#chapter=1": ((0, "One"),),
+        "b.epub#chapter=2": ((0, "Two"),),
+    }
 
 
 def test_codes_of_one_language_are_one(tmp_path: Path) -> None:

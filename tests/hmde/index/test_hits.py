@@ -36,6 +36,18 @@ def test_a_snippet_is_the_best_sentence_with_those_around_it() -> None:
     assert found.to_dict(text=True)["text"] == found.document.text
 
 
+@pytest.mark.lancedb
+def test_a_hit_stands_under_the_heading_above_its_best_sentence(tmp_path: Path, encoder: Encoder) -> None:
+    text = "the end of one.\nTwo\nThe cat sat on the mat."
+    index = Index(tmp_path / "index", encoder)
+    headings = ((0, "One"), (16, "Two"))
+    index.add([Document("a.md#part=2", "A", "en", text, headings=headings), Document("b", "B", "en", "The dog.")])
+    hits = [hit.to_dict() for hit in index.search("The cat sat on the mat.")]
+    assert [(hit["place"], hit["heading"]) for hit in hits] == [("part 2", "Two"), ("", "")]
+    assert index.add([Document("a.md#part=2", "A", "en", text, headings=((0, "Another"),))]).changed == 1
+    assert index.search("The cat sat on the mat.", 1)[0].to_dict()["heading"] == "Another"
+
+
 def test_a_sentence_longer_than_a_snippet_is_cut_at_a_space() -> None:
     snippet = hit(["word " * 200 + "end."], [1.0]).to_dict()["snippet"]
     assert snippet["text"].endswith("word")

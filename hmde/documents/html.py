@@ -28,8 +28,8 @@ _AROUND = (
     "aside:has(li a), aside:has(a img), aside:has(h2 a), aside:has(h3 a)"
 )
 _BESIDE = "aside, [role=complementary]"  # a note where it stands in the main part, else what stands beside it
-# Words in the classes of what is seldom text (comments, other articles, advertisements), and of what may be text all the
-# same, from Mozilla's Readability (Apache-2.0); without its "header", which holds a title. Ids are made of headings.
+# Words in the classes of what is seldom text (comments, other articles, advertisements), and of what may be text all
+# the same, from Mozilla's Readability (Apache-2.0); without its "header", which holds a title. Ids may be headings.
 _UNLIKELY = (
     "-ad-|ai2html|banner|breadcrumbs|combx|comment|community|cover-wrap|disqus|extra|footer|gdpr|legends|menu|"
     "related|remark|replies|rss|shoutbox|sidebar|skyscraper|social|sponsor|supplemental|ad-break|agegate|pagination|"

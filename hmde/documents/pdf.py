@@ -9,8 +9,12 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import unicodedata
 from collections import Counter
+from itertools import pairwise
 from typing import Any
+
+import regex
 
 from hmde.documents.content import Content, UnreadableFile
 from hmde.documents.wrapping import unwrapped
@@ -22,8 +26,10 @@ _DIRECTIONS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 # Poppler writes punctuation between Arabic or Hebrew words from left to right, and the ligature lam-alef as alef-lam:
 # here the cases in which no word of Arabic has these letters in this order.
 _LEFT_TO_RIGHT = re.compile("\u202a([^\\w\u202c]+)\u202c")
+_STOP_FIRST = re.compile("(?m)^\u202b\u202a([.,:;!?]+)\u202c(.+)$")
 _LAM_ALEF = re.compile("(?<=\u0627)([\u0622\u0623\u0625])\u0644|\\b(\u0627)\u0644\\b")
 _EDGE = 2  # lines at the top and at the bottom of a page that may be a header or a footer
+_ALIKE = 0.995  # share of the pairs of letters in which two readers agree, at least
 _WAY_OUT = "install poppler (apt install poppler-utils; brew install poppler) and update the index"
 
 
@@ -42,6 +48,8 @@ def pdf(content: bytes) -> Content:
         texts = _by_pdfium(document)
         if _is_garbled("\n".join(texts)):
             notes.append(f"may be read with words reversed, split or letter by letter; {_WAY_OUT}")
+    elif _is_unsure("\n".join(texts)) and not _is_of_chrome(document) and not _alike(texts, _by_pdfium(document)):
+        notes.append("may be read with wrong words, since poppler and PDFium differ; index what it was printed from")
     if any(map(_LAM_ALEF.search, texts)):
         notes.append(
             "has words with lam and alef in the wrong order, which poppler writes; only plain cases are put right"
@@ -91,24 +99,51 @@ def _has_image(page: Any) -> bool:
 
 
 def _is_garbled(text: str) -> bool:
-    """Whether most words are single letters, or a tenth of the letters is of scripts that PDFium may garble.
+    """Whether most words are single letters, or many full stops stand alone, or PDFium may garble the script.
 
-    >>> [_is_garbled(text) for text in ("Y\\na\\np\\na\\ny\\nz\\ne\\nk\\nlar", "A line.", "\\u0645\\u0631\\u062d")]
-    [True, False, True]
+    >>> texts = ("Y\\na\\np\\na\\ny\\nz\\ne\\nk\\nlar", "A line.", "\\u0645\\u0631\\u062d", "A line A line . .", "A . . . . . 5")
+    >>> [_is_garbled(text) for text in texts]
+    [True, False, True, True, False]
     """
-    letters = sum(map(str.isalpha, text))
     words = re.findall(rf"[^\W\d_{_WIDE}]+", text)
     single = sum(len(word) == 1 for word in words)
-    return single > max(0.6 * len(words), 5) or len(_UNSURE.findall(text)) > 0.1 * letters
+    text = re.sub(r"([.,]\s+){4,}", " ", text)  # between a heading and its page, in a table of contents
+    alone = sum(word in (".", ",") for word in text.split())
+    return single > max(0.6 * len(words), 5) or alone > 0.2 * len(re.findall("[.,]", text)) or _is_unsure(text)
+
+
+def _is_unsure(text: str) -> bool:
+    """Whether a tenth of the letters is of scripts that readers of PDFs may garble."""
+    return len(_UNSURE.findall(text)) > 0.1 * sum(map(str.isalpha, text))
+
+
+def _is_of_chrome(document: Any) -> bool:
+    """Whether /ActualText holds what the glyphs do not tell, which poppler reads and PDFium does not."""
+    return document.get_metadata_value("Producer").startswith("Skia/PDF")
+
+
+def _alike(pages: list[str], others: list[str]) -> bool:
+    """Whether two readers read nearly the same words, in whatever order they read columns."""
+    own, other = (Counter(pairwise(_letters("".join(map(_cleaned, texts))))) for texts in (pages, others))
+    return (own & other).total() >= _ALIKE * max(own.total(), other.total())
+
+
+def _letters(text: str) -> str:
+    """
+    >>> _letters("\\u0e19\\u0e33 1.") == "\\u0e19\\u0e4d\\u0e321"
+    True
+    """
+    return "".join(char for char in unicodedata.normalize("NFKC", text) if unicodedata.category(char)[0] in "LMN")
 
 
 def _cleaned(page: str) -> str:
     """A page with line feeds, without marks of direction and without the spaces that justify lines of Chinese and
-    Japanese; PDFium writes U+FFFE or U+0002 for the hyphen of a divided word, often without a line break behind it."""
+    Japanese or part a letter from its mark; PDFium writes U+FFFE or U+0002 for the hyphen of a divided word, often without a line break behind it."""
     page = re.sub("[\ufffe\x02](\r\n?|\n)?", "\xad\n", page).replace("\r\n", "\n").replace("\r", "\n")
+    page = _STOP_FIRST.sub(r"\2\1", page)
     page = _LEFT_TO_RIGHT.sub(lambda found: found[1][::-1], page)
     page = _LAM_ALEF.sub(lambda found: "\u0644" + (found[1] or found[2]), _DIRECTIONS.sub("", page))
-    return re.sub(rf"(?<=[{_WIDE}]) (?=[{_WIDE}])", "", page).strip()
+    return regex.sub(rf"(?<=[{_WIDE}]) (?=[{_WIDE}])|(?<=\w) (?=\p{{M}})", "", page).strip()
 
 
 def _without_headers(pages: list[str]) -> list[str]:

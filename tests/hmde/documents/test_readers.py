@@ -143,12 +143,23 @@ def test_a_pdf_is_read_by_poppler_and_what_pdfium_garbles_is_named(
         assert "may be read with words reversed, split or letter by letter; install poppler (apt install" in note
 
 
+@without_poppler
+def test_what_two_readers_of_a_pdf_read_differently_is_named() -> None:
+    (note,) = read_file(FILES / "weasyprint_hi.pdf").notes
+    assert note == "may be read with wrong words, since poppler and PDFium differ; index what it was printed from"
+
+
 def test_what_poppler_writes_in_the_wrong_order_is_put_right_where_it_can_be_known() -> None:
     from hmde.documents.pdf import _cleaned
 
     assert _cleaned(
         "\u202b\u062d\u0648\u0644 \u0627\u0623\u0644\u0631\u0636\u202a .\u202c\u0627\u0644 \u0634\u064a\u0621\u202c"
     ) == ("\u062d\u0648\u0644 \u0627\u0644\u0623\u0631\u0636. \u0644\u0627 \u0634\u064a\u0621")
+    assert (
+        _cleaned("\u202b\u202a.\u202c\u05d0\u05d5\u05ea\u05d5 \u05e6\u05d3\u202c")
+        == "\u05d0\u05d5\u05ea\u05d5 \u05e6\u05d3."
+    )
+    assert _cleaned("\u099a\u09be \u0981\u09a6") == "\u099a\u09be\u0981\u09a6"
 
 
 def test_headers_and_footers_of_a_pdf_are_read_on_no_page(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from torch import nn
 from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, PreTrainedTokenizerFast
 
-from tests.tiny_encoders import DOCUMENTS, randomise
+from tests.tiny_encoders import DOCUMENTS, fast, randomise
 
 SIZE = 32
 TEXTS = [*DOCUMENTS, "task: search result | query: Instruct: find it\nQuery:", "title: none | text: passage: a b c."]
@@ -30,7 +30,7 @@ def wordpiece() -> PreTrainedTokenizerFast:
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     tokenizer.train_from_iterator(TEXTS, trainers.WordPieceTrainer(vocab_size=300, special_tokens=special))
     tokenizer.post_processor = _frame(tokenizer, "[CLS] $A [SEP]", "[CLS]", "[SEP]")
-    return _fast(tokenizer, pad="[PAD]", unk="[UNK]", cls="[CLS]", sep="[SEP]", mask="[MASK]")
+    return fast(tokenizer, pad="[PAD]", unk="[UNK]", cls="[CLS]", sep="[SEP]", mask="[MASK]")
 
 
 def unigram(frame: str = "<s> $A </s>", pad_first: bool = False) -> PreTrainedTokenizerFast:
@@ -43,7 +43,7 @@ def unigram(frame: str = "<s> $A </s>", pad_first: bool = False) -> PreTrainedTo
         TEXTS, trainers.UnigramTrainer(vocab_size=300, special_tokens=special, unk_token="<unk>")
     )
     tokenizer.post_processor = _frame(tokenizer, frame, *(token for token in ("<s>", "</s>") if token in frame))
-    return _fast(tokenizer, pad="<pad>", unk="<unk>", bos="<s>", eos="</s>", cls="<s>", sep="</s>", mask="<mask>")
+    return fast(tokenizer, pad="<pad>", unk="<unk>", bos="<s>", eos="</s>", cls="<s>", sep="</s>", mask="<mask>")
 
 
 def byte_bpe(frame: str, special: list[str], side: str = "right", **names: str) -> PreTrainedTokenizerFast:
@@ -55,7 +55,7 @@ def byte_bpe(frame: str, special: list[str], side: str = "right", **names: str) 
     trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=special, initial_alphabet=alphabet)
     tokenizer.train_from_iterator(TEXTS, trainer)
     tokenizer.post_processor = _frame(tokenizer, frame, *(token for token in special if token in frame))
-    return _fast(tokenizer, side=side, **names)
+    return fast(tokenizer, side=side, **names)
 
 
 def modernbert_tokens() -> PreTrainedTokenizerFast:
@@ -92,17 +92,12 @@ def gemma_tokens() -> PreTrainedTokenizerFast:
     special = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
     tokenizer.train_from_iterator(TEXTS, trainers.BpeTrainer(vocab_size=400, special_tokens=special))
     tokenizer.post_processor = _frame(tokenizer, "<bos> $A <eos>", "<bos>", "<eos>")
-    return _fast(tokenizer, side="left", pad="<pad>", bos="<bos>", eos="<eos>", unk="<unk>", mask="<mask>")
+    return fast(tokenizer, side="left", pad="<pad>", bos="<bos>", eos="<eos>", unk="<unk>", mask="<mask>")
 
 
 def _frame(tokenizer: Tokenizer, template: str, *tokens: str) -> processors.TemplateProcessing:
     ids = [(token, tokenizer.token_to_id(token)) for token in tokens]
     return processors.TemplateProcessing(single=template, special_tokens=ids)
-
-
-def _fast(tokenizer: Tokenizer, side: str = "right", **names: str) -> PreTrainedTokenizerFast:
-    tokens = {f"{name}_token": token for name, token in names.items()}
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, padding_side=side, **tokens)
 
 
 @dataclass

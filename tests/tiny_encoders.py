@@ -36,6 +36,12 @@ WORDS = sorted({*re.findall(r"\w+", " ".join(DOCUMENTS[:4]))})
 CHARACTERS = sorted({*"".join(DOCUMENTS), *map(chr, range(0x21, 0x7F))} - {" ", "\n"})
 
 
+def fast(tokenizer: Tokenizer, side: str = "right", **names: str | AddedToken) -> PreTrainedTokenizerFast:
+    """transformers' tokenizer, with its special tokens named."""
+    tokens = {f"{name}_token": token for name, token in names.items()}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, padding_side=side, **tokens)
+
+
 def wordpiece_tokenizer() -> PreTrainedTokenizerFast:
     """A tokenizer of LaBSE's kind, with other ids for the special tokens than LaBSE's."""
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -47,14 +53,7 @@ def wordpiece_tokenizer() -> PreTrainedTokenizerFast:
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
     tokenizer.decoder = decoders.WordPiece()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        mask_token="[MASK]",
-    )
+    return fast(tokenizer, pad="[PAD]", unk="[UNK]", cls="[CLS]", sep="[SEP]", mask="[MASK]")
 
 
 def unigram_tokenizer() -> PreTrainedTokenizerFast:
@@ -73,16 +72,8 @@ def unigram_tokenizer() -> PreTrainedTokenizerFast:
         single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
     tokenizer.decoder = decoders.Metaspace()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        bos_token="<s>",
-        pad_token="<pad>",
-        eos_token="</s>",
-        unk_token="<unk>",
-        cls_token="<s>",
-        sep_token="</s>",
-        mask_token=AddedToken("<mask>", lstrip=True, special=True),
-    )
+    mask = AddedToken("<mask>", lstrip=True, special=True)
+    return fast(tokenizer, bos="<s>", pad="<pad>", eos="</s>", unk="<unk>", cls="<s>", sep="</s>", mask=mask)
 
 
 def byte_tokenizer() -> PreTrainedTokenizerFast:
@@ -97,14 +88,7 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", cls), ("[SEP]", sep)]
     )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        mask_token="[MASK]",
-    )
+    return fast(tokenizer, pad="[PAD]", unk="[UNK]", cls="[CLS]", sep="[SEP]", mask="[MASK]")
 
 
 def randomise(module: torch.nn.Module, seed: int) -> None:

@@ -11,13 +11,14 @@ from typing import Any
 
 from .abbreviations_hmde import ends_no_sentence
 from .marks_hmde import IGNORED_MARKS
+from .wrapping_hmde import wrapping_breaks
 
 try:
     import sentencex
 except ImportError as error:  # inside `try`, so that loading from the Hub reaches this message
     raise ImportError("HMDE finds the sentences of a document with sentencex: pip install sentencex") from error
 
-# A line break ends a sentence; sentencex would read on past a single one.
+# A line break ends a sentence, unless it only wraps the text; sentencex would read on past any single one.
 _LINE = re.compile(r"[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 # Where sentences end and sentencex sees no end: an ideographic full stop before a digit, which it takes for a decimal
 # point; full stops of Khmer, and of Ethiopic that are written as two; Tibetan's shad, unless the word before it says
@@ -41,6 +42,7 @@ _SMALL = re.compile("[a-zß-öø-ÿα-ωά-ώа-џ]")
 # them has no counterpart.
 _LONG = 500
 _PAIRED = re.compile("[\"'“”„«»‘’‹›`()\\[\\]{}「」『』（）]")
+_BREAK = re.compile(r"[\n\r]")
 _WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
 # sentencex fails at a single capital letter before such a space and a full stop ("C\u00a0."), where it takes the length
 # of the space for one byte.
@@ -113,17 +115,29 @@ def sentence_spans(text: str, language: str | None = None) -> Iterator[tuple[int
     ['它很大。', '2004年来了。']
     """
     code = replace_surrogates(re.split(r"[-_]", language)[0].lower()) if language else None
-    for line in _LINE.finditer(text):
-        begin = line.start()
-        while begin < line.end():
-            end = min(begin + _WINDOW, line.end())
-            window = _WIDE_SPACE_BEFORE_STOP.sub(" ", text[begin:end])
+    for begin, last in _paragraphs(text):
+        while begin < last:
+            end = min(begin + _WINDOW, last)
+            window = _WIDE_SPACE_BEFORE_STOP.sub(" ", _BREAK.sub(" ", text[begin:end]))
             sentences = list(_sentences(window, code))
-            if end < line.end() and len(sentences) > 1:
+            if end < last and len(sentences) > 1:
                 sentences.pop()  # it may go on behind the window, so the next window begins with it
             for sentence in sentences:
                 yield from _visible(sentence, begin)
                 begin += len(sentence)
+
+
+def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
+    """Begin and end of each line of a text, or of lines together that only wrap a paragraph."""
+    wrapping = wrapping_breaks(text)
+    place, begin = next(wrapping, None), None
+    for line in _LINE.finditer(text):
+        begin = line.start() if begin is None else begin
+        if place is not None and line.end() <= place < line.end() + 2:  # "\r" may come before
+            place = next(wrapping, None)
+        else:
+            yield begin, line.end()
+            begin = None
 
 
 def _sentences(text: str, language: str | None) -> Iterator[str]:

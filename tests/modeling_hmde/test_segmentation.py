@@ -154,6 +154,19 @@ def test_sentences_are_whole(language: str, expected: list[str]) -> None:
         assert [unicodedata.normalize("NFC", found) for found in sentences(text, language)] == expected
 
 
+@pytest.mark.parametrize("line_break", ["\n", "\r\n"], ids=ascii)
+def test_a_line_break_that_only_wraps_a_text_ends_no_sentence(line_break: str) -> None:
+    wrapped = (
+        "The old mill beside the river was bought by the town last spring, and\nsince then volunteers have been "
+        "repairing its wheel, which had not\nturned for more than eighty years. The cat sleeps."
+    )
+    flat = wrapped.replace("\n", " ")
+    text = f"The old mill\n\n{wrapped}\n\nIts wheel\nIts roof".replace("\n", line_break)
+    found = [sentence.replace(line_break, " ") for sentence in sentences(text, "en")]
+    assert found == ["The old mill", *sentences(flat, "en"), "Its wheel", "Its roof"]
+    assert len(found) == 5
+
+
 def test_a_quotation_mark_without_its_counterpart_hides_no_ends() -> None:
     text = '"The cat sat. ' + "It was warm there. " * 50 + '"Yes'
     assert len(sentences(text, "en")) > 40

@@ -43,6 +43,7 @@ SHIPPED_CODE = {
     "sentence_reading_hmde.py",
     "sentence_transformers_hmde.py",
     "tokenization_hmde.py",
+    "wrapping_hmde.py",
 }
 
 FRESH_PROCESS = """

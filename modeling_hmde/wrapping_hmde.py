@@ -1,0 +1,61 @@
+"""Line breaks that only wrap a text to a width, and end no sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+ENDS = (".", "!", "?", ":", "。", "！", "？", "।", "؟", "۔", "…")
+CLOSING = "\"'”’»)]）」』”"
+# Where a line starts anew: items of lists, quotations, headings, speeches of a dialogue.
+_STARTS = re.compile(r"\s*([-*+•·–—>#|]|\(?(\d{1,3}|\w)[.)])(\s|$)")
+_KEPT = re.compile(r"\t|\S {3,}\S")  # a line of a table
+_BLOCK = re.compile(r"[^\n]*\S[^\n]*(?:\n[^\n]*\S[^\n]*)*")  # lines between blank ones
+NO_SPACES = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u9fff\uff00-\uffef"
+_LEAST_WIDTH = 30  # of wrapped text, in characters; half of it in scripts whose characters are wide
+
+
+def joint(line: str) -> str:
+    """What stands between a line and the next one: nothing in scripts without spaces between words."""
+    return "" if re.search(rf"[{NO_SPACES}]$", line) else " "
+
+
+def wrapping_breaks(text: str, full: float = 0.85, least: float = 0.7) -> Iterator[int]:
+    """The places of the line breaks ("\\n") of a text that only wrap it. Verse, lists, code and tables have none.
+
+    A line goes on in the next one if the first word of that would not have fitted into it. The width is that of the
+    long lines; only a block of lines between blank ones of which most go on is wrapped text, and it is verse or a table
+    if all of its lines begin with a capital or a digit.
+
+    Args:
+        full: the part of the width that counts as full; less than 1 where characters have different widths.
+        least: the part of a block's lines that go on; 0 if blank lines do not part blocks.
+
+    >>> list(wrapping_breaks("The Moon circles the Earth and shows us\\nthe same side, as everybody can\\nsee."))
+    [39, 71]
+    """
+    lengths = sorted(len(line.rstrip()) for line, following in pairwise(text.split("\n")) if following.strip())
+    width = lengths[-1 - len(lengths) // 20] if lengths else 0
+    if width < (_LEAST_WIDTH // 2 if re.search(rf"[{NO_SPACES}]", text) else _LEAST_WIDTH):
+        return
+    for block in _BLOCK.finditer(text):
+        lines = block[0].split("\n")
+        goes_on = [_goes_on(line, following, full * width) for line, following in pairwise(lines)]
+        begins = [line.lstrip("\"'“«»„‘( ")[:1] for line in lines]
+        verse = least and len(lines) > 2 and all(first.isupper() or first.isdigit() for first in begins)
+        if verse or sum(goes_on) < least * len(goes_on):
+            continue
+        place = block.start() - 1
+        for line, full_line in zip(lines, goes_on):
+            place += len(line) + 1
+            if full_line and not line.strip().rstrip(CLOSING).endswith(ENDS):
+                yield place
+
+
+def _goes_on(line: str, following: str, width: float) -> bool:
+    word = following.split(maxsplit=1)[:1]
+    if not word or _STARTS.match(following) or _KEPT.search(line) or _KEPT.search(following):
+        return False
+    needed = 1 if joint(line) == "" else 1 + len(word[0])
+    return len(line.rstrip()) + needed >= width

@@ -21,6 +21,8 @@ from typing import NamedTuple
 
 import hmde.common.threads
 
+import regex
+
 from benchmarks.measure import markdown_table, write_results
 from evaluation.datasets.files import lines, table
 from evaluation.datasets.lareqa import read_paragraphs
@@ -29,6 +31,8 @@ from hmde.common.progress import progress_bar
 from hmde.common.records import rows
 
 WORDS, CHARACTERS = 8, 20
+# With the vowel signs of Indic scripts, which `\w` lacks.
+WORD = regex.compile(r"[\p{L}\p{N}\p{M}]+")
 # Chinese, Japanese, Thai, Lao, Burmese and Khmer.
 WITHOUT_SPACES = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 
@@ -129,7 +133,7 @@ def pieces(text: str) -> Iterator[str]:
     ['two three four five six seven eight nine', 'ten']
     """
     for line in text.lower().splitlines():
-        words = re.findall(r"\w+", line)
+        words = WORD.findall(line)
         if 2 * len(WITHOUT_SPACES.findall(line)) > len(line):
             units, length, between = "".join(words), CHARACTERS, ""
         else:

@@ -20,8 +20,9 @@ def test_texts_with_eight_words_or_twenty_characters_of_an_article_are_found(tmp
     paragraph["qas"] = [{"id": "q", "question": f"{SHARED[:-6]} ate?", "answers": [{"answer_start": 0}]}]
     written(tmp_path / "public/lareqa/en.json", json.dumps({"data": [{"paragraphs": [paragraph]}]}))
     written(tmp_path / "public/tatoeba/tatoeba.cmn-eng.cmn", f"{chinese}\n月亮围绕地球旋转并且。\nYes.\n")
+    written(tmp_path / "public/tatoeba/tatoeba.hin-eng.hin", "मैंने कहा कि चाँद बहुत सुंदर है।\n")  # not eight words
     written(tmp_path / "public/sib200/data/eng_Latn/test.tsv", "category\ttext\nx\tNothing of this is in an article\n")
-    article = f"A title\nYes!\nHere is {SHARED.title()}, and more.\n他说{chinese}。"
+    article = f"मैंने कहा कि चाँद बहुत सुंदर नहीं है।\nA title\nYes!\nHere is {SHARED.title()}, and more.\n他说{chinese}。"
     not_trained = {"split": "dev", "text": "Nothing of this is in an article"}
     rows = [{"split": "train", "text": article}, not_trained]
     written(tmp_path / "articles/en.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
@@ -30,7 +31,7 @@ def test_texts_with_eight_words_or_twenty_characters_of_an_article_are_found(tmp
     main([*arguments, f"--output={tmp_path / 'out'}"])
     results = json.loads((tmp_path / "out/results.json").read_text(encoding="utf-8"))
     assert {one["set"]: (one["texts"], one["found"]) for one in results["sets"]} == {
-        "lareqa": (3, 1), "sib200": (1, 0), "tatoeba": (3, 2),
+        "lareqa": (3, 1), "sib200": (1, 0), "tatoeba": (4, 2),
     }  # fmt: skip
     assert {one["text"] for one in results["found"]} == {f"In it: {SHARED}.", chinese, "Yes."}
     with pytest.raises(ValueError, match="nowhere has no files"):

@@ -200,8 +200,9 @@ def ends_no_sentence(before: str, after: str, language: str | None) -> bool:
         return True
     if last["number"]:  # a unit may end a sentence: "5 km."
         return False
-    if (last["first"] or after[:1].isdigit()) and small in abbreviations(None, sure=False):
-        return True  # "p. ex.", "art. 5"
+    title = language is None and word.istitle()
+    if (title or last["first"] or after[:1].isdigit()) and small in abbreviations(None, sure=False):
+        return True  # "Sig. Rossi", "p. ex.", "art. 5"
     if len(parts[0]) <= 2 and len(parts) > 1 and max(map(len, parts)) <= 3:
         return True  # "z.B."
     if len(small) == 1:

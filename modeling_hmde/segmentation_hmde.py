@@ -103,11 +103,13 @@ def language_of_each(texts: Sequence[str], language: str | Sequence[str | None] 
 def sentence_spans(text: str, language: str | None = None) -> Iterator[tuple[int, int]]:
     """Begin and end of each sentence of a text, in characters, without white space around it.
 
-    A line of zero-width characters alone is no sentence. The text is split only as far as the iterator is read.
+    They are sentencex's, but for what it takes for an end, such as that of an abbreviation, or does not know. A line
+    of zero-width characters alone is no sentence. The text is split only as far as the iterator is read.
 
     Args:
         text: free of surrogates (see `replace_surrogates`).
-        language: ISO 639-1 code, with or without a region (`pt`, `pt-BR`). None or an unknown code: general rules.
+        language: ISO 639-1 code, with or without a region (`pt`, `pt-BR`). None or an unknown code: general rules, and the
+            abbreviations of all languages.
 
     >>> [text[a:b] for text in ["Is it Dr. Smith? Yes.\\nHe came"] for a, b in sentence_spans(text, "en")]
     ['Is it Dr. Smith?', 'Yes.', 'He came']

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,16 @@ CONTEXT = multiprocessing.get_context("fork")
 
 def names_in(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
+
+
+def exit_codes(*functions: Callable[[], None]) -> list[int | None]:
+    """Of as many processes, each of which calls its function."""
+    processes = [CONTEXT.Process(target=function) for function in functions]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    return [process.exitcode for process in processes]
 
 
 @pytest.mark.parametrize("written_whole", [file_written_whole, folder_written_whole])
@@ -126,9 +137,7 @@ def test_what_a_killed_writer_leaves_the_next_one_removes(tmp_path):
             (partial / "half").write_text("")
             os.kill(os.getpid(), signal.SIGKILL)
 
-    writer = CONTEXT.Process(target=write_and_die)
-    writer.start()
-    writer.join()
+    assert exit_codes(write_and_die) == [-signal.SIGKILL]
     assert names_in(tmp_path) == {".folder.partial", ".folder.lock"}
     write_letters(tmp_path / "folder", "a")
     assert names_in(tmp_path) == {"folder"}
@@ -141,9 +150,7 @@ def test_what_a_killed_writer_leaves_is_not_found_among_the_finished_ones_nor_wr
             partial.write_text("half")
             os.kill(os.getpid(), signal.SIGKILL)
 
-    writer = CONTEXT.Process(target=write_and_die)
-    writer.start()
-    writer.join()
+    assert exit_codes(write_and_die) == [-signal.SIGKILL]
     assert any(path.suffix == ".partial" for path in tmp_path.iterdir())
     assert not list(tmp_path.glob("*.parquet"))
     with file_written_whole(tmp_path / "one.parquet") as partial:
@@ -161,26 +168,20 @@ def test_a_lock_that_is_held_is_refused_to_those_who_do_not_wait(tmp_path):
             pass
 
     with locked(tmp_path / "output"):
-        other = CONTEXT.Process(target=refused)
-        other.start()
-        other.join()
-    assert other.exitcode == 0
-
-
-def add_ones(file: Path) -> None:
-    for _ in range(30):
-        with locked(file):
-            file.write_text(str(int(file.read_text()) + 1))
+        assert exit_codes(refused) == [0]
 
 
 def test_of_many_processes_that_take_one_lock_only_one_has_it_and_none_is_left(tmp_path):
-    (tmp_path / "count").write_text("0")
-    adders = [CONTEXT.Process(target=add_ones, args=(tmp_path / "count",)) for _ in range(4)]
-    for adder in adders:
-        adder.start()
-    for adder in adders:
-        adder.join()
-    assert (tmp_path / "count").read_text() == "120"
+    file = tmp_path / "count"
+    file.write_text("0")
+
+    def add_ones() -> None:
+        for _ in range(30):
+            with locked(file):
+                file.write_text(str(int(file.read_text()) + 1))
+
+    assert exit_codes(*[add_ones] * 4) == [0] * 4
+    assert file.read_text() == "120"
     assert names_in(tmp_path) == {"count"}
 
 
@@ -192,10 +193,7 @@ def test_a_lock_inside_the_same_lock_leaves_it_held_until_the_outer_block_ends(t
     with locked(tmp_path / "output"):
         take()
         assert names_in(tmp_path) == {".output.lock"}
-        other = CONTEXT.Process(target=take)
-        other.start()
-        other.join()
-        assert other.exitcode == 1
+        assert exit_codes(take) == [1]
     assert names_in(tmp_path) == set()
 
 

@@ -108,8 +108,8 @@ def sentence_spans(text: str, language: str | None = None) -> Iterator[tuple[int
 
     Args:
         text: free of surrogates (see `replace_surrogates`).
-        language: ISO 639-1 code, with or without a region (`pt`, `pt-BR`). None or an unknown code: general rules, and the
-            abbreviations of all languages.
+        language: ISO 639-1 code, with or without a region (`pt`, `pt-BR`). None or an unknown code: general rules and
+            the abbreviations of all languages.
 
     >>> [text[a:b] for text in ["Is it Dr. Smith? Yes.\\nHe came"] for a, b in sentence_spans(text, "en")]
     ['Is it Dr. Smith?', 'Yes.', 'He came']

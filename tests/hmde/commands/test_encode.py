@@ -101,6 +101,16 @@ def test_every_document_of_all_files_is_written_once_in_order(encoding: Encoding
     assert len(list(encoding.output.glob("shard-*"))) == 12
 
 
+def test_rows_that_are_read_in_part_are_named_and_counted(
+    saved: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [{"id": "short", "text": "The cat."}, {"id": "long", "text": "The cat sat. " * 10_000}]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    main(arguments(saved, tmp_path / "rows.jsonl", tmp_path / "out"))
+    assert "documents truncated: 1\n" in capsys.readouterr().out
+    assert "long: only the first " in caplog.text
+
+
 def test_lines_of_json_are_read_too_and_languages_reach_the_splitter(
     saved: str, tmp_path: Path, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer
 ) -> None:

@@ -386,6 +386,7 @@ def test_the_page_names_the_languages_and_needs_no_other_address(server: SimpleN
 
 
 def test_what_clients_of_other_servers_expect(server: SimpleNamespace) -> None:
+    assert Limits().texts == 2048  # as many as OpenAI takes and its clients send
     assert [model["object"] for model in server.client.get("/v1/models").json()["data"]] == ["model"]
     for path in ("/", "/health", "/docs"):
         answer = server.client.head(path)
@@ -486,7 +487,8 @@ def test_a_browser_searches_on_the_page_at_both_widths(
         for language, text in texts.items()
     ]
     documents += [Document(f"book.pdf#page={page}", f"Book {page}", "en", f"Page {page}.") for page in range(1, 15)]
-    documents += [Document(f"{number}.txt", f"Cat {number}", "en", f"Cat number {number}.") for number in range(15)]
+    cats = [(f"{number}.md#part=2", f"Cat {number}", "en", f"Cat number {number}.") for number in range(15)]
+    documents += [Document(*cat, headings=((0, "Cats at home"),)) for cat in cats]
     update_index(tmp_path / "index", documents, encoder)
     pictures = pytestconfig.rootpath / "runs" / "page"
     with running(make_app(Index(tmp_path / "index", encoder))) as address, playwright.sync_playwright() as browsers:
@@ -500,6 +502,7 @@ def test_a_browser_searches_on_the_page_at_both_widths(
             assert page.locator("article").count() == 10
             assert "from 32 documents searched" in page.inner_text("#said")
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            assert page.get_by_text("part 2, Cats at home").count() > 1
             assert page.locator("b").count() == 0  # nothing in a text becomes markup
             page.screenshot(path=pictures / f"hits-{width}.png")
             page.click("#next")

@@ -75,6 +75,9 @@ class RandomEncoder(Encoder):
             for document, vector, rows in zip(documents, vectors, own)
         ]
 
+    def name_truncated(self, documents: Sequence[Document]) -> int:
+        return 0
+
     def probe(self) -> np.ndarray:
         return np.append(random_vectors(2, seed=[3]) / 2**0.5, [0, 0, 0])
 

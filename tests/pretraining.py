@@ -22,7 +22,13 @@ from training import corpus
 from training.loop.distributed import whole
 
 SENTENCES = {
-    "en": ["The {0} {0} {0} is warm.", "{0} sat there.", "See the {0} {0}!", "It was on the mat.", "Did {0} sit {0}?"],
+    "en": [
+        "The {0} {0} {0} is warm.",
+        "The {0} sat there.",
+        "See the {0} {0}!",
+        "It was on the mat.",
+        "Did {0} sit {0}?",
+    ],
     "de": ["Die {0} {0} {0} ist warm.", "Sie sah {0}.", "Der Hund: {0} {0}!", "Sie lag da.", "Sah {0} die {0}?"],
     "fr": ["Le {0} {0} {0} dort.", "Il dort: {0}.", "Il est {0} {0}!", "Le chat, le chat.", "Dort {0}, {0}?"],
 }
@@ -34,7 +40,7 @@ def write_corpus(folder: Path, number_of_concepts: int = 12) -> Path:
     for language, sentences in SENTENCES.items():
         rows = []
         for number in range(number_of_concepts):
-            name = chr(ord("a") + number) * 3
+            name = "{0}a{0}a".format(chr(ord("a") + number))  # without a vowel, it would be an abbreviation
             rows.append(
                 {
                     "concept_id": f"Q{number}",

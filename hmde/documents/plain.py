@@ -11,7 +11,7 @@ from typing import Any
 from hmde.documents.content import Content, UnreadableFile
 from hmde.documents.encodings import decoded
 from hmde.documents.html import html, parsed_html
-from hmde.documents.wrapping import joint, unwrapped
+from hmde.documents.wrapping import unwrapped
 
 _FRONT_MATTER = re.compile(r"---[^\S\n]*\n(.*?\n)(?:---|\.\.\.)[^\S\n]*(?:\n|$)", re.S)
 # Tags behind which a browser would read the rest of the page as no text.
@@ -48,6 +48,8 @@ def markdown(content: bytes) -> Content:
 
 def subtitles(content: bytes) -> Content:
     """What is said, without numbers and times, a line for each sentence."""
+    from modeling_hmde.wrapping_hmde import joint  # takes seconds; --help needs it not
+
     text, notes = decoded(content)
     cues = re.split(r"\n\s*\n", text.removeprefix("WEBVTT"))
     lines = []

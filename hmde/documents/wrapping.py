@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from modeling_hmde.wrapping_hmde import joint, wrapping_breaks
-
 _INDENTED = re.compile(r"\s*")
 
 
@@ -18,6 +16,8 @@ def unwrapped(text: str, full: float = 0.85, least: float = 0.7) -> str:
     >>> unwrapped("Tiger, tiger\\nburning bright")
     'Tiger, tiger\\nburning bright'
     """
+    from modeling_hmde.wrapping_hmde import joint, wrapping_breaks  # takes seconds; --help needs it not
+
     pieces, begin = [], 0
     for place in wrapping_breaks(text, full, least):
         line, following = text[begin:place].rstrip(), text[place + 1 : place + 100].lstrip()

@@ -86,7 +86,7 @@ def test_another_path_of_queries_and_a_middle_layer_are_the_models_own(
 def test_the_language_reaches_the_sentence_splitter(
     folder: Path, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer
 ) -> None:
-    text = "Das steht in Kap. Drei. Der Hund sah sie."
+    text = "Er hat mind. Drei Hunde. Sie sah ihn."
     german = model.encode_documents([text], tokenizer, language="de", normalize=False)
     general = model.encode_documents([text], tokenizer, normalize=False)
     assert not np.allclose(german, general)
@@ -96,7 +96,7 @@ def test_the_language_reaches_the_sentence_splitter(
 def test_each_document_may_come_with_its_language(
     folder: Path, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer
 ) -> None:
-    text = "Das steht in Kap. Drei. Der Hund sah sie."
+    text = "Er hat mind. Drei Hunde. Sie sah ihn."
     texts = [text, f"{text} {text}", "Ja.", text]
     languages = ["fr", "de", "de", "de"]
     expected = model.encode_documents(texts, tokenizer, language=languages, normalize=False)
@@ -118,7 +118,7 @@ def test_processing_options_reach_the_tokenizer(folder: Path, documents: list[st
     loaded = load(folder)
     for options in ({"text": {"max_length": 7}}, {"common": {"max_length": 7}, "text": {"truncation": True}}):
         assert loaded.preprocess(documents, processing_kwargs=options)["input_ids"].shape[1] == 7
-    text = "Das steht in Kap. Drei. Der Hund sah sie."
+    text = "Er hat mind. Drei Hunde. Sie sah ihn."
     expected = loaded.encode_document([text], language="de")
     assert_close(loaded.encode_document([text], processing_kwargs={"text": {"language": "de"}}), expected)
     assert not np.allclose(loaded.encode_document([text]), expected)

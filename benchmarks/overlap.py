@@ -137,7 +137,7 @@ def pieces(text: str) -> Iterator[str]:
         if 2 * len(WITHOUT_SPACES.findall(line)) > len(line):
             units, length, between = "".join(words), CHARACTERS, ""
         else:
-            units, length, between = words, WORDS, " "  # type: ignore[assignment]
+            units, length, between = words, WORDS, " "
         for begin in range(max(len(units) - length, 0) + 1 if units else 0):
             yield between.join(units[begin : begin + length])
 

@@ -29,6 +29,7 @@ _ENDS = re.compile(
     rf"[。！？](?=\d)|[។៕]+\s*|[።፡]{{2}}\s*|{_TIBETAN}[།༎༏༐༑][།༎༏༐༑\s]*|"
     r"\w[.!?…][)\]]\s+(?=[^\W\d_a-z])"
 )
+_MAY_END = re.compile(r"[。！？៕។፡།༎༏༐༑]|[.!?…][)\]]")  # which most lines lack, found sooner
 # Where it sees an end and the sentence goes on: behind the comma and the genitive of Burmese; before what closes it;
 # behind a quotation, before the words of Japanese and Korean that say whose it is; before a small letter.
 _GOES_ON_BEHIND = re.compile(r"[၊၏]$")
@@ -149,10 +150,12 @@ def _sentences(text: str, language: str | None) -> Iterator[str]:
         sentencex.segment(rules, _PAIRED.sub(" ", part)) if len(part) > _LONG else [part]
         for part in sentencex.segment(rules, text)
     )
-    found = accumulate(map(len, chain.from_iterable(parts)))
+    found = {*accumulate(map(len, chain.from_iterable(parts)))}
+    if _MAY_END.search(text):
+        found.update(match.end() for match in _ENDS.finditer(text))
     cased = not text.islower()
     begin = 0
-    for end in sorted({*found, *(match.end() for match in _ENDS.finditer(text))}):
+    for end in sorted(found):
         if end == len(text) or not _goes_on(text[begin:end], text[end : end + 20], language, cased):
             yield text[begin:end]
             begin = end

@@ -12,13 +12,13 @@ CLOSING = "\"'”’»)]）」』”"
 _STARTS = re.compile(r"\s*([-*+•·–—>#|]|\(?(\d{1,3}|\w)[.)])(\s|$)")
 _KEPT = re.compile(r"\t|\S {3,}\S")  # a line of a table
 _BLOCK = re.compile(r"[^\n]*\S[^\n]*(?:\n[^\n]*\S[^\n]*)*")  # lines between blank ones
-NO_SPACES = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u9fff\uff00-\uffef"
+_NO_SPACES = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]")
 _LEAST_WIDTH = 30  # of wrapped text, in characters; half of it in scripts whose characters are wide
 
 
 def joint(line: str) -> str:
     """What stands between a line and the next one: nothing in scripts without spaces between words."""
-    return "" if re.search(rf"[{NO_SPACES}]$", line) else " "
+    return "" if _NO_SPACES.match(line[-1:]) else " "
 
 
 def wrapping_breaks(text: str, full: float = 0.85, least: float = 0.7) -> Iterator[int]:
@@ -37,7 +37,7 @@ def wrapping_breaks(text: str, full: float = 0.85, least: float = 0.7) -> Iterat
     """
     lengths = sorted(len(line.rstrip()) for line, following in pairwise(text.split("\n")) if following.strip())
     width = lengths[-1 - len(lengths) // 20] if lengths else 0
-    if width < (_LEAST_WIDTH // 2 if re.search(rf"[{NO_SPACES}]", text) else _LEAST_WIDTH):
+    if width < _LEAST_WIDTH and (width < _LEAST_WIDTH // 2 or not _NO_SPACES.search(text)):
         return
     for block in _BLOCK.finditer(text):
         lines = block[0].split("\n")
@@ -55,7 +55,6 @@ def wrapping_breaks(text: str, full: float = 0.85, least: float = 0.7) -> Iterat
 
 def _goes_on(line: str, following: str, width: float) -> bool:
     word = following.split(maxsplit=1)[:1]
-    if not word or _STARTS.match(following) or _KEPT.search(line) or _KEPT.search(following):
+    if not word or len(line.rstrip()) + 1 + (len(word[0]) if joint(line) else 0) < width:
         return False
-    needed = 1 if joint(line) == "" else 1 + len(word[0])
-    return len(line.rstrip()) + needed >= width
+    return not (_STARTS.match(following) or _KEPT.search(line) or _KEPT.search(following))

@@ -200,7 +200,7 @@ def ends_no_sentence(before: str, after: str, language: str | None) -> bool:
         return True
     if last["number"]:  # a unit may end a sentence: "5 km."
         return False
-    title = language is None and word.istitle() and len(word) > 2  # "Ja." is an answer in more languages than not
+    title = language is None and word.istitle() and len(word) > 2  # not "Ja.", which may be an answer
     if (title or last["first"] or after[:1].isdigit()) and small in abbreviations(None, sure=False):
         return True  # "Sig. Rossi", "p. ex.", "art. 5"
     if len(parts[0]) <= 2 and len(parts) > 1 and max(map(len, parts)) <= 3:

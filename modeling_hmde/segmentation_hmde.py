@@ -29,7 +29,8 @@ _ENDS = re.compile(
     rf"[。！？](?=\d)|[។៕]+\s*|[።፡]{{2}}\s*|{_TIBETAN}[།༎༏༐༑][།༎༏༐༑\s]*|"
     r"\w[.!?…][)\]]\s+(?=[^\W\d_a-z])"
 )
-_MAY_END = re.compile(r"[。！？៕។፡།༎༏༐༑]|[.!?…][)\]]")  # which most lines lack, found sooner
+# What each match of _ENDS holds. Most lines hold none of it, and this search takes a fraction of the time.
+_MAY_END = re.compile(r"[。！？៕។፡།༎༏༐༑]|[.!?…][)\]]")
 # Where it sees an end and the sentence goes on: behind the comma and the genitive of Burmese; before what closes it;
 # behind a quotation, before the words of Japanese and Korean that say whose it is; before a small letter.
 _GOES_ON_BEHIND = re.compile(r"[၊၏]$")

@@ -144,8 +144,6 @@ def check(name: str, options: SystemOptions) -> None:
 
 def load(options: SystemOptions, dtype: torch.dtype) -> SearchSystem:
     ranking: Any = options.kind.removesuffix("_first")
-    if ranking == options.kind:
-        system = hmde.load(options, dtype)
-    else:
-        system = pieces.load(replace(options, kind="first"), dtype)
+    first = replace(options, kind="first")
+    system = pieces.load(first, dtype) if options.kind == "hybrid_first" else hmde.load(options, dtype)
     return SearchSystem(options.model, system.model, system.tokenizer, ranking)

@@ -1,4 +1,4 @@
-"""A question to a server of search/server, without the libraries of the model: answered in a fraction of a second."""
+"""A question to a server of hmde/server, without the libraries of the model: answered in a fraction of a second."""
 
 from __future__ import annotations
 

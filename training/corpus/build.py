@@ -104,10 +104,12 @@ def build_corpus(connection: duckdb.DuckDBPyConnection, recipe: CorpusRecipe, ou
     inputs = [path for paths in files.values() for path in paths]
     inputs += [path for tables in dumps.values() for path in tables.values()]
     steps = open_steps(output, recipe, inputs)
-    mined = steps / "documents"
+    neighbours = None
     if recipe.source == "documents":
+        mined = steps / "documents"
         write_document_tables(connection, recipe, mined)
         files = {language: [mined / f"{language}.parquet"] for language in recipe.languages}
+        neighbours = mined / "neighbours"
 
     categories = {language: steps / f"{language}.categories.parquet" for language in dumps}
     for language, target in categories.items():
@@ -137,7 +139,7 @@ def build_corpus(connection: duckdb.DuckDBPyConnection, recipe: CorpusRecipe, ou
                 connection,
                 [path for paths in tables.values() for path in paths],
                 triples,
-                neighbours=mined / "neighbours" if mined.exists() else None,
+                neighbours=neighbours,
                 category_limit=recipe.category_limit,
                 seed=recipe.seed,
             )
@@ -214,8 +216,8 @@ def write_corpus(
     read = {language: counted(paths[0]) for language, paths in tables.items()}
     dumps = {path.name.partition(".")[0]: counted(path) for path in sorted(triples.parent.glob("*.categories.json"))}
     statistics = corpus_statistics(connection, folder, asdict(recipe), read, dumps)
-    for report in triples.parent.glob("documents/mates.json"):
-        copyfile(report, folder / report.name)
+    if recipe.source == "documents":
+        copyfile(triples.parent / "documents" / "mates.json", folder / "mates.json")
     write_json(folder / "statistics.json", statistics)
     write_text(folder / "README.md", triples_card(statistics))
     return statistics

@@ -6,13 +6,13 @@ SIB200Classification and Tatoeba, on the files that `python -m evaluation.datase
 Only where its data come from differs. Questions and paragraphs are those of XQuAD-R, whose texts are XQuAD's; its
 Romanian is not among them. Writes
 
-    results.json     the main score of each part of each task, and mteb's version
+    results.json     the main score of each part of each task, all measures of mteb, and its version
     results.md       a table: the mean of each task
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -76,12 +76,14 @@ def main(argv: list[str] | None = None) -> None:
         model_kwargs={"dtype": dtype_of(options.dtype)},
     )
     scores: dict[str, dict[str, float]] = {}
+    measures: dict[str, list[Mapping[str, Any]]] = {}
     for name, task in tasks.items():
         (result,) = mteb.evaluate(model, task, cache=None, co2_tracker=False).task_results
-        scores[name] = {one["hf_subset"]: one["main_score"] for one in result.scores[DATA[name][0]]}
+        measures[name] = result.scores[DATA[name][0]]
+        scores[name] = {one["hf_subset"]: one["main_score"] for one in measures[name]}
     means = [{"task": name, "parts": len(found), "mean": mean(found.values())} for name, found in scores.items()]
     columns = {"task": "", "parts": "", "mean": ".4f"}
-    write_results(options, markdown_table(columns, means), mteb=version("mteb"), scores=scores)
+    write_results(options, markdown_table(columns, means), mteb=version("mteb"), scores=scores, measures=measures)
 
 
 def xquad(folder: Path) -> Iterator[tuple[str, Any]]:

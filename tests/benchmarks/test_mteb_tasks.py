@@ -29,8 +29,9 @@ def test_a_model_has_a_score_on_each_part_of_each_task(labse: Path, tmp_path: Pa
         written(public / f"tatoeba/tatoeba.deu-eng.{side}", f"{CATS}\n{DOGS}\n")
     options = [f"--model={labse}", f"--public={public}", f"--output={tmp_path / 'out'}"]
     main([*options, "--parts=[hi, tha_Thai, deu-eng]"])
-    scores = json.loads((tmp_path / "out/results.json").read_text(encoding="utf-8"))["scores"]
-    assert scores == {
+    results = json.loads((tmp_path / "out/results.json").read_text(encoding="utf-8"))
+    assert results["measures"]["Tatoeba"][0]["accuracy"] == 1
+    assert results["scores"] == {
         "XQuADRetrieval": {"hi": 1.0}, "SIB200Classification": {"tha_Thai": 1.0}, "Tatoeba": {"deu-eng": 1.0},
     }  # fmt: skip
     with pytest.raises(ValueError, match="XQuADRetrieval has none of the parts"):

@@ -62,7 +62,7 @@ def test_ntrex_becomes_documents_with_one_id_in_all_languages(tmp_path: Path) ->
         convert(task, tmp_path / "out")
 
 
-def test_a_question_of_lareqa_seeks_the_sentence_in_which_its_answer_begins_in_every_language(tmp_path: Path) -> None:
+def test_a_question_seeks_the_sentence_in_which_its_answer_begins_or_the_paragraph(tmp_path: Path) -> None:
     def paragraph(text: str, breaks: list[list[int]], asked: dict[str, int]) -> dict:
         questions = [
             {"id": name, "question": f"{name}?", "answers": [{"answer_start": at}]} for name, at in asked.items()
@@ -86,6 +86,10 @@ def test_a_question_of_lareqa_seeks_the_sentence_in_which_its_answer_begins_in_e
         "q3": {"en.en-0.1": 1, "de.de-0.1": 1},
     }
     assert found.judgements("de-all")["q2"] == {"de.de-0.1": 1}
+    convert(replace(task, format="xquad", pairs=["en-de"]), tmp_path / "paragraphs")
+    paragraphs = read_retrieval_set(tmp_path / "paragraphs", ["en-de"])
+    assert dict(paragraphs.documents["de"]) == {"p0": "Ja. Nein."}
+    assert paragraphs.judgements("en-de") == {"q1": {"p0": 1}, "q2": {"p0": 1}, "q3": {"p0": 1}}
     written(tmp_path / "lareqa" / "de.json", "{}")
     with pytest.raises(ValueError, match=r"de\.json is not in SQuAD's format"):
         convert(task, tmp_path / "out")

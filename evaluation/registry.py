@@ -1,7 +1,7 @@
 """The kinds of systems and tasks that a recipe can name. A new kind is a module and a line here or, elsewhere,
 
     SYSTEMS["longformer"] = SystemKind("replications.longformer.system", takes=("model", "pooling"))
-    TASKS["questions"] = "replications.question_answering.task"
+    TASKS["reranking"] = "replications.reranking"
 
 Options that only such a kind has, and the section of its tasks, stand in a recipe that extends `EvaluationRecipe`, see
 replications/evaluation_recipe.py. Imports nothing heavy: a module is imported when its kind is first used.

@@ -10,7 +10,6 @@ from evaluation.recipes import C_GRID, ClassificationTask, EvaluationRecipe, Ret
 from evaluation.registry import SYSTEMS, TASKS, SystemKind
 from hmde.common.numbers import NonNegativeInt, PositiveInt
 from replications.longformer.options import LongformerOptions
-from replications.question_answering.options import QuestionTask
 
 SYSTEMS["longformer"] = SystemKind(
     "replications.longformer.system",
@@ -19,7 +18,6 @@ SYSTEMS["longformer"] = SystemKind(
 TASKS["reranking"] = "replications.reranking"
 TASKS["translation_search"] = "replications.translation_search"
 TASKS["mlp_classification"] = "replications.mldoc"
-TASKS["questions"] = "replications.question_answering.task"
 
 
 @dataclass
@@ -80,7 +78,6 @@ class ReplicationsRecipe(EvaluationRecipe):
         translation_search: tasks by name, as those of `retrieval`: sentences seek their translations.
         mlp_classification: tasks by name, as those of `classification`, with the small network above frozen vectors by
             which LASER, the lightweight encoder and T-MDE report MLDoc.
-        questions: tasks by name.
         published: file of published numbers to show beside ours; replications/published.py describes it.
     """
 
@@ -88,5 +85,4 @@ class ReplicationsRecipe(EvaluationRecipe):
     reranking: dict[str, RerankingTask] = field(default_factory=dict)
     translation_search: dict[str, TranslationTask] = field(default_factory=dict)
     mlp_classification: dict[str, MLPTask] = field(default_factory=dict)
-    questions: dict[str, QuestionTask] = field(default_factory=dict)
     published: str | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmde.common.terminal
 import hmde.common.threads
 
-import replications.encoders  # noqa: F401
+import replications.t_mde  # noqa: F401  # so that transformers opens its encoders
 from hmde.common.command_line import run
 from training.pretrain import main
 

@@ -21,16 +21,14 @@ from replications.infoxlm.pretrain import InfoXLMEncoder, InfoXLMRecipe
 from replications.masked_lm import encoder_with_head
 from replications.new_encoder import train_tokenizer
 from replications.sentences.pairs import Pair
+from replications.t_mde.losses import Distance
 from replications.t_mde.pretrain import TMDELosses, TMDERecipe, tmde_encoder
-from replications.translation.losses import Distance
 from tests.pretraining import FSDP2, goes_on_bit_for_bit, two_have_the_gradients_of_one
 from tests.sentence_pairs import (
-    CLASER_OPTIONS,
     CTMDE_OPTIONS,
     CTMDE_P_OPTIONS,
     INFOXLM,
     INFOXLM_OPTIONS,
-    LASER,
     LIGHTWEIGHT,
     LIGHTWEIGHT_OPTIONS,
     NO_DROPOUT,
@@ -71,7 +69,7 @@ TINY = {
 }
 
 
-@pytest.fixture(params=["infoxlm", "lightweight", "student", "new", "ctmde", "ctmde_p", "claser"])
+@pytest.fixture(params=["infoxlm", "lightweight", "student", "new", "ctmde", "ctmde_p"])
 def run(request: pytest.FixtureRequest, pairs, xlmr, labse, tmp_path) -> tuple[str, list[str]]:
     """The command and the options of a run of each kind."""
     command, start, changes = {
@@ -80,7 +78,6 @@ def run(request: pytest.FixtureRequest, pairs, xlmr, labse, tmp_path) -> tuple[s
         "student": (STUDENT, xlmr, {"losses": {"distillation": {"teacher": str(labse)}}, "layers": [1]}),
         "ctmde": (TMDE, None, CTMDE_OPTIONS),
         "ctmde_p": (TMDE, None, CTMDE_P_OPTIONS),
-        "claser": (LASER, None, CLASER_OPTIONS),
         "new": (LIGHTWEIGHT, None, LIGHTWEIGHT_OPTIONS | {"architecture": TINY, "vocabulary_size": 60}),
     }[request.param]
     return command, options(pairs, start, tmp_path / "model", **changes, max_steps=4)
@@ -242,7 +239,6 @@ def all_losses(xlmr: Path) -> dict[str, tuple[str, Path | None, dict[str, object
         "lightweight": (LIGHTWEIGHT, xlmr, {"losses": generative, "sentence_layer": 1}),
         "ctmde": (TMDE, xlmr, {"losses": {"translation": {}} | distance}),
         "ctmde_p": (TMDE, None, CTMDE_P_OPTIONS | new_words | without_dropout(CTMDE_P_OPTIONS)),
-        "claser": (LASER, None, CLASER_OPTIONS | new_words | without_dropout(CLASER_OPTIONS)),
     }
 
 
@@ -251,7 +247,7 @@ def without_dropout(options: dict[str, Any]) -> dict[str, object]:
     return {"architecture": architecture | {name: 0.0 for name in NO_DROPOUT if name in architecture}}
 
 
-@pytest.mark.parametrize("kind", ["infoxlm", "lightweight", "ctmde", "ctmde_p", "claser"])
+@pytest.mark.parametrize("kind", ["infoxlm", "lightweight", "ctmde", "ctmde_p"])
 def test_two_processes_have_the_gradients_of_one(pairs, xlmr, tmp_path, monkeypatch, kind):
     """With all losses at once, accumulation, and chunks of rows that do not reach every weight."""
     command, start, changes = all_losses(xlmr)[kind]
@@ -289,8 +285,6 @@ def test_a_killed_run_of_two_processes_goes_on_bit_for_bit(pairs, xlmr, tmp_path
         (TMDE, {"losses": {"distance": {"num_negatives": 0}}}, "num_negatives"),
         (TMDE, {"losses": {"distance": {"margin": -1.0}}}, "margin"),
         (TMDE, {"sinusoidal_positions": True}, "has positions of its own; leave sinusoidal_positions"),
-        (LASER, {"losses": {"translation": {"decoder_size": 0}}}, "decoder_size"),
-        (LASER, {"losses.translation.bottleneck": False}, "bottleneck"),
     ],
 )
 def test_a_bad_recipe_is_refused_before_anything_is_written(pairs, xlmr, tmp_path, command, changes, message):

@@ -18,7 +18,6 @@ import pytest
 
 from hmde.common import command_line
 from replications.published import names_by_result, read_published, rows_not_run
-from replications.question_answering.task import ARTICLES
 from tests.paths import REPOSITORY
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*found in sys.modules")  # a program that is a module is run once more
@@ -27,7 +26,6 @@ PAGES = {  # by recipe, the page with the commands that make its models
     "configuration/evaluate/paper.yaml": "docs/paper.md",
     "replications/infoxlm/evaluate.yaml": "replications/infoxlm/README.md",
     "replications/lightweight/evaluate.yaml": "replications/lightweight/README.md",
-    "replications/ntdv/evaluate.yaml": "replications/ntdv/README.md",
     "replications/t_mde/evaluate.yaml": "replications/t_mde/README.md",
 }
 COMMANDS = re.compile(
@@ -78,7 +76,6 @@ def test_a_published_row_is_run_or_says_why_not(path: str, monkeypatch: pytest.M
 def rows_of(recipe: Any) -> dict[str, set[str]]:
     """The rows that each result of a recipe can have, averages aside."""
     rows = {name: set(task.pairs) for name, task in (recipe.retrieval | recipe.translation_search).items()}
-    rows |= {name: {*ARTICLES} for name in getattr(recipe, "questions", {})}
     for name, task in (recipe.classification | recipe.mlp_classification).items():
         rows[f"{name}-frozen"] = {f"{one}-{other}" for one in task.train_languages for other in task.test_languages}
         start = task.finetuned_on[0] if len(task.finetuned_on) == 1 else "all"

@@ -42,9 +42,6 @@ STUDENT = "replications.sentences.pretrain"
 INFOXLM = "replications.infoxlm.pretrain"
 LIGHTWEIGHT = "replications.lightweight.pretrain"
 TMDE = "replications.t_mde.pretrain"
-LASER = "replications.laser.pretrain"
-TRANSLATOR = "replications.ntdv.train_translator"
-NTDV = "replications.ntdv.pretrain"
 
 INFOXLM_OPTIONS = {
     "losses": {"mmlm": {}, "tlm": {"weight": 0.5}, "xlco": {"weight": 2.0, "queue_size": 6, "queue_momentum": 0.9}},
@@ -74,19 +71,6 @@ CTMDE_OPTIONS = {
 }
 CTMDE_P_OPTIONS = CTMDE_OPTIONS | {
     "architecture": TMDE_ARCHITECTURE | {"model_type": "tmde_p", "num_hidden_layers": 3, "num_queries": 4},
-}
-CLASER_OPTIONS = {
-    "losses": {"translation": {"weight": 0.5, "decoder_size": 48}, "distance": {"weight": 0.25}},
-    "architecture": {
-        "model_type": "laser",
-        "hidden_dropout_prob": 0.1,
-        "num_hidden_layers": 2,
-        "embedding_size": 16,
-        "hidden_size": 32,
-    },
-    "vocabulary_size": 60,
-    "max_length": 100,
-    "schedule": "inverse_sqrt",
 }
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 

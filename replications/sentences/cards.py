@@ -12,8 +12,6 @@ from training.loop.loop import Progress
 from training.model_card import as_yaml, card_data, dev_result, write_card
 
 TEMPLATES = Path(__file__).parent / "templates"
-P_AT_1 = "The share of dev sentences whose nearest one in the other language is their translation, mean of both ways"
-ABOUT = "A multilingual sentence encoder, trained on pairs of sentences that are translations of each other."
 
 
 def sentence_pairs_card(name: str, recipe: Any, statistics: dict[str, dict[str, int]]) -> str:
@@ -37,49 +35,35 @@ def sentence_pairs_card(name: str, recipe: Any, statistics: dict[str, dict[str, 
     )
 
 
-def write_sentence_card(
-    recipe: Any,
-    folder: Path,
-    progress: Progress,
-    *,
-    about: str = ABOUT,
-    score: str = "p_at_1",
-    measure: str = P_AT_1,
-    task: str = "translation-retrieval",
-) -> None:
+def write_sentence_card(recipe: Any, folder: Path, progress: Progress) -> None:
     """Write the `README.md` of a sentence encoder.
 
     Args:
         recipe: a `PairsOptions`.
         folder: the finished model's.
-        about: what the model is.
-        score: the name of the dev score over all tables.
-        measure: what the dev scores are.
-        task: what the Hub calls that which was measured.
     """
     options = asdict(recipe)
     kept_scores = progress.history[progress.kept_step]
-    tables = [name.removesuffix(f"_{score}") for name in kept_scores if name.endswith(f"_{score}")]
-    columns = [*(f"{table}_{score}" for table in tables), score]
+    tables = [name.removesuffix("_p_at_1") for name in kept_scores if name.endswith("_p_at_1")]
+    columns = [*(f"{table}_p_at_1" for table in tables), "p_at_1"]
     name = recipe.push_to_hub or recipe.output
+    dev_name = Path(recipe.corpus).name
     data = card_data(
         options.get("sentence_encoder"),
         language=sorted({language for table in tables for language in table.split("-")}),
         model_name=name,
         pipeline_tag="feature-extraction",
         tags=["sentence-embeddings", "multilingual", "cross-lingual-retrieval"],
-        eval_results=[dev_result(task, Path(recipe.corpus).name, "accuracy", score, kept_scores[score])],
+        eval_results=[dev_result("translation-retrieval", dev_name, "accuracy", "p_at_1", kept_scores["p_at_1"])],
     )
     write_card(
         folder,
         TEMPLATES / "sentence_encoder.md",
         data,
         name=name,
-        about=about,
         start=data.base_model or options.get("sentence_encoder"),
         pooling=options.get("pooling"),
         layer=options.get("sentence_layer"),
-        measure=measure,
         own_code=any(folder.glob("modeling_*.py")),
         recipe=as_yaml(options),
         kept_step=progress.kept_step,

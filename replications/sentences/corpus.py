@@ -1,4 +1,4 @@
-"""Sentences and their translations, from files of OPUS, of others and of the Hub, as tables of pairs.
+"""Sentences and their translations, from files of OPUS and of others, as tables of pairs.
 
     python -m replications.sentences.corpus --output runs/parallel --files '{"en-de": ["books.en", "books.de"]}'
 
@@ -6,10 +6,7 @@
 
     books.en, books.de    two files, line by line translations of each other (Moses, a form in which OPUS gives them)
     books.tsv             both in a line, with a tab between
-    books.tmx             or books.tmx.gz: translation memories (the other form of OPUS)
-    books.parquet         a table with the columns first and second, or english and text if English is the first; its
-                          split and its id or segment_id are kept if it has them
-    owner/name:config     a data set of the Hub with a column `translation`, such as Helsinki-NLP/opus-100:de-en
+    books.parquet         a table with the columns first and second; its split and its id are kept if it has them
 
 and the command writes `pairs/<one>-<other>.parquet`, see replications/sentences/pairs.py. Files are read piece by
 piece, and one query of DuckDB, which goes to disk beyond its memory limit, says of each pair which split it is in or
@@ -37,7 +34,7 @@ from hmde.common.files import check_is_new, file_written_whole, folder_written_w
 from hmde.common.numbers import PositiveFloat, Share
 from hmde.common.progress import progress_bar
 from replications.sentences.cards import sentence_pairs_card
-from replications.sentences.translation_files import Translation, is_on_the_hub, read_translations
+from replications.sentences.translation_files import READERS, Translation, read_translations
 from training.corpus.database import SECONDS, count_by, database, define_draw, quoted, read_parquet, write_parquet
 from training.corpus.recipe import SPLITS
 from training.corpus.steps import open_steps, remove_steps
@@ -56,7 +53,7 @@ class SentencePairsRecipe:
 
     files: dict[str, list[str]]
     """By pair of languages, such as en-de: two files, line by line translations of each other; or one that ends with
-    .tsv, .tmx, .tmx.gz or .parquet; or a data set of the Hub, <owner>/<name>:<config>."""
+    .tsv or .parquet."""
 
     max_length_ratio: PositiveFloat = 9.0
     """A pair of which one side has more than this many times the characters of the other is left out."""
@@ -77,8 +74,12 @@ class SentencePairsRecipe:
     def __post_init__(self) -> None:
         check_is_new(self.output)
         for languages, paths in self.files.items():
-            if languages.count("-") != 1 or len(paths) not in (1, 2):
-                raise ValueError(f"files has {languages!r}: {paths}; <one>-<other> needs one source, or two files")
+            known = len(paths) == 2 or (len(paths) == 1 and Path(paths[0]).suffix in READERS)
+            if languages.count("-") != 1 or not known:
+                raise ValueError(
+                    f"files has {languages!r}: {paths}; <one>-<other> needs two files, translations of each other line "
+                    f"by line, or one of {', '.join(READERS)}"
+                )
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -89,8 +90,7 @@ def main(argv: list[str] | None = None) -> None:
             define_draw(connection, seed=0)
             if recipe.identify_languages:
                 connection.create_function("language_of", language_of, ["VARCHAR"], "VARCHAR")
-            local = [Path(name) for names in recipe.files.values() if not is_on_the_hub(names) for name in names]
-            steps = open_steps(output, recipe, local)
+            steps = open_steps(output, recipe, [Path(name) for names in recipe.files.values() for name in names])
             for languages in recipe.files:
                 if not (steps / f"{languages}.json").exists():
                     counts = write_table(connection, recipe, languages, steps / f"{languages}.parquet")
@@ -154,7 +154,7 @@ def write_source(paths: list[str], languages: str, target: Path) -> None:
         parquet.ParquetWriter(partial, SCHEMA) as writer,
         progress_bar(languages, None, unit="pair", delay=SECONDS) as progress,
     ):
-        pairs = enumerate(read_translations(paths, languages))
+        pairs = enumerate(read_translations(paths))
         while batch := list(islice(pairs, ROWS_AT_ONCE)):
             rows = [{"row": number, **pair._asdict()} for number, pair in batch]
             writer.write_table(pa.Table.from_pylist(rows, SCHEMA))

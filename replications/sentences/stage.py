@@ -83,8 +83,6 @@ def sentence_stage(
     losses: Callable[[PairVectors], dict[str, Tensor]],
     teacher: Teacher | None = None,
     stateful: Sequence[Stateful] = (),
-    evaluate: Callable[[Any, SentenceCollator, DevPairs], dict[str, float]] | None = None,
-    criterion: str = "p_at_1",
 ) -> Stage[SentenceBatch]:
     """
     Args:
@@ -94,8 +92,6 @@ def sentence_stage(
         losses: from what the encoder makes of a batch to its weighted losses, by name.
         teacher: if there is a loss for its vectors.
         stateful: what changes from step to step beside the encoder, such as keys of earlier batches.
-        evaluate: scores of an encoder on the dev pairs, by name; P@1 if not given.
-        criterion: the score by which the best step is chosen.
 
     Raises:
         ValueError: there are no dev pairs, or fewer pairs than a batch has.
@@ -121,9 +117,6 @@ def sentence_stage(
         return Work(len(batch.names), tokens)
 
     def score(encoder: Any) -> dict[str, float]:
-        if evaluate is not None:
-            return evaluate(encoder, collate, dev_pairs)
-
         def encode(sentences: list[str]) -> Any:
             texts = [collate.prompt + sentence for sentence in sentences]
             return encoder.encode(texts, collate.tokenizer, collate.max_length, options.max_tokens_per_chunk)
@@ -142,7 +135,7 @@ def sentence_stage(
         losses=batch_losses,
         work=work,
         evaluate=score,
-        criterion=criterion,
+        criterion="p_at_1",
         save=save,
         validation_batches=lambda: batches.in_order(dev_pairs.examples(), collate),
         stateful=stateful,

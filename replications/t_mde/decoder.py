@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, RobertaPreLayerNormConfig, RobertaPreLayerNormModel
 
-from replications.translation.encoder import LANGUAGE_SIZE, Decoder
+LANGUAGE_SIZE = 32  # of the vector of the target language, as in LASER
 
 # What the decoder's configuration takes over from the encoder's.
 TAKEN_OVER = (
@@ -15,7 +15,7 @@ TAKEN_OVER = (
 )
 
 
-class TransformerDecoder(Decoder):
+class TransformerDecoder(nn.Module):
     """One pre-norm layer of a transformer as wide as the encoder.
 
     Its cross-attention sees what it is given of the encoder: one vector, or all hidden states. To each the target
@@ -56,6 +56,16 @@ class TransformerDecoder(Decoder):
         nn.init.normal_(self.lm_head.weight, std=config.hidden_size**-0.5)
 
     def forward(self, memory: Tensor, mask: Tensor | None, languages: Tensor, tokens: Tensor) -> Tensor:
+        """
+        Args:
+            memory: (rows, positions, hidden), what the decoder sees of the encoder: one vector, or all hidden states.
+            mask: (rows, positions), 1 where there is one; None where all are.
+            languages: (rows,), the target languages, by their places among the pivots.
+            tokens: (rows, tokens), of the translation.
+
+        Returns:
+            (rows, tokens, hidden), which `lm_head` turns into logits of the next token.
+        """
         languages = self.languages(languages).unsqueeze(1).expand(-1, memory.shape[1], -1)
         return self.layer(
             input_ids=tokens,

@@ -16,34 +16,30 @@ import hmde.common.threads
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import set_seed
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hmde.common.command_line import options_from, run
-from replications.new_encoder import StartOptions
+from replications.drawn_pairs import DrawnPairs
+from replications.new_encoder import StartOptions, start_encoder, start_tokenizer
 from replications.sentences.batches import SentenceBatch
 from replications.sentences.cards import write_sentence_card
-from replications.sentences.losses import chosen_losses
+from replications.sentences.encoder import prepare_encoder
+from replications.sentences.losses import chosen_losses, weighted_losses
+from replications.sentences.stage import sentence_stage
+from replications.t_mde.data import TranslationCollator
 from replications.t_mde.decoder import TransformerDecoder
-from replications.translation.encoder import TranslatingEncoder
-from replications.translation.losses import Distance, Translation
-from replications.translation.stage import translating_encoder, translation_stage
+from replications.t_mde.encoder import TranslatingEncoder, load_decoder
+from replications.t_mde.losses import LOSSES, Distance, Translation
 from training.loop.loop import Stage, train_stage
-
-
-@dataclass(kw_only=True)
-class TMDETranslation(Translation):
-    """Translate through a layer of a transformer as wide as the encoder."""
-
-    bottleneck: bool = True
-    """Translate from the vector of the sentence alone. If false, the decoder sees all hidden states (T-MDE_F)."""
 
 
 @dataclass(kw_only=True)
 class TMDELosses:
     """The losses whose weighted sum is minimised. One that is null is left out."""
 
-    translation: TMDETranslation = field(default_factory=TMDETranslation)
+    translation: Translation = field(default_factory=Translation)
     """Sentences are translated from their vectors."""
 
     distance: Distance | None = None
@@ -74,21 +70,57 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def tmde_stage(recipe: TMDERecipe, accelerator: Accelerator) -> Stage[SentenceBatch]:
-    """What the recipe trains, on what, towards what."""
-    return translation_stage(recipe, accelerator, chosen_losses(recipe.losses), tmde_encoder)
+    """What the recipe trains, on what, towards what.
+
+    Raises:
+        ValueError: the pairs, the encoder or the decoder are not what the recipe says.
+    """
+    pivots = recipe.losses.translation.pivots
+    set_seed(recipe.seed)
+    pairs = DrawnPairs(recipe.corpus, "train", seed=recipe.seed)
+    check_pivots(recipe.corpus, pairs.languages, pivots)
+    tokenizer = start_tokenizer(recipe, pairs, accelerator)
+    encoder = tmde_encoder(recipe, tokenizer)
+    return sentence_stage(
+        recipe,
+        accelerator,
+        pairs=pairs,
+        encoder=encoder,
+        collate=TranslationCollator(tokenizer, recipe.max_length, pivots, both_sides=encoder.with_vectors),
+        losses=functools.partial(weighted_losses, chosen_losses(recipe.losses), LOSSES),
+    )
+
+
+def check_pivots(corpus: str, tables: list[str], pivots: list[str]) -> None:
+    """
+    Args:
+        tables: pairs of languages of the corpus, `<one>-<other>`.
+
+    Raises:
+        ValueError: there is a pair without a pivot.
+    """
+    without_pivot = [languages for languages in tables if not {*pivots} & {*languages.split("-")}]
+    if without_pivot:
+        raise ValueError(
+            f"{corpus} has pairs of {without_pivot[0]}, of which neither is among pivots, which has "
+            f"{', '.join(pivots)}; name one of them there, or take that table out of the corpus"
+        )
 
 
 def tmde_encoder(recipe: TMDERecipe, tokenizer: PreTrainedTokenizerBase) -> TranslatingEncoder:
-    """T-MDE's encoder and decoder."""
+    """The encoder to train, beside its decoder.
+
+    Raises:
+        ValueError: the encoder or the decoder are not what the recipe says.
+    """
     translation = recipe.losses.translation
-    return translating_encoder(
-        recipe,
-        tokenizer,
-        chosen_losses(recipe.losses),
-        lambda encoder: TransformerDecoder(encoder.config, len(translation.pivots), recipe.max_length),
-        bottleneck=translation.bottleneck,
-        change_encoder=functools.partial(prepare_positions, sinusoidal=recipe.sinusoidal_positions),
-    )
+    model = start_encoder(recipe, tokenizer)
+    prepare_positions(model, recipe.sinusoidal_positions)
+    prepare_encoder(model, recipe)
+    decoder = TransformerDecoder(model.config, len(translation.pivots), recipe.max_length)
+    load_decoder(decoder, recipe.sentence_encoder)
+    compares = recipe.losses.distance is not None
+    return TranslatingEncoder(model, decoder, translation, with_vectors=compares).train()
 
 
 def prepare_positions(model: PreTrainedModel, sinusoidal: bool) -> None:

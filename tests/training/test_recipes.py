@@ -13,12 +13,8 @@ from hmde.common.command_line import options_from
 from modeling_hmde import HMDEConfig
 from replications.evaluation_recipe import ReplicationsRecipe
 from replications.infoxlm.pretrain import InfoXLMRecipe
-from replications.laser.pretrain import LaserRecipe
 from replications.lightweight.pretrain import LightweightRecipe
 from replications.longformer.pretrain import LongformerRecipe
-from replications.ntdv.pretrain import NTDVRecipe
-from replications.ntdv.train_translator import TranslatorRecipe
-from replications.question_answering.finetune import FinetuneQuestionsRecipe
 from replications.sentences.pretrain import PretrainSentencesRecipe
 from replications.t_mde.pretrain import TMDERecipe
 from tests.paths import REPOSITORY
@@ -37,18 +33,12 @@ RECIPES: dict[str, type] = {  # by the beginning of a file's path
     "replications/infoxlm/infoxlm": InfoXLMRecipe,
     "replications/infoxlm/evaluate": ReplicationsRecipe,
     "replications/infoxlm/xnli": FinetuneRecipe,
-    "replications/laser/": LaserRecipe,
     "replications/lightweight/lightweight": LightweightRecipe,
     "replications/lightweight/evaluate": ReplicationsRecipe,
     "replications/lightweight/mlm": InfoXLMRecipe,
     "replications/lightweight/losses": ReplicationsRecipe,
     "replications/longformer/": LongformerRecipe,
-    "replications/ntdv/evaluate": ReplicationsRecipe,
-    "replications/ntdv/ntdv": NTDVRecipe,
-    "replications/ntdv/translator": TranslatorRecipe,
-    "replications/question_answering/": FinetuneQuestionsRecipe,
     "replications/t_mde/evaluate": ReplicationsRecipe,
-    "replications/t_mde/folds": ReplicationsRecipe,
     "replications/t_mde/t-mde": TMDERecipe,
 }
 FILES = [
@@ -80,10 +70,8 @@ def test_infoxlm_keeps_its_last_step_and_is_trained_without_xlco_as_its_page_say
     assert (recipe.losses.xlco, recipe.losses.mmlm.weight, recipe.losses.tlm.weight) == (None, 1.0, 1.0)
 
 
-def test_encoders_that_translate_keep_their_last_step() -> None:
+def test_t_mde_keeps_its_last_step() -> None:
     assert fill(TMDERecipe, REPLICATIONS / "t_mde" / "t-mde.yaml").keep == "last"
-    assert fill(LaserRecipe, REPLICATIONS / "laser" / "laser.yaml").keep == "last"
-    assert fill(NTDVRecipe, REPLICATIONS / "ntdv" / "ntdv.yaml").keep == "last"
 
 
 def test_the_lightweight_encoder_follows_its_paper_and_on_request_its_authors_code() -> None:
@@ -112,7 +100,7 @@ def test_xnli_does_not_stop_early() -> None:
     "name",
     [
         "configuration/evaluate/paper.yaml",
-        *(f"replications/{paper}/evaluate.yaml" for paper in ("infoxlm", "lightweight", "ntdv", "t_mde")),
+        *(f"replications/{paper}/evaluate.yaml" for paper in ("infoxlm", "lightweight", "t_mde")),
     ],
 )
 def test_the_tables_of_a_paper_are_computed_in_float32_unless_the_command_line_says_otherwise(name: str) -> None:

@@ -1,4 +1,4 @@
-"""LASER's and T-MDE_P's encoders against their equations, and the folders that these and NTDV's leave."""
+"""T-MDE_P's encoder against its equations, and the folder that it leaves."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoModel, PreTrainedModel
+from transformers import AutoModel
 
 from evaluation.recipes import SystemOptions
 from evaluation.systems import load_system
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from replications.laser.modeling_laser import LaserConfig, LaserModel
-from replications.ntdv.modeling_ntdv import GRUConfig, GRUModel, NTDVConfig, NTDVModel
 from replications.t_mde.modeling_tmde import TMDEConfig, TMDEModel
 from tests.tiny_encoders import randomise, unigram_tokenizer
 
@@ -27,58 +25,11 @@ MASK = (IDS != 1).long()
 SIZES = {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 64, "max_position_embeddings": 200}
 
 
-def laser(num_hidden_layers: int = 2) -> LaserModel:
-    sizes = {"hidden_size": 32, "embedding_size": 12, "num_hidden_layers": num_hidden_layers}
-    return randomised(LaserModel(LaserConfig(vocab_size=len(unigram_tokenizer()), **sizes)))
-
-
 def tmde(num_hidden_layers: int = 4, num_queries: int = 8) -> TMDEModel:
     sizes = SIZES | {"num_hidden_layers": num_hidden_layers, "num_queries": num_queries}
-    return randomised(TMDEModel(TMDEConfig(vocab_size=len(unigram_tokenizer()), **sizes)))
-
-
-def ntdv(num_attention_heads: int = 2) -> NTDVModel:
-    """Which reads a text with the words 7 or 12 by its second encoder."""
-    sizes = {"embedding_size": 12, "state_size": 16, "num_attention_heads": num_attention_heads}
-    model = randomised(NTDVModel(NTDVConfig(vocab_size=len(unigram_tokenizer()), languages=["en", "de"], **sizes)))
-    model.evidence[[7, 12]] = 1.0
-    return model
-
-
-def randomised(model: PreTrainedModel) -> PreTrainedModel:
+    model = TMDEModel(TMDEConfig(vocab_size=len(unigram_tokenizer()), **sizes))
     randomise(model, seed=1)
     return model.eval()
-
-
-MODELS = {"laser": laser, "tmde": tmde, "ntdv": ntdv}
-
-
-def slow_lstm(lstm: torch.nn.LSTM, inputs: Tensor, layer: int, reverse: bool) -> list[Tensor]:
-    """One direction of one layer, state by state (thesis, section 2.1.2)."""
-    suffix = f"l{layer}{'_reverse' if reverse else ''}"
-    from_input, from_state = getattr(lstm, f"weight_ih_{suffix}"), getattr(lstm, f"weight_hh_{suffix}")
-    bias = getattr(lstm, f"bias_ih_{suffix}") + getattr(lstm, f"bias_hh_{suffix}")
-    state = cell = torch.zeros(lstm.hidden_size)
-    states = {}
-    for place in reversed(range(len(inputs))) if reverse else range(len(inputs)):
-        enters, forgets, new, leaves = (from_input @ inputs[place] + from_state @ state + bias).chunk(4)
-        cell = forgets.sigmoid() * cell + enters.sigmoid() * new.tanh()
-        states[place] = state = leaves.sigmoid() * cell.tanh()
-    return [states[place] for place in range(len(inputs))]
-
-
-@torch.no_grad()
-def test_laser_takes_the_maximum_over_the_states_of_both_directions():
-    model = laser(num_hidden_layers=2)
-    found = model(IDS, MASK)
-    for row, length in enumerate(MASK.sum(dim=1).tolist()):
-        states = model.embeddings.weight[IDS[row, :length]]
-        for layer in range(2):
-            forward, backward = (slow_lstm(model.lstm, states, layer, reverse) for reverse in (False, True))
-            states = torch.stack([torch.cat(both) for both in zip(forward, backward)])
-        expected = [max(float(state[column]) for state in states) for column in range(32)]
-        torch.testing.assert_close(found.pooler_output[row], torch.tensor(expected))
-        torch.testing.assert_close(found.last_hidden_state[row, 1:length], states[1:])
 
 
 def slow_look(layer, queries: Tensor, states: Tensor) -> Tensor:
@@ -133,20 +84,19 @@ def test_t_mde_p_has_one_layer_and_the_queries_more_than_t_mde():
     assert round(layer / 1e6) == 13
 
 
-@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
-def test_the_vector_is_the_first_state_and_padding_leaves_it_as_it_is(make):
-    model = make()
+def test_the_vector_is_the_first_state_and_padding_leaves_it_as_it_is():
+    model = tmde()
     output = model(input_ids=IDS, attention_mask=MASK)
     assert torch.equal(output.last_hidden_state[:, 0], output.pooler_output)
     alone = model(input_ids=IDS[1:, :3])
     torch.testing.assert_close(alone.last_hidden_state, output.last_hidden_state[1:, :3])
 
 
-@pytest.fixture(scope="module", params=MODELS)
-def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A saved model with its tokenizer."""
-    folder = tmp_path_factory.mktemp("saved") / request.param
-    MODELS[request.param]().save_pretrained(folder)
+    folder = tmp_path_factory.mktemp("saved") / "tmde"
+    tmde().save_pretrained(folder)
     unigram_tokenizer().save_pretrained(folder)
     return folder
 
@@ -194,15 +144,12 @@ def test_a_folder_is_a_system_of_the_evaluation_that_reads_whole_documents(folde
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("sizes", "message"),
     [
-        (lambda: LaserModel(LaserConfig(hidden_size=5)), "hidden_size is 5; it must be even"),
-        (lambda: tmde(num_hidden_layers=2), "num_hidden_layers is 2; the pyramid of queries needs 3"),
-        (lambda: tmde(num_queries=3), "num_queries is 3; it must be at least 4"),
-        (lambda: ntdv(num_attention_heads=0), "num_attention_heads is 0; it must be at least 1"),
-        (lambda: GRUModel(GRUConfig(hidden_size=5)), "hidden_size is 5; it must be even"),
+        ({"num_hidden_layers": 2}, "num_hidden_layers is 2; the pyramid of queries needs 3"),
+        ({"num_queries": 3}, "num_queries is 3; it must be at least 4"),
     ],
 )
-def test_impossible_sizes_are_refused(make, message):
+def test_impossible_sizes_are_refused(sizes, message):
     with pytest.raises(ValueError, match=message):
-        make()
+        tmde(**sizes)

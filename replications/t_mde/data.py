@@ -34,8 +34,8 @@ class TranslationCollator(SentenceCollator):
 
     def rows(self, pairs: Sequence[Pair]) -> dict[str, Rows]:
         sides, target_sides = self.sides(pairs), self.target_sides(pairs)
-        translated = [index + (1 - side) * len(pairs) for index, side in target_sides]
-        targets = self.targets([(pairs[index], side) for index, side in target_sides])
+        translated = [index + (1 - side) * len(pairs) for index, side in enumerate(target_sides)]
+        targets = self.targets(list(zip(pairs, target_sides)))
         if self.both_sides:
             rows = self.tokenized(sides)
             targets = {name: _among(len(sides), translated, target) for name, target in targets.items()}
@@ -43,11 +43,11 @@ class TranslationCollator(SentenceCollator):
             rows = self.tokenized([sides[row] for row in translated])
         return {"sentences": rows | targets}
 
-    def target_sides(self, pairs: Sequence[Pair]) -> list[tuple[int, int]]:
-        """The translations of a batch: of which pair, and which side of it (0 or 1)."""
+    def target_sides(self, pairs: Sequence[Pair]) -> list[int]:
+        """Which side of each pair, 0 or 1, is the translation."""
         return [
-            (index, random.Random(pair.seed).choice([side for side in (0, 1) if pair.languages[side] in self.pivots]))
-            for index, pair in enumerate(pairs)
+            random.Random(pair.seed).choice([side for side in (0, 1) if pair.languages[side] in self.pivots])
+            for pair in pairs
         ]
 
     def targets(self, sides: Sequence[tuple[Pair, int]]) -> Rows:

@@ -1,26 +1,21 @@
-"""Encoders that translate: the decoder, its loss and the distance constraint against the equations, written out."""
+"""T-MDE: the decoder, its loss and the distance constraint against the equations, written out."""
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import pytest
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerFast
 
-from replications.laser.pretrain import LaserLosses, LaserRecipe, LaserTranslation, laser_encoder
-from replications.ntdv.losses import LOSSES as NTDV_LOSSES
-from replications.ntdv.losses import SquaredDistance
 from replications.sentences.batches import IGNORED, SentenceBatch
 from replications.sentences.losses import PairVectors
 from replications.sentences.pairs import Pair
-from replications.t_mde.pretrain import TMDELosses, TMDERecipe, TMDETranslation, tmde_encoder
-from replications.translation.data import TranslationCollator
-from replications.translation.encoder import TranslatingEncoder
-from replications.translation.losses import LOSSES, Distance, drawn_by_lot, translation_loss
-from tests.sentence_pairs import CLASER_OPTIONS, TMDE_ARCHITECTURE
+from replications.t_mde.data import TranslationCollator
+from replications.t_mde.encoder import TranslatingEncoder
+from replications.t_mde.losses import Distance, Translation, distance_loss, drawn_by_lot, translation_loss
+from replications.t_mde.pretrain import TMDELosses, TMDERecipe, tmde_encoder
+from tests.sentence_pairs import TMDE_ARCHITECTURE
 from tests.tiny_encoders import randomise, unigram_tokenizer
 from training.losses.candidates import EPSILON
 
@@ -28,19 +23,13 @@ START = {"corpus": "", "output": "", "vocabulary_size": 60, "max_length": 100}
 
 
 def recipe(distance: bool = False, bottleneck: bool = True, **changes: object) -> TMDERecipe:
-    losses = TMDELosses(translation=TMDETranslation(bottleneck=bottleneck), distance=Distance() if distance else None)
+    losses = TMDELosses(translation=Translation(bottleneck=bottleneck), distance=Distance() if distance else None)
     return TMDERecipe(**(START | {"losses": losses, "architecture": TMDE_ARCHITECTURE} | changes))
 
 
-def laser_recipe(architecture: dict, decoder_size: int, rereads_state: bool = True) -> LaserRecipe:
-    losses = LaserLosses(translation=LaserTranslation(decoder_size=decoder_size, rereads_state=rereads_state))
-    return LaserRecipe(**START, losses=losses, architecture=architecture)
-
-
-def encoder_of(recipe: TMDERecipe | LaserRecipe) -> TranslatingEncoder:
+def encoder_of(recipe: TMDERecipe) -> TranslatingEncoder:
     torch.manual_seed(0)
-    make = tmde_encoder if isinstance(recipe, TMDERecipe) else laser_encoder
-    encoder = make(recipe, unigram_tokenizer()).eval()
+    encoder = tmde_encoder(recipe, unigram_tokenizer()).eval()
     randomise(encoder, seed=1)
     return encoder
 
@@ -49,11 +38,9 @@ def collator(both_sides: bool = False) -> TranslationCollator:
     return TranslationCollator(unigram_tokenizer(), 100, ["en", "es"], both_sides)
 
 
-def loss_of(
-    functions: dict, name: str, sentences: Tensor, options: object, concepts: Tensor, languages: Tensor
-) -> Tensor:
+def distance_of(sentences: Tensor, options: Distance, concepts: Tensor, languages: Tensor) -> Tensor:
     batch = SentenceBatch({}, {}, concepts, languages, [])
-    return functions[name](PairVectors({"sentences": sentences}, batch), options)
+    return distance_loss(PairVectors({"sentences": sentences}, batch), options)
 
 
 def pair(index: int = 0, languages: tuple[str, str] = ("de", "en"), **changes: object) -> Pair:
@@ -130,41 +117,6 @@ def test_a_sentence_is_translated_as_the_equations_have_it(bottleneck):
         assert found[row].item() == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.parametrize("rereads_state", [True, False])
-@torch.no_grad()
-def test_laser_translates_from_the_vector_that_it_reads_at_each_step(rereads_state):
-    encoder = encoder_of(laser_recipe(CLASER_OPTIONS["architecture"], 48, rereads_state))
-    decoder = encoder.decoder
-    rows = collator()(PAIRS).rows["sentences"]
-    found = encoder({"sentences": rows})["translation"]
-    from_input, from_state, *biases = decoder.cell.parameters()
-    for row in range(3):
-        length = int(rows["attention_mask"][row].sum())
-        vector = encoder.model(input_ids=rows["input_ids"][row : row + 1, :length]).pooler_output[0]
-        tokens = [int(token) for token in rows["target_tokens"][row] if token != IGNORED]
-        language = decoder.languages.weight[rows["target_language"][row]]
-        state, cell = decoder.first_state(vector), decoder.first_cell(vector)
-        expected, before = 0.0, torch.zeros(48)
-        for token, following in itertools.pairwise(tokens):
-            read = torch.cat([decoder.tokens.weight[token], vector, language, before][: 3 + rereads_state])
-            enters, forgets, new, leaves = (from_input @ read + from_state @ state + sum(biases)).chunk(4)
-            cell = forgets.sigmoid() * cell + enters.sigmoid() * new.tanh()
-            state = before = leaves.sigmoid() * cell.tanh()
-            predicted = torch.log_softmax(decoder.lm_head(state), dim=-1)
-            expected -= 0.9 * float(predicted[following]) + 0.1 * float(predicted.mean())
-        assert found[row].item() == pytest.approx(expected, rel=1e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("layers", "millions"), [(1, 209), (6, 241)])
-def test_laser_has_about_the_published_number_of_weights(layers, millions):
-    """Table 4.1 of the thesis."""
-    options = laser_recipe({"model_type": "laser", "num_hidden_layers": layers}, decoder_size=2048)
-    with torch.device("meta"):
-        encoder = laser_encoder(options, fifty_thousand_words())
-    assert sum(weight.numel() for weight in encoder.parameters()) / 1e6 == pytest.approx(millions, abs=1.5)
-
-
 @pytest.mark.parametrize("bottleneck", [True, False])
 def test_with_the_bottleneck_the_decoder_sees_no_state_but_the_sentence_vector(bottleneck, monkeypatch):
     encoder = encoder_of(recipe(bottleneck=bottleneck))
@@ -198,12 +150,6 @@ def test_no_translated_token_sees_itself_or_those_after_it():
     assert not torch.isclose(decoder(seen, None, 1 - language, tokens), before).any()
 
 
-def fifty_thousand_words() -> PreTrainedTokenizerFast:
-    tokenizer = unigram_tokenizer()
-    tokenizer.__class__ = type("Long", (tokenizer.__class__,), {"__len__": lambda tokenizer: 50_000})
-    return tokenizer
-
-
 @pytest.mark.slow
 def test_the_published_recipe_has_the_published_number_of_weights():
     """246 million (table 4.1), of which three matrices of words: read, translated, predicted. On no memory."""
@@ -211,8 +157,10 @@ def test_the_published_recipe_has_the_published_number_of_weights():
         architecture=TMDE_ARCHITECTURE
         | {"num_hidden_layers": 6, "hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 4096}
     )
+    tokenizer = unigram_tokenizer()
+    tokenizer.__class__ = type("Long", (tokenizer.__class__,), {"__len__": lambda tokenizer: 50_000})
     with torch.device("meta"):
-        encoder = tmde_encoder(options, fifty_thousand_words())
+        encoder = tmde_encoder(options, tokenizer)
     trained = sum(weight.numel() for weight in encoder.parameters() if weight.requires_grad)
     assert round(trained / 1e6) == pytest.approx(246, abs=3)
 
@@ -252,7 +200,7 @@ def test_a_translation_stands_at_the_row_of_its_sentence_where_both_sides_are_re
         len(tokenizer(text)["input_ids"]) - 1 for text in ("The cat sat there.", "The cat sat there.", "Hund")
     )
     for batch, losses in ((alone, expected), (both, found)):
-        loss = translation_loss(PairVectors({"translation": losses}, batch), TMDETranslation())
+        loss = translation_loss(PairVectors({"translation": losses}, batch), Translation())
         assert loss.item() == pytest.approx(losses.sum().item() / num_tokens)
 
 
@@ -286,7 +234,7 @@ def test_the_distance_constraint_is_equations_4_18_to_4_21(num_negatives):
                 for j in drawn[row].nonzero().flatten()
             ]
             expected += (positive_distance + 0.7 * sum(deltas) / max(1, len(deltas))) / 14
-    loss = loss_of(LOSSES, "distance", vectors.flatten(0, 1), options, concepts, languages)
+    loss = distance_of(vectors.flatten(0, 1), options, concepts, languages)
     assert loss.item() == pytest.approx(expected, rel=1e-5)
 
 
@@ -303,14 +251,8 @@ def test_as_many_negatives_are_drawn_as_there_are_to_be_whatever_the_order_and_c
     assert everyone.sum(dim=0).max() < 20  # rows draw different ones
 
 
-@pytest.mark.parametrize(
-    ("functions", "name", "options"),
-    [(LOSSES, "distance", Distance()), (NTDV_LOSSES, "squared_distance", SquaredDistance(margin=0.5))],
-    ids=["distance", "squared_distance"],
-)
-def test_two_equal_vectors_have_a_gradient_that_is_a_number(functions, name, options):
+def test_two_equal_vectors_have_a_gradient_that_is_a_number():
     vectors = torch.ones(4, 3, requires_grad=True)
-    languages = torch.tensor([[1, 1], [2, 2]])
-    loss_of(functions, name, vectors, options, torch.arange(2), languages).backward()
+    distance_of(vectors, Distance(), torch.arange(2), torch.tensor([[1, 1], [2, 2]])).backward()
     assert vectors.grad is not None
     assert vectors.grad.isfinite().all()

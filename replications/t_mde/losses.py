@@ -1,4 +1,4 @@
-"""Translation from an encoder's hidden states, and the distance constraint beside it (Li 2021, chapter 4)."""
+"""T-MDE's losses: translation, and the distance constraint beside it (Li 2021, chapter 4), each with its options."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ LOTS = 6364136223846793005  # odd, so that its products, modulo 2 ** 64, are a p
 @dataclass(kw_only=True)
 class Translation(LossOptions):
     """Translate one sentence of each pair into the other, whose language is a pivot."""
+
+    bottleneck: bool = True
+    """Translate from the vector of the sentence alone. If false, the decoder sees all hidden states (T-MDE_F)."""
 
     pivots: list[str] = field(default_factory=lambda: ["en", "es"])
     """Languages into which translation goes. Every pair of languages has one of them at least."""
@@ -51,80 +54,51 @@ def translation_loss(vectors: PairVectors, options: Translation) -> Tensor:
     return mean_of_all_processes(vectors.embeddings["translation"].squeeze(1), count)
 
 
-@dataclass
-class OneWay:
-    """The sentences of one side of a batch of pairs, and what their distances are measured to.
-
-    Args:
-        anchors, positives: (pairs, hidden); row i of the one is translated by row i of the other.
-        other_positives: (others, hidden), those of other processes.
-        concepts: (pairs + others,), int64, of the positives.
-        languages: (pairs + others,), int64, of the positives.
-    """
-
-    anchors: Tensor
-    positives: Tensor
-    other_positives: Tensor
-    concepts: Tensor
-    languages: Tensor
-
-    def distances(self) -> Tensor:
-        """Euclidean distances, (pairs, pairs + others). The distance of equal vectors is 0, and so is its gradient;
-        a matrix product would leave rounding errors, whose root is large."""
-        candidates = torch.cat([self.positives, self.other_positives])
-        return torch.cdist(self.anchors, candidates, compute_mode="donot_use_mm_for_euclid_dist")
-
-    def negatives(self, count: int) -> Tensor:
-        """Which sentences are the negatives of each pair: `count` drawn by lot of those in its translation's language
-        that are of another concept, (pairs, pairs + others), bool."""
-        pairs = len(self.anchors)
-        same_language = self.languages[:pairs, None] == self.languages
-        candidates = ~same_concept(self.concepts[:pairs], self.concepts) & same_language
-        return drawn_by_lot(candidates, self.concepts[:pairs], self.concepts, count)
-
-
-def both_ways(vectors: PairVectors) -> list[OneWay]:
-    """From the first sentences to the second, and back."""
-    concepts, languages = vectors.batch.concepts, vectors.batch.languages
-    all_concepts, *all_languages = (torch.cat([rows, rows_of_other_processes(rows)]) for rows in (concepts, *languages))
-    return [
-        OneWay(
-            vectors.sides[side],
-            vectors.sides[1 - side],
-            vectors.other_sides[1 - side],
-            all_concepts,
-            all_languages[1 - side],
-        )
-        for side in (0, 1)
-    ]
-
-
-def distance(way: OneWay, options: Distance) -> Tensor:
-    """The distance constraint of cT-MDE and cLASER (Li 2021, equations 4.18 to 4.21 without their translation loss),
-    one way: the distance of a sentence's translation, and by how much sentences drawn from those of the translation's
-    language fail to be farther away by a margin.
+def distance(
+    anchors: Tensor, positives: Tensor, other_positives: Tensor, concepts: Tensor, languages: Tensor, options: Distance
+) -> Tensor:
+    """The distance constraint of cT-MDE (Li 2021, equations 4.18 to 4.21 without their translation loss), one way: the
+    distance of a sentence's translation, and by how much sentences drawn from those of the translation's language fail
+    to be farther away by a margin.
 
     Distances are Euclidean, of vectors as they are, over the mean of all distances of the batch, as the thesis says;
     the authors' code takes no square either, but divides by the length of the mean vector. As in the code, both ways
     count (`distance_loss` takes their mean), and the weight lambda of the thesis is an option, where the code always
     has a half. As in neither, a sentence is no negative of its own translation.
 
+    Args:
+        anchors, positives: (pairs, hidden); row i of the one is translated by row i of the other.
+        other_positives: (others, hidden), those of other processes.
+        concepts, languages: (pairs + others,), int64, of the positives.
+
     Returns:
         (pairs,)
     """
-    distances, pairs = way.distances(), len(way.anchors)
+    candidates, pairs = torch.cat([positives, other_positives]), len(anchors)
+    # The distance of equal vectors is 0, and so is its gradient; a matrix product would leave rounding errors, whose
+    # root is large.
+    distances = torch.cdist(anchors, candidates, compute_mode="donot_use_mm_for_euclid_dist")
     own = torch.eye(*distances.shape, dtype=torch.bool, device=distances.device)
-    others = ~same_concept(way.concepts[:pairs], way.concepts)
+    others = ~same_concept(concepts[:pairs], concepts)
     distances = distances / (mean_of_all_processes(distances[others | own]) + EPSILON)
-    negatives = way.negatives(options.num_negatives)
-    positives = distances.diagonal()
-    failings = F.relu(options.margin - (distances - positives.unsqueeze(1))) * negatives
-    return positives + options.margin_weight * failings.sum(dim=1) / negatives.sum(dim=1).clamp(min=1)
+    same_language = languages[:pairs, None] == languages
+    negatives = drawn_by_lot(others & same_language, concepts[:pairs], concepts, options.num_negatives)
+    own_distances = distances.diagonal()
+    failings = F.relu(options.margin - (distances - own_distances.unsqueeze(1))) * negatives
+    return own_distances + options.margin_weight * failings.sum(dim=1) / negatives.sum(dim=1).clamp(min=1)
 
 
 def distance_loss(vectors: PairVectors, options: Distance) -> Tensor:
-    """The mean over pairs and both ways."""
-    return torch.stack([distance(way, options) for way in both_ways(vectors)]).mean()
+    """The mean over pairs and both ways, from the first sentences to the second, and back."""
+    rows = (vectors.batch.concepts, *vectors.batch.languages)
+    concepts, *languages = (torch.cat([own, rows_of_other_processes(own)]) for own in rows)
+    ways = (
+        distance(
+            vectors.sides[side], vectors.sides[other], vectors.other_sides[other], concepts, languages[other], options
+        )
+        for side, other in ((0, 1), (1, 0))
+    )
+    return torch.stack([*ways]).mean()
 
 
 def drawn_by_lot(candidates: Tensor, rows: Tensor, columns: Tensor, count: int) -> Tensor:

@@ -1,1 +1,0 @@
-"""Answers across languages: MLQA (InfoXLM, section 4.2)."""

@@ -1,1 +1,0 @@
-"""What encoders that translate share: targets in batches, the decoder's interface, the losses, the stage."""

@@ -65,8 +65,7 @@ def read_run(path: Path) -> Run:
 
 def evaluate_system(system: System, task: RerankingTask, data: RerankingData, run: SystemRun) -> dict[str, Any]:
     """The results have the form of a retrieval task's, because they are computed from rankings in the same way."""
-    cache, key = run.output / "cache", run.document_cache_key
-    encoded = retrieval.encode(system, data.retrieval_set, task.pairs, cache, key, run.bar)
+    encoded = retrieval.encode(system, data.retrieval_set, task.pairs, run)
     runs = {pair: rerank(encoded, data.retrieval_set, pair, data.given[pair], task.rerank_depth) for pair in task.pairs}
     retrieval.write_runs(runs, run)
     rankings = {pair: retrieval.Ranking(ranked) for pair, ranked in runs.items()}

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 
 import numpy as np
 import torch
 
 from evaluation.datasets.languages import languages_of
 from evaluation.datasets.retrieval_sets import RetrievalSet, Run, texts_of
-from evaluation.recipes import SystemOptions
+from evaluation.recipes import RetrievalTask, SystemOptions
 from evaluation.similarity import RUN_DEPTH, Ranking, highest
+from evaluation.tasks import SystemRun
 from hmde.common.progress import progress_bar
 
 
@@ -22,24 +22,15 @@ class BM25:
     as pairs of characters.
     """
 
-    def rank_pairs(
-        self,
-        retrieval_set: RetrievalSet,
-        pairs: Sequence[str],
-        depth: int,
-        cache: Path | None = None,
-        cache_key: str = "",
-        name: str = "",
-    ) -> dict[str, Ranking]:
+    def rank_pairs(self, retrieval_set: RetrievalSet, task: RetrievalTask, run: SystemRun) -> dict[str, Ranking]:
         """The rankings of the pairs of one language. Arguments as in `evaluation.tasks.retrieval.RankingSystem`."""
         rankings = {}
-        for pair in pairs:
+        for pair in task.pairs:
             query_language, language = languages_of(pair)
             if query_language == language:
                 documents = retrieval_set.documents[language]
-                bar = name and f"{name}: {pair}"
-                queries = retrieval_set.judged_queries(pair)
-                rankings[pair] = Ranking(rank(queries, documents, language, depth or RUN_DEPTH, bar))
+                queries, depth = retrieval_set.judged_queries(pair), task.depth or RUN_DEPTH
+                rankings[pair] = Ranking(rank(queries, documents, language, depth, f"{run.bar}: {pair}"))
         return rankings
 
 

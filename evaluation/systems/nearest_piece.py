@@ -15,9 +15,10 @@ import torch
 
 from evaluation.datasets.languages import languages_of
 from evaluation.datasets.retrieval_sets import RetrievalSet
-from evaluation.recipes import SystemOptions
+from evaluation.recipes import RetrievalTask, SystemOptions
 from evaluation.similarity import Ranking, inner_products, ranked_by
 from evaluation.systems import hmde, pieces
+from evaluation.tasks import SystemRun
 from evaluation.vectors import cached_file, encoded_in_parts, vectors_of_queries
 from hmde.common.progress import Advance, progress_bar
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer, late_score
@@ -54,51 +55,38 @@ class NearestPieceSystem:
     tokenizer: HMDETokenizer
     with_document: bool
 
-    def rank_pairs(
-        self,
-        retrieval_set: RetrievalSet,
-        pairs: Sequence[str],
-        depth: int,
-        cache: Path | None = None,
-        cache_key: str = "",
-        name: str = "",
-    ) -> dict[str, Ranking]:
+    def rank_pairs(self, retrieval_set: RetrievalSet, task: RetrievalTask, run: SystemRun) -> dict[str, Ranking]:
         """Nothing where the queries are whole documents. Arguments as in `evaluation.tasks.retrieval.RankingSystem`."""
         if retrieval_set.query_source == "documents":
             return {}
-        languages = [retrieval_set.collection(languages_of(pair)[1]) for pair in pairs]
+        languages = [retrieval_set.collection(languages_of(pair)[1]) for pair in task.pairs]
         needed = {language: retrieval_set.documents[language] for language in chain.from_iterable(languages)}
-        with progress_bar(name and f"{name}: documents", sum(map(len, needed.values()))) as progress:
+        with progress_bar(f"{run.bar}: documents", sum(map(len, needed.values()))) as progress:
             vectors = {
-                language: self.vectors(documents, language, cache, cache_key, progress.update)
+                language: self.vectors(documents, language, run, progress.update)
                 for language, documents in needed.items()
             }
         encode_queries = partial(self.model.encode_queries, tokenizer=self.tokenizer)
-        queries = vectors_of_queries(encode_queries, retrieval_set, pairs)
+        queries = vectors_of_queries(encode_queries, retrieval_set, task.pairs)
         rankings = {}
-        for pair, parts in zip(pairs, languages):
+        for pair, parts in zip(task.pairs, languages):
             embedded = queries[languages_of(pair)[0]]
             judged = np.stack([embedded[query_id] for query_id in retrieval_set.judgements(pair)])
             scores = self.scores(Vectors.joined([vectors[part] for part in parts]), judged)
-            rankings[pair] = ranked_by(scores, retrieval_set, pair, depth)
+            rankings[pair] = ranked_by(scores, retrieval_set, pair, task.depth)
         return rankings
 
-    def vectors(
-        self, documents: Mapping[str, str], language: str, cache: Path | None, cache_key: str, advance: Advance
-    ) -> Vectors:
+    def vectors(self, documents: Mapping[str, str], language: str, run: SystemRun, advance: Advance) -> Vectors:
         """The vectors of the documents of one language. Cache and errors as in `cached_vectors`."""
-        if cache is None:
-            return self.encode_all(documents, language, advance)
 
         def write(path: Path) -> None:
             with path.open("wb") as file:
-                np.savez(file, **self.encode_all(documents, language, advance)._asdict())
+                parts = encoded_in_parts(partial(self.encode, language=language), documents, advance)
+                np.savez(file, **Vectors.joined(list(parts))._asdict())
 
-        with np.load(cached_file(cache, f"{cache_key}-{language}", ".npz", documents, advance, write)) as kept:
+        key = f"{run.document_cache_key}-{language}"
+        with np.load(cached_file(run.cache, key, ".npz", documents, advance, write)) as kept:
             return Vectors(**kept)
-
-    def encode_all(self, documents: Mapping[str, str], language: str, advance: Advance) -> Vectors:
-        return Vectors.joined(list(encoded_in_parts(partial(self.encode, language=language), documents, advance)))
 
     def encode(self, texts: Sequence[str], language: str) -> Vectors:
         documents, found = self.model.encode_documents(texts, self.tokenizer, language=language, sentences=True)

@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -17,9 +15,10 @@ import torch
 
 from evaluation.datasets.languages import languages_of
 from evaluation.datasets.retrieval_sets import RetrievalSet, Run, texts_of
-from evaluation.recipes import SystemOptions
+from evaluation.recipes import RetrievalTask, SystemOptions
 from evaluation.similarity import RUN_DEPTH, Ranking
 from evaluation.systems import hmde, pieces
+from evaluation.tasks import SystemRun
 from evaluation.vectors import fingerprint_of_documents, vectors_of_queries
 from hmde.common.fingerprints import fingerprint
 from hmde.common.progress import progress_bar
@@ -61,31 +60,21 @@ class SearchSystem:
     tokenizer: HMDETokenizer
     ranking: Literal["hybrid", "late"]
 
-    def rank_pairs(
-        self,
-        retrieval_set: RetrievalSet,
-        pairs: Sequence[str],
-        depth: int,
-        cache: Path | None = None,
-        cache_key: str = "",
-        name: str = "",
-    ) -> dict[str, Ranking]:
+    def rank_pairs(self, retrieval_set: RetrievalSet, task: RetrievalTask, run: SystemRun) -> dict[str, Ranking]:
         """What search finds; nothing where the queries are whole documents. The indexes lie in the cache. Arguments
         as in `evaluation.tasks.retrieval.RankingSystem`."""
         if retrieval_set.query_source == "documents":
             return {}
         encode_queries = partial(self.model.encode_queries, tokenizer=self.tokenizer)
-        vectors = vectors_of_queries(encode_queries, retrieval_set, pairs)
+        vectors = vectors_of_queries(encode_queries, retrieval_set, task.pairs)
         rankings = {}
-        for pair in pairs:
+        for pair in task.pairs:
             query_language, document_language = languages_of(pair)
             languages = retrieval_set.collection(document_language)
             made_from = [(part, fingerprint_of_documents(retrieval_set.documents[part])) for part in languages]
-            with TemporaryDirectory() if cache is None else nullcontext(cache) as folder:
-                index = Path(folder) / f"{fingerprint(cache_key, made_from)}.index"
-                bar = name and f"{name}: {pair}"
-                queries = vectors[query_language]
-                rankings[pair] = Ranking(self.rank(retrieval_set, pair, queries, index, depth or RUN_DEPTH, bar))
+            index = run.cache / f"{fingerprint(run.document_cache_key, made_from)}.index"
+            queries, depth = vectors[query_language], task.depth or RUN_DEPTH
+            rankings[pair] = Ranking(self.rank(retrieval_set, pair, queries, index, depth, f"{run.bar}: {pair}"))
         return rankings
 
     def rank(
@@ -95,7 +84,7 @@ class SearchSystem:
         vectors: Mapping[str, np.ndarray],
         folder: Path,
         depth: int,
-        name: str = "",
+        name: str,
     ) -> Run:
         """The documents of each query: the first as a user finds them, behind them the nearest of the others. In the
         pool, a query that was taken from a document does not find that document.

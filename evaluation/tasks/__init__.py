@@ -25,6 +25,11 @@ class SystemRun:
     document_cache_key: str
 
     @property
+    def cache(self) -> Path:
+        """The folder of vectors and indexes."""
+        return self.output / "cache"
+
+    @property
     def bar(self) -> str:
         """The name of progress bars."""
         return f"{self.task}, {self.system}"

@@ -167,7 +167,7 @@ def encode(system: System, part: LabelledTexts, run: SystemRun, advance: Advance
     texts = {str(index): text for index, text in enumerate(part.texts)}
     encode_texts = partial(system.encode_documents, language=part.language)
     key = fingerprint(run.document_cache_key, part.language)
-    return cached_vectors(encode_texts, texts, run.output / "cache", key, advance)
+    return cached_vectors(encode_texts, texts, run.cache, key, advance)
 
 
 def evaluate_models(

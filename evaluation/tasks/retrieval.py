@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,17 +31,9 @@ Similarity = Callable[[np.ndarray, np.ndarray], Iterator[np.ndarray]]
 class RankingSystem(Protocol):
     """A system that ranks whole collections and has no vectors to give, such as BM25."""
 
-    def rank_pairs(
-        self,
-        retrieval_set: RetrievalSet,
-        pairs: Sequence[str],
-        depth: int,
-        cache: Path | None = None,
-        cache_key: str = "",
-        name: str = "",
-    ) -> dict[str, Ranking]:
-        """The rankings of the pairs that the system can rank. `depth` as in `ranked_by`; a system that never ranks a
-        whole collection takes 0 for RUN_DEPTH. The other arguments as in `evaluate_task`."""
+    def rank_pairs(self, retrieval_set: RetrievalSet, task: RetrievalTask, run: SystemRun) -> dict[str, Ranking]:
+        """The rankings of those pairs of the task that the system can rank. `depth` as in `ranked_by`; a system that
+        never ranks a whole collection takes 0 for RUN_DEPTH."""
 
 
 @dataclass
@@ -56,19 +47,6 @@ class Encoded:
 
     queries: dict[str, np.ndarray]
     documents: dict[str, np.ndarray]
-
-
-def evaluate_retrieval(
-    system: System, retrieval_set: RetrievalSet, pairs: Sequence[str], depth: int = 0
-) -> dict[str, dict[str, float]]:
-    """The scores by pair of a system in memory, such as a model in training. Writes nothing.
-
-    Args:
-        system: `HMDESystem(model, tokenizer)`, or anything that encodes queries and documents.
-        retrieval_set: with the languages of all pairs.
-        pairs, depth: as in a RetrievalTask.
-    """
-    return evaluate_task(system, RetrievalTask("", list(pairs), depth=depth), retrieval_set)[0]["rows"]
 
 
 def read(task: RetrievalTask) -> RetrievalSet:
@@ -89,8 +67,7 @@ def evaluate_system(
     similarity_name: str = "cosine",
 ) -> dict[str, Any]:
     """Everything that is reported of a system on a task. Writes its rankings too."""
-    cache, key = run.output / "cache", run.document_cache_key
-    result, runs = evaluate_task(system, task, retrieval_set, cache, key, run.bar, similarity, similarity_name)
+    result, runs = evaluate_task(system, task, retrieval_set, run, similarity, similarity_name)
     write_runs(runs, run)
     return result
 
@@ -99,9 +76,7 @@ def evaluate_task(
     system: System | RankingSystem,
     task: RetrievalTask,
     retrieval_set: RetrievalSet,
-    cache: Path | None = None,
-    cache_key: str = "",
-    name: str = "",
+    run: SystemRun,
     similarity: Similarity = inner_products,
     similarity_name: str = "cosine",
 ) -> tuple[dict[str, Any], dict[str, Run]]:
@@ -111,19 +86,16 @@ def evaluate_task(
         system: what it does not rank is left out, as pairs of two languages by BM25.
         task: the protocol.
         retrieval_set: with the languages of all pairs.
-        cache: folder of vectors and indexes; None keeps nothing.
-        cache_key: of all that the vectors of documents depend on.
-        name: of task and system, for progress bars.
+        run: where the vectors and indexes of documents are kept.
         similarity, similarity_name: by which the documents of a system with vectors are ranked.
     """
-    pairs = task.pairs
     if hasattr(system, "rank_pairs"):
         by = "the system's own scores"
-        rankings = system.rank_pairs(retrieval_set, pairs, task.depth, cache, cache_key, name)
+        rankings = system.rank_pairs(retrieval_set, task, run)
     else:
         by = similarity_name
-        encoded = encode(system, retrieval_set, pairs, cache, cache_key, name)
-        rankings = {pair: rank(encoded, retrieval_set, pair, task.depth, similarity) for pair in pairs}
+        encoded = encode(system, retrieval_set, task.pairs, run)
+        rankings = {pair: rank(encoded, retrieval_set, pair, task.depth, similarity) for pair in task.pairs}
     whole = all(ranking.ranks is not None for ranking in rankings.values())
     protocol = f"full ranking by {by}" if whole else f"the first {task.depth or RUN_DEPTH} by {by}"
     result = summary(task, retrieval_set, rankings) | {"protocol": protocol}
@@ -154,28 +126,21 @@ def write_runs(runs: Mapping[str, Run], run: SystemRun) -> None:
         write_text(run.output / "runs" / run.task / run.system / f"{pair}.run", to_trec(ranked, tag=run.system))
 
 
-def encode(
-    system: System,
-    retrieval_set: RetrievalSet,
-    pairs: Sequence[str],
-    cache: Path | None = None,
-    cache_key: str = "",
-    name: str = "",
-) -> Encoded:
+def encode(system: System, retrieval_set: RetrievalSet, pairs: Sequence[str], run: SystemRun) -> Encoded:
     """The vectors of the queries and documents of some pairs, each language once."""
     query_languages, wanted = (dict.fromkeys(side) for side in zip(*map(languages_of, pairs)))
     document_languages = dict.fromkeys(part for language in wanted for part in retrieval_set.collection(language))
-    with progress_bar(name and f"{name}: queries", texts_in(retrieval_set.queries, query_languages)) as progress:
+    with progress_bar(f"{run.bar}: queries", texts_in(retrieval_set.queries, query_languages)) as progress:
         queries = {
             language: encode_queries(system, retrieval_set, language, progress.update) for language in query_languages
         }
-    with progress_bar(name and f"{name}: documents", texts_in(retrieval_set.documents, document_languages)) as progress:
+    with progress_bar(f"{run.bar}: documents", texts_in(retrieval_set.documents, document_languages)) as progress:
         documents = {
             language: cached_vectors(
                 partial(system.encode_documents, language=language),
                 retrieval_set.documents[language],
-                cache,
-                fingerprint(cache_key, language),
+                run.cache,
+                fingerprint(run.document_cache_key, language),
                 progress.update,
             )
             for language in document_languages

@@ -20,6 +20,7 @@ from evaluation.__main__ import main
 from evaluation.datasets.retrieval_sets import RetrievalSet
 from evaluation.recipes import RetrievalTask, SystemOptions
 from evaluation.systems import check_systems, load_system
+from evaluation.tasks import SystemRun
 from evaluation.tasks.retrieval import evaluate_task, in_order
 from hmde.index.bm25 import terms
 from hmde.index.encoder import Encoder
@@ -113,7 +114,7 @@ def expected_ranking(ranking: str, query: str, texts: dict[str, tuple[str, str]]
     "document_language", [pytest.param("en", marks=pytest.mark.slow), pytest.param("de", marks=pytest.mark.slow), "all"]
 )
 def test_a_user_of_search_gets_this_ranking(
-    ranking: str, document_language: str, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ranking: str, document_language: str, model_folder: Path, monkeypatch: pytest.MonkeyPatch, system_run: SystemRun
 ) -> None:
     monkeypatch.setattr(hmde.index.ranking, "CANDIDATES", CANDIDATES)
     pair = f"en-{document_language}"
@@ -131,17 +132,17 @@ def test_a_user_of_search_gets_this_ranking(
     answered = {id: text for id, text in QUERIES["en"].items() if id in data.judgements(pair)}
     expected = {id: expected_ranking(ranking, text, texts, model_folder) for id, text in answered.items()}
     for _ in range(2):  # the second time from the index of the first
-        result, runs = evaluate_task(system, RetrievalTask("", [pair]), data, tmp_path, "key")
+        result, runs = evaluate_task(system, RetrievalTask("", [pair]), data, system_run)
         assert {id: in_order(ranked) for id, ranked in runs[pair].items()} == expected
         assert result["rows"][pair]["queries"] == len(expected)
         assert result["protocol"] == "the first 1000 by the system's own scores"
-    _, runs = evaluate_task(system, RetrievalTask("", [pair], depth=2), data)  # without a cache
+    _, runs = evaluate_task(system, RetrievalTask("", [pair], depth=2), data, system_run)
     assert {id: in_order(ranked) for id, ranked in runs[pair].items()} == {id: e[:2] for id, e in expected.items()}
 
 
 @pytest.mark.parametrize("ranking", ["hybrid", "late", "document_and_sentence"])
 def test_the_queries_of_a_task_are_encoded_once_and_together(
-    ranking: str, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+    ranking: str, model_folder: Path, monkeypatch: pytest.MonkeyPatch, system_run: SystemRun
 ) -> None:
     encode, encoded = HMDEForDocumentEmbedding.encode_queries, []
 
@@ -152,19 +153,23 @@ def test_the_queries_of_a_task_are_encoded_once_and_together(
     monkeypatch.setattr(HMDEForDocumentEmbedding, "encode_queries", counting)
     system = load_system(SystemOptions(ranking, model=str(model_folder)))
     encoded.clear()  # of what was encoded to see whether the model works
-    evaluate_task(system, RetrievalTask("", ["en-de", "en-en", "en-all"]), RetrievalSet(DOCUMENTS, QUERIES, QRELS))
+    evaluate_task(
+        system, RetrievalTask("", ["en-de", "en-en", "en-all"]), RetrievalSet(DOCUMENTS, QUERIES, QRELS), system_run
+    )
     assert encoded == [list(QUERIES["en"].values())]
 
 
 @pytest.mark.slow
-def test_a_late_sentence_does_not_find_its_own_document(model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_sentence_does_not_find_its_own_document(
+    model_folder: Path, monkeypatch: pytest.MonkeyPatch, system_run: SystemRun
+) -> None:
     monkeypatch.setattr(hmde.index.ranking, "CANDIDATES", 1)  # so that the own one is all that the ranking itself finds
     queries = {"en": {"d1": "It was warm there!", "d2": "The dog slept."}}
     data = RetrievalSet(DOCUMENTS, queries, {id: {id: 1} for id in queries["en"]}, query_source="late_sentences")
     system = load_system(SystemOptions("late", model=str(model_folder)))
     for depth in range(1, 8):  # at some of them, the own one is among the nearest
         task = RetrievalTask("", ["en-all"], query_source="late_sentences", depth=depth)
-        _, runs = evaluate_task(system, task, data)
+        _, runs = evaluate_task(system, task, data, system_run)
         assert {len(ranked) for ranked in runs["en-all"].values()} == {depth}
     every = {f"{language}.{id}" for language, documents in DOCUMENTS.items() for id in documents}
     assert {id: set(ranked) for id, ranked in runs["en-all"].items()} == {
@@ -172,22 +177,22 @@ def test_a_late_sentence_does_not_find_its_own_document(model_folder: Path, monk
     }
 
 
-def test_a_query_that_is_a_whole_document_is_not_ranked(model_folder: Path) -> None:
+def test_a_query_that_is_a_whole_document_is_not_ranked(model_folder: Path, system_run: SystemRun) -> None:
     data = RetrievalSet(DOCUMENTS, {"en": DOCUMENTS["en"]}, {"d1": {"d1": 1}}, query_source="documents")
     task = RetrievalTask("", ["en-de"], query_source="documents")
-    result, runs = evaluate_task(load_system(SystemOptions("hybrid", model=str(model_folder))), task, data)
+    result, runs = evaluate_task(load_system(SystemOptions("hybrid", model=str(model_folder))), task, data, system_run)
     assert not runs
     assert not result["rows"]
 
 
-def test_words_and_the_first_tokens_rank_as_hybrid_does(labse: Path) -> None:
+def test_words_and_the_first_tokens_rank_as_hybrid_does(labse: Path, system_run: SystemRun) -> None:
     rival, first = (load_system(SystemOptions(kind, model=str(labse))) for kind in ("hybrid_first", "first"))
     assert rival.ranking == "hybrid"
     assert rival.tokenizer("a so\u00adft hyphen").input_ids == rival.tokenizer("a soft hyphen").input_ids
     texts = list(DOCUMENTS["en"].values())
     vectors = rival.model.encode_documents(texts, rival.tokenizer, language="en")
     np.testing.assert_allclose(vectors, first.encode_documents(texts, "en"), atol=1e-6)
-    _, runs = evaluate_task(rival, RetrievalTask("", ["en-en"]), RetrievalSet(DOCUMENTS, QUERIES, QRELS))
+    _, runs = evaluate_task(rival, RetrievalTask("", ["en-en"]), RetrievalSet(DOCUMENTS, QUERIES, QRELS), system_run)
     assert {len(ranked) for ranked in runs["en-en"].values()} == {len(texts)}
 
 

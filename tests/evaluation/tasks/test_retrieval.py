@@ -19,10 +19,10 @@ from evaluation.measures.retrieval.retrieval import RETRIEVAL_MEASURES
 from evaluation.recipes import RetrievalTask
 from evaluation.systems.bm25 import BM25
 from evaluation.systems.hmde import HMDESystem
+from evaluation.tasks import SystemRun
 from evaluation.tasks.retrieval import (
     encode,
     encode_queries,
-    evaluate_retrieval,
     evaluate_task,
     groups_of,
     in_order,
@@ -65,9 +65,14 @@ RETRIEVAL_SET = RetrievalSet(
 )
 
 
-def test_measures_equal_those_worked_out_by_hand() -> None:
+def rows(system: Any, data: RetrievalSet, pairs: list[str], run: SystemRun, depth: int = 0) -> dict[str, Any]:
+    """The scores by pair."""
+    return evaluate_task(system, RetrievalTask("", pairs, depth=depth), data, run)[0]["rows"]
+
+
+def test_measures_equal_those_worked_out_by_hand(system_run: SystemRun) -> None:
     # q1 ranks d1 .8, d3 .6, d2 .6, d4 0, equal scores by descending id; q2 ranks d4, d2, d1, d3.
-    scores = evaluate_retrieval(Lookup(SYSTEM_VECTORS), RETRIEVAL_SET, ["en-de"])["en-de"]
+    scores = rows(Lookup(SYSTEM_VECTORS), RETRIEVAL_SET, ["en-de"], system_run)["en-de"]
     assert scores["MAP"] == pytest.approx(((1 / 3 + 2 / 4) / 2 + 1 / 4) / 2)
     assert scores["MRR"] == pytest.approx((1 / 3 + 1 / 4) / 2)
     ideal = 2 + 1 / math.log2(3)
@@ -75,17 +80,17 @@ def test_measures_equal_those_worked_out_by_hand() -> None:
     assert (scores["queries"], scores["skipped"]) == (2, 0)
 
 
-def test_average_precision_divides_by_all_relevant_documents_retrieved_or_not() -> None:
+def test_average_precision_divides_by_all_relevant_documents_retrieved_or_not(system_run: SystemRun) -> None:
     # Three documents a query: q1 does not retrieve d4, q2 retrieves nothing that is relevant.
-    scores = evaluate_retrieval(Lookup(SYSTEM_VECTORS), RETRIEVAL_SET, ["en-de"], depth=3)["en-de"]
+    scores = rows(Lookup(SYSTEM_VECTORS), RETRIEVAL_SET, ["en-de"], system_run, depth=3)["en-de"]
     assert scores["MAP"] == pytest.approx(((1 / 3) / 2 + 0) / 2)
     assert scores["MRR"] == pytest.approx((1 / 3 + 0) / 2)
     assert scores["nDCG@10"] == pytest.approx((1 / 2) / (2 + 1 / math.log2(3)) / 2)
 
 
-def test_a_query_without_a_relevant_document_in_the_collection_is_skipped_and_counted() -> None:
+def test_a_query_without_a_relevant_document_in_the_collection_is_skipped_and_counted(system_run: SystemRun) -> None:
     # d3, relevant to q2, is not in French; q1 ranks d1 .8, d4 0.
-    scores = evaluate_retrieval(Lookup(SYSTEM_VECTORS), RETRIEVAL_SET, ["en-fr"])["en-fr"]
+    scores = rows(Lookup(SYSTEM_VECTORS), RETRIEVAL_SET, ["en-fr"], system_run)["en-fr"]
     ndcg = pytest.approx(1 / math.log2(3))
     assert scores == {"MAP": 0.5, "MAP@20": 0.5, "MRR": 0.5, "nDCG@10": ndcg, "Recall@100": 1, "P@1": 0} | {
         "queries": 1,
@@ -93,15 +98,15 @@ def test_a_query_without_a_relevant_document_in_the_collection_is_skipped_and_co
     }
 
 
-def test_each_language_is_encoded_once_for_all_pairs() -> None:
+def test_each_language_is_encoded_once_for_all_pairs(system_run: SystemRun) -> None:
     system = Lookup(SYSTEM_VECTORS)
     more = RetrievalSet(RETRIEVAL_SET.documents, {"en": {"q1": "right"}, "it": {"q2": "up"}}, RETRIEVAL_SET.qrels)
-    evaluate_retrieval(system, more, ["en-de", "it-de", "en-fr"])
+    rows(system, more, ["en-de", "it-de", "en-fr"], system_run)
     assert sorted(system.asked) == sorted(["right", "up", *"ABCD", *"AD"])
 
 
-def test_all_documents_are_ranked_unless_a_depth_is_given() -> None:
-    encoded = encode(Lookup(SYSTEM_VECTORS), RETRIEVAL_SET, ["en-de"])
+def test_all_documents_are_ranked_unless_a_depth_is_given(system_run: SystemRun) -> None:
+    encoded = encode(Lookup(SYSTEM_VECTORS), RETRIEVAL_SET, ["en-de"], system_run)
     ranked = rank(encoded, RETRIEVAL_SET, "en-de")
     assert {len(documents) for documents in ranked.run.values()} == {len(RETRIEVAL_SET.documents["de"])}
     assert ranked.ranks is not None
@@ -130,8 +135,8 @@ def test_a_score_survives_the_run_file_bit_for_bit(tmp_path: Path) -> None:
     assert [read[f"d{i}"] for i in range(1000)] == list(scores)
 
 
-def test_a_query_ranks_as_many_documents_as_it_may() -> None:
-    encoded = encode(Lookup(SYSTEM_VECTORS), RETRIEVAL_SET, ["en-de"])
+def test_a_query_ranks_as_many_documents_as_it_may(system_run: SystemRun) -> None:
+    encoded = encode(Lookup(SYSTEM_VECTORS), RETRIEVAL_SET, ["en-de"], system_run)
     assert {len(rank(encoded, RETRIEVAL_SET, "en-de", depth).run["q1"]) for depth in (3, 4, 5)} == {3, 4}
     run = rank(encoded, RETRIEVAL_SET, "en-de", depth=2).run
     assert run["q2"] == {"d4": pytest.approx(1.0), "d2": pytest.approx(0.8)}
@@ -145,10 +150,12 @@ POOLED = RetrievalSet(
 )
 
 
-def test_in_the_pool_a_document_seeks_its_translation_among_as_many_others_as_are_asked_for() -> None:
+def test_in_the_pool_a_document_seeks_its_translation_among_as_many_others_as_are_asked_for(
+    system_run: SystemRun,
+) -> None:
     # By cosine, A (1): en.d1 itself, en.d2 and de.d1 .96, de.d2 .6, en.d3 and de.d3 0; equal scores by descending id.
     task = RetrievalTask("", ["en-all"], depth=3, query_source="documents")
-    _, runs = evaluate_task(Lookup(SYSTEM_VECTORS), task, POOLED)
+    _, runs = evaluate_task(Lookup(SYSTEM_VECTORS), task, POOLED, system_run)
     assert set(runs["en-all"]["d1"]) == {"en.d2", "de.d1", "de.d2"}
     assert next(iter(runs["en-all"]["d2"])) == "de.d1"  # the same text in the other language; en.d2 is the query
 
@@ -171,19 +178,21 @@ class ByLanguage:
         return np.array([[1.0, 0.0] if language == "de" else [0.0, 1.0]] * len(documents), dtype=np.float32)
 
 
-def test_the_same_texts_in_two_languages_have_vectors_of_their_own_in_the_cache(tmp_path: Path) -> None:
+def test_the_same_texts_in_two_languages_have_vectors_of_their_own_in_the_cache(
+    tmp_path: Path, system_run: SystemRun
+) -> None:
     same = RetrievalSet({"de": {"d1": "A"}, "fr": {"d1": "A"}}, {"en": {"q1": "up"}}, {"q1": {"d1": 1}})
     for _ in range(2):
-        encoded = encode(ByLanguage(), same, ["en-de", "en-fr"], tmp_path / "cache", "system")
+        encoded = encode(ByLanguage(), same, ["en-de", "en-fr"], system_run)
         assert encoded.documents["de"].tolist() == [[1.0, 0.0]]
         assert encoded.documents["fr"].tolist() == [[0.0, 1.0]]
 
 
-def test_a_query_that_is_a_whole_document_is_read_as_one_of_its_language() -> None:
+def test_a_query_that_is_a_whole_document_is_read_as_one_of_its_language(system_run: SystemRun) -> None:
     mates = RetrievalSet({"fr": {"d1": "A"}}, {"de": {"d1": "A"}}, {"d1": {"d1": 1}}, query_source="documents")
-    assert encode(ByLanguage(), mates, ["de-fr"]).queries["de"].tolist() == [[1.0, 0.0]]
+    assert encode(ByLanguage(), mates, ["de-fr"], system_run).queries["de"].tolist() == [[1.0, 0.0]]
     mates = RetrievalSet({"de": {"d1": "A"}}, {"fr": {"d1": "A"}}, {"d1": {"d1": 1}}, query_source="documents")
-    assert encode(ByLanguage(), mates, ["fr-de"]).queries["fr"].tolist() == [[0.0, 1.0]]
+    assert encode(ByLanguage(), mates, ["fr-de"], system_run).queries["fr"].tolist() == [[0.0, 1.0]]
 
 
 def test_queries_are_counted_as_they_are_encoded() -> None:
@@ -206,17 +215,19 @@ def test_averages_tell_held_out_document_languages_from_those_of_training() -> N
     assert by_both["average, held-out languages"] == ["ar-en", "en-ar"]
 
 
-def test_a_model_in_memory_can_be_evaluated(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer) -> None:
+def test_a_model_in_memory_can_be_evaluated(
+    model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, system_run: SystemRun
+) -> None:
     texts = {"d1": "The cat sat on the mat. It was warm.", "d2": "Der Hund sah die Katze."}
     found = RetrievalSet({"de": texts}, {"en": {"q": "the cat"}}, {"q": {"d1": 1}})
     query = model.encode_queries(["the cat"], tokenizer)[0]
     cosines = [model.encode_documents([text], tokenizer, language="de")[0] @ query for text in texts.values()]
     place = 1 if cosines[0] > cosines[1] else 2
-    scores = evaluate_retrieval(HMDESystem(model, tokenizer), found, ["en-de"])
+    scores = rows(HMDESystem(model, tokenizer), found, ["en-de"], system_run)
     assert scores["en-de"]["MRR"] == pytest.approx(1 / place)
 
 
-def test_measures_equal_trec_evals_on_the_written_run_files_ties_included() -> None:
+def test_measures_equal_trec_evals_on_the_written_run_files_ties_included(system_run: SystemRun) -> None:
     draw = np.random.default_rng(0)
     angles = {f"text {index}": draw.integers(0, 6) for index in range(40)}  # many documents have equal scores
     system = Lookup({text: (float(np.cos(angle)), float(np.sin(angle))) for text, angle in angles.items()})
@@ -224,7 +235,7 @@ def test_measures_equal_trec_evals_on_the_written_run_files_ties_included() -> N
     queries = {f"q{index}": f"text {index}" for index in range(10)}
     qrels = {query: {f"d{draw.integers(40)}": int(draw.integers(0, 3)) for _ in range(8)} for query in queries}
     retrieval_set = RetrievalSet({"de": documents}, {"en": queries}, qrels)
-    result, runs = evaluate_task(system, RetrievalTask("", ["en-de"]), retrieval_set)
+    result, runs = evaluate_task(system, RetrievalTask("", ["en-de"]), retrieval_set, system_run)
     run = {}
     for line in to_trec(runs["en-de"], tag="x").splitlines():
         query_id, _, doc_id, _, score, _ = line.split()
@@ -239,14 +250,14 @@ def test_measures_equal_trec_evals_on_the_written_run_files_ties_included() -> N
         assert result["rows"]["en-de"][ours] == pytest.approx(np.mean(list(by_query.values())))
 
 
-def test_mates_are_sought_in_one_language_and_in_a_pool() -> None:
+def test_mates_are_sought_in_one_language_and_in_a_pool(system_run: SystemRun) -> None:
     vectors = {"one": (1.0, 0.0), "two": (0.0, 1.0), "eins": (0.8, 0.6), "zwei": (0.6, 0.8)}
     documents = {"en": {"d1": "one", "d2": "two"}, "de": {"d1": "eins", "d2": "zwei"}}
     queries = {"en": dict(documents["en"])}
     qrels = {"d1": {"d1": 1}, "d2": {"d2": 1}}
     mates = RetrievalSet(documents, queries, qrels, query_source="documents")
     task = RetrievalTask("", ["en-de", "en-all"], query_source="documents")
-    result, runs = evaluate_task(Lookup(vectors), task, mates)
+    result, runs = evaluate_task(Lookup(vectors), task, mates, system_run)
     assert result["rows"]["en-de"]["P@1"] == 1.0
     assert in_order(runs["en-all"]["d1"]) == ["de.d1", "de.d2", "en.d2"]  # en.d1 is the query
     assert result["rows"]["en-all"]["P@1"] == 1.0
@@ -254,10 +265,10 @@ def test_mates_are_sought_in_one_language_and_in_a_pool() -> None:
     assert set(result["averages"]) == {"average", "average, pool of all languages"}
 
 
-def test_bm25_answers_pairs_of_one_language_only() -> None:
+def test_bm25_answers_pairs_of_one_language_only(system_run: SystemRun) -> None:
     documents = {"en": {"d1": "a cat", "d2": "a dog"}, "de": {"d1": "katze"}}
     found = RetrievalSet(documents, {"en": {"q": "cats"}}, {"q": {"d1": 1}})
-    result, runs = evaluate_task(BM25(), RetrievalTask("", ["en-en", "en-de"]), found)
+    result, runs = evaluate_task(BM25(), RetrievalTask("", ["en-en", "en-de"]), found, system_run)
     assert list(result["rows"]) == ["en-en"]
     assert list(runs["en-en"]["q"]) == ["d1"]
     assert result["averages"] == {}  # no average over pairs that are not there

@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: quickstart model release docs test test-slow test-all gpu integrations peers lowest python audit clean
+.PHONY: quickstart model release docs test test-slow test-all gpu integrations lowest python audit clean
 
 ## Install; search as a user does who has a wheel and no clone; then pretrain a small HMDE on the sample, evaluate it and
 ## the released one beside their baselines, and search with it from a fresh process.
@@ -93,11 +93,6 @@ integrations: .venv/test
 	$(BIN)/pytest -m fresh_environment -v tests/project/test_examples.py
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[integrations]'
 	OMP_NUM_THREADS=1 $(BIN)/pytest -v tests/project/test_examples.py tests/hmde/server
-
-## transformers' own tests of models and tokenizers, run on HMDE: passed, not applicable with the reason, failed.
-peers: .venv/test
-	$(BIN)/pip install --quiet --constraint constraints.txt parameterized
-	OMP_NUM_THREADS=1 $(BIN)/python tests/peers/run.py
 
 ## The lowest versions that pyproject.toml allows, except that of torch, in a virtual environment of its own; the tests of
 ## the model and of what stands on it pass with them. uv resolves them, which pip cannot.

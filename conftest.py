@@ -20,8 +20,8 @@ from tqdm import tqdm
 
 pytest_plugins = ["tests.tiny_encoders", "tests.fresh_process"]  # what many tests share
 
-# Programs that tests/project/test_examples.py starts, each in an environment of its own; tests that `make peers` runs.
-collect_ignore = ["tests/integrations", "tests/peers"]
+# Programs that tests/project/test_examples.py starts, each in an environment of its own.
+collect_ignore = ["tests/integrations"]
 
 # Else tqdm shares a lock with the processes that are forked here; one that is killed while it draws would keep it.
 tqdm.set_lock(threading.RLock())

@@ -17,8 +17,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.hub_stand_in import Hub, running_hub
-
 LIBRARIES = (
     "numpy",
     "torch",
@@ -32,7 +30,6 @@ LIBRARIES = (
 # Reads the programs, one a line, and answers with the status of each. What follows the loop is a child's.
 FORK = """
 import gc, importlib, json, os, sys, types
-import huggingface_hub.constants
 
 for library in sys.argv[1:]:
     importlib.import_module(library)
@@ -49,8 +46,6 @@ given = json.loads(line)
 for number, file in enumerate((os.devnull, given["printed"], given["complained"])):
     os.dup2(os.open(file, os.O_RDWR | os.O_CREAT | os.O_TRUNC), number)
 os.chdir(given["folder"])
-huggingface_hub.constants.HF_HUB_OFFLINE = given["offline"]  # as its variable sets it before an import
-os.environ["HF_HUB_OFFLINE"] = str(int(given["offline"]))
 sys.argv, sys.path[:0] = ["-c", *given["arguments"]], given["path"]
 sys.modules["__main__"] = main = types.ModuleType("__main__")
 exec(compile(given["program"], "<program>", "exec"), vars(main))
@@ -60,20 +55,13 @@ os._exit(0)  # to tear down what is imported takes longer than most programs
 
 
 @pytest.fixture(scope="session")
-def hub() -> Iterator[Hub]:
-    """What programs of `run_in_a_fresh_process` take for the Hub. Each test has repositories of its own there."""
-    with running_hub() as hub:
-        yield hub
-
-
-@pytest.fixture(scope="session")
-def run_in_a_fresh_process(hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
+def run_in_a_fresh_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
     """A function that runs a program as a process that has imported torch and transformers and nothing else."""
     work = tmp_path_factory.mktemp("fresh")
     python = subprocess.Popen(
         [sys.executable, "-I", "-c", FORK, *LIBRARIES],
         cwd=work,
-        env=hub.environment() | {"HF_HOME": str(work), "OMP_NUM_THREADS": "1"},
+        env={"HF_HOME": str(work), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -81,21 +69,20 @@ def run_in_a_fresh_process(hub: Hub, tmp_path_factory: pytest.TempPathFactory) -
     assert python.stdin
     assert python.stdout
 
-    def run(program: str, *arguments: str, folder: Path, path: Sequence[str] = (), offline: bool = True) -> str:
+    def run(program: str, *arguments: str, folder: Path, path: Sequence[str] = ()) -> str:
         """What the program prints.
 
         Args:
             arguments: its `sys.argv[1:]`.
             folder: where it runs.
             path: what stands at the beginning of its `sys.path`.
-            offline: whether it may not reach the stand-in of the Hub.
 
         Raises:
             AssertionError: it failed; what it complained of.
         """
         printed, complained = work / "printed", work / "complained"
         files = {"folder": str(folder), "printed": str(printed), "complained": str(complained)}
-        given = {"program": program, "arguments": arguments, "path": path, "offline": offline, **files}
+        given = {"program": program, "arguments": arguments, "path": path, **files}
         print(json.dumps(given), file=python.stdin, flush=True)
         status = python.stdout.readline().strip()
         assert status == "0", f"status {status}: {complained.read_text()[-4000:]}"

@@ -1,10 +1,9 @@
-"""Cards, and push_to_hub end to end against a stand-in of the Hub, from a process of its own."""
+"""Cards, and what goes to the Hub."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import call, create_autospec
@@ -15,76 +14,10 @@ from huggingface_hub import DatasetCard, HfApi, ModelCard
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer, publishing_hmde
 from modeling_hmde.publishing_hmde import model_card, upload_folder
-from tests.hub_stand_in import Hub, metadata_errors
 from tests.paths import REPOSITORY
 from training.loop.loop import Progress
 from training.model_card import write_model_card
 from training.pretrain_recipe import PretrainRecipe
-
-CODE = {file.name for file in (REPOSITORY / "modeling_hmde").glob("*_hmde.py")}
-MODEL_FILES = {"config.json", "model.safetensors", "modules.json", "config_sentence_transformers.json", *CODE}
-TOKENIZER_FILES = {"tokenizer.json", "tokenizer_config.json"}
-
-PUSH = """
-import sys, time
-import torch
-from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-
-time.sleep = lambda seconds: None  # huggingface_hub waits before it asks again
-folder, repo, *how = sys.argv[1:]
-model = HMDEForDocumentEmbedding.from_pretrained(folder)
-if "changed" in how:
-    torch.nn.init.ones_(model.hmde.document_encoder.dbos)
-print(model.push_to_hub(repo).oid)
-HMDETokenizer.from_pretrained(folder).push_to_hub(repo)
-"""
-
-PULL = """
-import sys
-sys.modules["modeling_hmde"] = None  # as if it were not installed
-import torch
-from transformers import AutoModel, AutoTokenizer
-
-repo, first, text = sys.argv[1:]
-def embed(**pins):
-    tokenizer = AutoTokenizer.from_pretrained(repo, trust_remote_code=True, **pins)
-    model = AutoModel.from_pretrained(repo, trust_remote_code=True, **pins)
-    return model.encode_documents([text], tokenizer)[0]
-
-def dbos(**pins):
-    return AutoModel.from_pretrained(repo, trust_remote_code=True, **pins).hmde.document_encoder.dbos
-
-assert (dbos() == 1).all()
-assert (dbos(code_revision=first) == 1).all()
-assert not (dbos(revision=first) == 1).any()
-print(embed().tolist())
-"""
-
-MTEB = """
-import sys
-import mteb
-from mteb.cache import ResultCache
-from mteb.models import SentenceTransformerEncoderWrapper
-from tests.local_mteb_task import LocalTask
-
-folder, repo = sys.argv[1:]
-by_name = mteb.get_model(repo, trust_remote_code=True)
-for model in by_name, SentenceTransformerEncoderWrapper(folder, trust_remote_code=True):
-    (result,) = mteb.evaluate(model, LocalTask(), cache=ResultCache("mteb"), show_progress_bar=False)
-    print(result.scores["test"][0]["ndcg_at_10"])
-"""
-
-
-@pytest.fixture
-def online(run_in_a_fresh_process: Callable[..., str], tmp_path: Path) -> Callable[..., str]:
-    """Runs a program that reaches the stand-in of the Hub."""
-    return partial(run_in_a_fresh_process, folder=tmp_path, path=[str(REPOSITORY)], offline=False)
-
-
-@pytest.fixture
-def repo(request: pytest.FixtureRequest) -> str:
-    """The name of a repository of the test's own."""
-    return f"someone/{request.node.name[len('test_') :][:40].strip('_')}"
 
 
 @pytest.fixture
@@ -96,98 +29,26 @@ def folder(
     return tmp_path / "model"
 
 
-@pytest.mark.slow
-def test_pushed_twice_and_loaded_at_either_commit_over_a_connection_that_drops(
-    online: Callable[..., str], hub: Hub, repo: str, folder: Path, documents: list[str], tmp_path: Path
+@pytest.mark.parametrize("has_card", [False, True])
+def test_a_model_and_its_tokenizer_go_to_the_hub_with_their_code_and_one_card(
+    folder: Path, has_card: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hub.drop = [f"POST /api/models/{repo}/preupload", "PUT /lfs/"]
-    first = online(PUSH, str(folder), repo).strip()
-    assert not hub.drop
-    files = hub.files(repo)
-    assert set(files) == MODEL_FILES | TOKENIZER_FILES | {"README.md"}
-    for name in MODEL_FILES | TOKENIZER_FILES:
-        if not name.endswith(".json"):
-            assert files[name] == (folder / name).read_bytes(), name
+    uploaded: dict[str, bytes] = {}
 
-    card = files["README.md"].decode()
-    assert f'SentenceTransformer("{repo}"' in card
-    assert ModelCard(card).data.library_name == "transformers"
-    assert card in hub.validated
+    def note(folder: str, repo: str, **options: object) -> None:
+        assert (repo, options["keep_card"], options["private"]) == ("someone/hmde", True, True)
+        uploaded.update({path.name: path.read_bytes() for path in Path(folder).iterdir()})
 
-    files["README.md"] = edited = files["README.md"] + b"Edited on the Hub.\n"
-    num_commits = len(hub.commits[repo])
-    online(PUSH, str(folder), repo, "changed")
-    assert len(hub.commits[repo]) > num_commits
-    assert hub.files(repo)["model.safetensors"] != files["model.safetensors"]
-    assert hub.files(repo)["README.md"] == edited
-
-    found = online(PULL, repo, first, documents[0])
-    num_requests = len(hub.requests)
-    assert online(PULL, repo, first, documents[0], offline=True) == found
-    assert len(hub.requests) == num_requests
-
-
-def test_the_card_of_the_folder_goes_with_the_model(
-    online: Callable[..., str], hub: Hub, repo: str, folder: Path
-) -> None:
-    (folder / "README.md").write_text("---\nlicense: mit\n---\n# Mine\n", encoding="utf-8")
-    online(PUSH, str(folder), repo)
-    assert hub.files(repo)["README.md"] == (folder / "README.md").read_bytes()
-
-
-@pytest.mark.slow
-def test_sentence_transformers_pushes_the_whole_folder(
-    online: Callable[..., str], hub: Hub, repo: str, folder: Path
-) -> None:
-    push = """
-import sys
-from sentence_transformers import SentenceTransformer
-SentenceTransformer(sys.argv[1], trust_remote_code=True).push_to_hub(sys.argv[2])
-"""
-    online(push, str(folder), repo)
-    assert set(hub.files(repo)) >= MODEL_FILES | TOKENIZER_FILES | {"README.md"}
-
-
-@pytest.mark.slow
-def test_mteb_finds_the_model_by_its_name_and_files_its_results_there(
-    online: Callable[..., str], hub: Hub, repo: str, folder: Path, tmp_path: Path
-) -> None:
-    online(PUSH, str(folder), repo)
-    *_, by_name, by_folder = online(MTEB, str(folder), repo).split()  # before: mteb asks for trust
-    assert by_name == by_folder
-    commit, _ = hub.commits[repo][-1]
-    results = tmp_path / "mteb" / "results" / repo.replace("/", "__") / commit
-    assert len([*results.rglob("Local.json")]) == 1
-
-
-def test_the_sample_is_a_data_set_with_a_card_that_the_hub_accepts(
-    online: Callable[..., str], hub: Hub, tmp_path: Path
-) -> None:
-    push = """
-import sys
-from huggingface_hub import HfApi
-HfApi().create_repo("someone/sample", repo_type="dataset")
-HfApi().upload_folder(repo_id="someone/sample", folder_path=sys.argv[1], repo_type="dataset")
-"""
-    online(push, str(REPOSITORY / "sample"))
-    files = hub.files("datasets/someone/sample")
-    assert {"README.md", "docs/de.jsonl", "qrels.test.tsv"} <= set(files)
-    assert files["README.md"].decode() in hub.validated
-
-
-@pytest.mark.parametrize(
-    ("card", "error"),
-    [
-        ("# No metadata\n", "no metadata"),
-        ("---\nlicense: [\n---\n", "no YAML"),
-        ("---\nlicense: apache\n---\n", "license must be one of"),
-        ("---\nlanguage: [german]\n---\n", "language 'german' must be a code"),
-        ("---\npipeline_tag: embedding\n---\n", "pipeline_tag 'embedding' must be one of"),
-        ("---\nmodel-index: [{results: [{task: {}, dataset: {}, metrics: [{}]}]}]\n---\n", "dataset.name is required"),
-    ],
-)
-def test_a_card_that_the_hub_would_not_accept_is_not_accepted_here(card: str, error: str) -> None:
-    assert error in "; ".join(metadata_errors(card, "model"))
+    monkeypatch.setattr(publishing_hmde, "upload_folder", note)
+    mine = "---\nlicense: mit\n---\n# Mine\n"
+    if has_card:
+        (folder / "README.md").write_text(mine, encoding="utf-8")
+    HMDEForDocumentEmbedding.from_pretrained(folder).push_to_hub("someone/hmde", private=True)
+    HMDETokenizer.from_pretrained(folder).push_to_hub("someone/hmde", private=True)
+    card = uploaded.pop("README.md").decode()
+    assert uploaded.keys() == {path.name for path in folder.iterdir()} - {"README.md"}
+    assert uploaded["model.safetensors"] == (folder / "model.safetensors").read_bytes()
+    assert card == mine if has_card else 'SentenceTransformer("someone/hmde"' in card
 
 
 @pytest.mark.parametrize(
@@ -237,15 +98,6 @@ def test_a_card_is_kept_where_there_is_one(tmp_path: Path, monkeypatch: pytest.M
     upload_folder(tmp_path, "hmde", keep_card=True)
     assert api.upload_folder.call_args.kwargs["ignore_patterns"] == (["README.md"] if has_card else None)
     assert api.file_exists.call_args == call("someone/hmde", "README.md", repo_type="model", revision=None)
-
-
-def test_nothing_is_pushed_with_a_card_that_is_not_accepted(
-    online: Callable[..., str], hub: Hub, repo: str, folder: Path
-) -> None:
-    (folder / "README.md").write_text("---\nlicense: apache\n---\n", encoding="utf-8")
-    with pytest.raises(AssertionError, match=r"Invalid metadata in README\.md\.\s+- license must be one of"):
-        online(PUSH, str(folder), repo)
-    assert not hub.files(repo)
 
 
 # --- cards -----------------------------------------------------------------------------------------------------------

@@ -12,11 +12,10 @@ from safetensors.torch import load_file
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from tests.encoder_families import FAMILIES, save_family
-from tests.hub_stand_in import Hub
 from tests.paths import REPOSITORY
 from tests.training.corpus.own_articles import LANGUAGES, article, run, write_articles
 from training import pretrain
-from training.release import average
+from training.release import average, rotate
 
 PRETRAIN = REPOSITORY / "configuration" / "pretrain"
 
@@ -80,8 +79,7 @@ def test_a_recipe_goes_from_start_to_a_model_that_users_open(
 def test_the_recommended_recipe_goes_from_articles_to_a_model_on_the_hub(
     tmp_path: Path,
     documents: list[str],
-    hub: Hub,
-    run_in_a_fresh_process: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
     encoded_elsewhere: Callable[[Path, list[str]], dict[str, np.ndarray]],
 ) -> None:
     """The commands of docs/train.md, "With GPUs", in small."""
@@ -109,11 +107,9 @@ def test_the_recommended_recipe_goes_from_articles_to_a_model_on_the_hub(
     average.main(
         ["--models", f"[{', '.join(models)}]", "--output", mean, "--corpus", str(corpus), "--max_sentences", "2048"]
     )
-    rotated = ["--model", mean, "--corpus", str(corpus), "--sizes", "[]", "--output", str(tmp_path / "rotated")]
-    program = "import runpy; runpy.run_module('training.release.rotate', run_name='__main__', alter_sys=True)"
-    rotated += ["--push_to_hub", "someone/recommended"]
-    run_in_a_fresh_process(program, *rotated, folder=tmp_path, path=[str(REPOSITORY)], offline=False)
-
-    check_finished(tmp_path / "rotated", documents, encoded_elsewhere(tmp_path / "rotated", documents))
-    uploaded = hub.files("someone/recommended")["model.safetensors"]
-    assert uploaded == (tmp_path / "rotated" / "model.safetensors").read_bytes()
+    finished, uploaded = tmp_path / "rotated", []
+    monkeypatch.setattr(rotate, "upload_folder", lambda *named: uploaded.append(named))
+    rotated = ["--model", mean, "--corpus", str(corpus), "--sizes", "[]", "--output", str(finished)]
+    rotate.main([*rotated, "--push_to_hub", "someone/recommended"])
+    assert uploaded == [(str(finished), "someone/recommended")]
+    check_finished(finished, documents, encoded_elsewhere(finished, documents))

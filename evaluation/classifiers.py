@@ -11,7 +11,6 @@ import numpy as np
 
 from evaluation.datasets.labelled_sets import LABEL_SEPARATOR
 from evaluation.metrics import Measured, r_precisions, scores_of_label_sets
-from evaluation.recipes import C_GRID
 from hmde.common.progress import progress_bar
 
 if TYPE_CHECKING:  # importing it takes seconds
@@ -22,13 +21,15 @@ if TYPE_CHECKING:  # importing it takes seconds
 
 FOLDS = 5
 
+# Inverse strengths of the regularisation of a logistic regression; unit vectors need a weak one.
+CS = (0.1, 1.0, 10.0, 100.0, 1000.0)
 # Of a Gaussian kernel between unit vectors, exp(-gamma * (2 - 2 * cosine)). Encoders whose cosines are all high need
 # large ones.
 GAMMAS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 
 
 def fit_logistic_regression(
-    vectors: np.ndarray, labels: Sequence[str], Cs: Sequence[float] = C_GRID, name: str = ""
+    vectors: np.ndarray, labels: Sequence[str], Cs: Sequence[float] = CS, name: str = ""
 ) -> LogisticRegression:
     """The logistic regression of the C with the highest accuracy in cross-validation; of several such, the smallest.
 
@@ -61,7 +62,7 @@ def fit_svm(vectors: np.ndarray, labels: Sequence[str], gammas: Sequence[float] 
 
 
 def fit_multilabel(
-    vectors: np.ndarray, labels: Sequence[str], Cs: Sequence[float] = C_GRID, name: str = ""
+    vectors: np.ndarray, labels: Sequence[str], Cs: Sequence[float] = CS, name: str = ""
 ) -> tuple[Callable[[np.ndarray, Sequence[str]], Measured], float]:
     """As `fit_logistic_regression`, for texts with several labels: a logistic regression for each label, and the C with
     the highest R-precision.

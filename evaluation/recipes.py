@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from evaluation.registry import SYSTEMS
 from hmde.common.device import Dtype
-from hmde.common.numbers import NonNegativeInt, PositiveFloat, PositiveInt
+from hmde.common.numbers import NonNegativeInt, PositiveInt
 
 QuerySource = Literal["queries", "documents", "late_sentences"]
 
@@ -125,10 +125,6 @@ class RetrievalTask(TaskOptions):
     depth: NonNegativeInt = 0
 
 
-# Unit vectors need weak regularisation.
-C_GRID = (0.1, 1.0, 10.0, 100.0, 1000.0)
-
-
 @dataclass
 class ClassificationTask(TaskOptions):
     """Labelled documents to compare systems on.
@@ -146,9 +142,6 @@ class ClassificationTask(TaskOptions):
             significance, because all resamples share one test set.
         classifier: what learns from frozen vectors. An `svm` has a Gaussian kernel, so a topic may have several parts;
             its time grows with the square of the number of documents.
-        Cs: of a logistic regression: inverse strengths of regularisation, as LogisticRegressionCV names them, of which
-            cross-validation on training and dev documents chooses one. The best C of unit vectors depends on how far
-            apart they are; one value compares systems at the same C.
         finetuned: classifiers that were trained as a whole, by name: the folders or Hub names of one or more runs,
             whose scores are averaged.
         finetuned_on: languages that these were trained on; the first train language if not given.
@@ -163,7 +156,6 @@ class ClassificationTask(TaskOptions):
     format: str = "hmde"
     bootstrap_resamples: NonNegativeInt = 0
     classifier: Literal["logistic_regression", "svm"] = "logistic_regression"
-    Cs: list[PositiveFloat] = field(default_factory=lambda: list(C_GRID))
     finetuned: dict[str, list[str]] = field(default_factory=dict)
     finetuned_on: list[str] = field(default_factory=list)
     measure: Literal["accuracy", "macro_f1", "r_precision", "micro_f1"] = "accuracy"
@@ -174,10 +166,8 @@ class ClassificationTask(TaskOptions):
         self.finetuned_on = self.finetuned_on or self.train_languages[:1]
         if not self.test_languages:
             raise ValueError("test_languages is empty; name at least one")
-        if not self.Cs:
-            raise ValueError("Cs is empty; name at least one")
-        if self.classifier == "svm" and (self.multilabel or self.Cs != list(C_GRID)):
-            raise ValueError("classifier is svm, which learns one label a text and has no Cs; leave one of them out")
+        if self.classifier == "svm" and self.multilabel:
+            raise ValueError(f"classifier is svm, which learns one label a text; {self.measure} is of several labels")
         for name, models in self.finetuned.items():
             if not models:
                 raise ValueError(f"finetuned has no model of {name}; name at least one run of it, or leave it out")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -219,36 +218,6 @@ def _visible(sentence: str, begin: int) -> Iterator[tuple[int, int]]:
     if any(unicodedata.category(character) not in _INVISIBLE for character in stripped):
         first = begin + len(sentence) - len(sentence.lstrip())
         yield first, first + len(stripped)
-
-
-def punkt_spans(text: str, language: str | None = None) -> Iterator[tuple[int, int]]:
-    """As `sentence_spans`, by NLTK's Punkt for English, in which the authors' code of HMDE splits all languages. A line
-    break ends no sentence.
-
-    Raises:
-        ValueError: NLTK or its data are not here.
-    """
-    for begin, end in english_punkt().span_tokenize(text):
-        yield from _visible(text[begin:end], begin)
-
-
-@functools.cache
-def english_punkt() -> Any:
-    """NLTK's splitter for English.
-
-    Raises:
-        ValueError: NLTK or its data are not here.
-    """
-    try:
-        from nltk.tokenize import PunktTokenizer
-
-        return PunktTokenizer("english")
-    except (ImportError, LookupError) as error:  # NLTK's LookupError is many lines
-        missing = "NLTK" if isinstance(error, ImportError) else "punkt_tab, data of NLTK,"
-        raise ValueError(
-            f"segmentation is 'punkt', but {missing} is missing; run pip install nltk and "
-            "python -m nltk.downloader punkt_tab, or use 'sentences'"
-        ) from None
 
 
 def sentences_per_passage(lengths: Iterable[int], passage_length: int, num_special: int = 2) -> list[int]:

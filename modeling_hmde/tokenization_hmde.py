@@ -26,14 +26,7 @@ from .pipeline_hmde import read_pipeline
 from .publishing_hmde import upload
 from .refusals_hmde import refuse_arguments, refuse_truncated, warn_of_truncation
 from .rows_hmde import Piece, Row, Tokens, common_start, join_pieces, rows_by_passage
-from .segmentation_hmde import (
-    check_texts,
-    english_punkt,
-    join_short_spans,
-    language_of_each,
-    punkt_spans,
-    sentence_spans,
-)
+from .segmentation_hmde import check_texts, join_short_spans, language_of_each, sentence_spans
 
 # A text that is not split into sentences is cut before it is tokenised, to this many characters for each token that it
 # may have. Tokens are far shorter in every language, so nothing is lost, and no text of megabytes is tokenised whole.
@@ -52,10 +45,8 @@ COLUMNS = {
     "return_length": "length",
 }
 
-Segmentation = Literal["sentences", "punkt", "chunks", "windows"]
+Segmentation = Literal["sentences", "chunks", "windows"]
 LongSentences = Literal["split", "cut"]
-
-SENTENCE_SPANS = {"sentences": sentence_spans, "punkt": punkt_spans}  # the other segmentations have no sentences
 
 
 class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
@@ -82,10 +73,9 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
         max_sentences: most sentences of a document.
         max_sentence_length: most tokens of a sentence, special tokens included.
         min_sentence_bytes: a sentence of fewer bytes of UTF-8 is read as one with the next (see `join_short_spans`).
-        segmentation: `sentences`; or `punkt`, sentences by NLTK's rules of English, as in the authors' code; or
-            `chunks` of `max_sentence_length` tokens, which ignore sentences (the paper's table 4); or `windows`, which
-            are such chunks, each with the last third of the text of the one before (section 3.3: N_S / 3, 42 tokens of
-            128 with a start and an end token).
+        segmentation: `sentences`; or `chunks` of `max_sentence_length` tokens, which ignore sentences (the paper's
+            table 4); or `windows`, which are such chunks, each with the last third of the text of the one before
+            (section 3.3: N_S / 3, 42 tokens of 128 with a start and an end token).
         long_sentences: a sentence that is too long becomes several (`split`), so that no text is lost in languages that
             the splitter does not split, such as Thai; or it loses its end (`cut`), as in the paper.
         sentence_prompt: stands before each sentence of a document, such as e5's "passage: ".
@@ -112,8 +102,6 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
         for option, (value, known) in chosen.items():
             if value not in get_args(known):
                 raise ValueError(f"{option} is {value!r}; it must be one of {', '.join(get_args(known))}")
-        if segmentation == "punkt":
-            english_punkt()  # so that a missing library is named before any work
         if max_sentences < 1:
             raise ValueError(f"max_sentences is {max_sentences}; it must be at least 1")
         self.max_sentences = max_sentences
@@ -378,7 +366,7 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
             )
         backend = self._unlimited_backend()
         encode = backend.encode_batch if with_offsets or prompt else backend.encode_batch_fast
-        once = as_queries or (self.segmentation in SENTENCE_SPANS and self.long_sentences == "cut")
+        once = as_queries or (self.segmentation == "sentences" and self.long_sentences == "cut")
         documents: list[list[Piece]] = [[] for _ in texts]
         unread = {
             index: self._spans(text, language, as_queries, to_the_end)
@@ -446,11 +434,11 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
         return backend
 
     def _spans(self, text: str, language: str | None, as_query: bool, to_the_end: bool) -> Iterator[tuple[int, int]]:
-        if as_query or self.segmentation not in SENTENCE_SPANS:
+        if as_query or self.segmentation != "sentences":
             num_tokens = self.max_sentence_length * (1 if as_query else self.max_sentences)
             begin, end = len(text) - len(text.lstrip()), len(text.rstrip())
             return iter([(begin, end if to_the_end else min(begin + num_tokens * MAX_CHARACTERS_PER_TOKEN, end))])
-        return join_short_spans(SENTENCE_SPANS[self.segmentation](text, language), text, self.min_sentence_bytes)
+        return join_short_spans(sentence_spans(text, language), text, self.min_sentence_bytes)
 
     def _frame_tokens(self, tokens: Tokens, prompt_ids: list[int], num_shared: int, once: bool) -> list[Piece]:
         """A sentence as pieces of at most `max_sentence_length` tokens; `once` keeps the first and drops the rest.

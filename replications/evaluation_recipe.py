@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from evaluation.recipes import C_GRID, ClassificationTask, EvaluationRecipe, RetrievalTask, SystemOptions
+from evaluation.recipes import ClassificationTask, EvaluationRecipe, RetrievalTask, SystemOptions
 from evaluation.registry import SYSTEMS, TASKS, SystemKind
 from hmde.common.numbers import NonNegativeInt, PositiveInt
 from replications.longformer.options import LongformerOptions
@@ -58,14 +58,14 @@ class RerankingTask(RetrievalTask):
 
 @dataclass
 class MLPTask(ClassificationTask):
-    """See replications/mldoc.py. The network chooses one label of a text, and has no C."""
+    """See replications/mldoc.py. The network chooses one label of a text."""
 
     measure: Literal["accuracy", "macro_f1"] = "accuracy"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.Cs != list(C_GRID) or self.classifier != "logistic_regression":
-            raise ValueError("mlp_classification has a network of its own; leave Cs and classifier out")
+        if self.classifier != "logistic_regression":
+            raise ValueError("mlp_classification has a network of its own; leave classifier out")
 
 
 @dataclass

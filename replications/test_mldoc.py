@@ -54,8 +54,7 @@ def test_the_network_gives_the_scores_worked_out_by_hand_in_each_of_five_runs(tm
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ("Cs: [1.0]", "mlp_classification has a network of its own; leave Cs and classifier out"),
-        ("classifier: svm", "mlp_classification has a network of its own; leave Cs and classifier out"),
+        ("classifier: svm", "mlp_classification has a network of its own; leave classifier out"),
         ("measure: r_precision", r"Expected a typing.Literal\['accuracy', 'macro_f1'\]"),
     ],
 )

@@ -25,7 +25,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from evaluation.classifiers import GAMMAS, fit_logistic_regression, fit_multilabel, fit_svm
+from evaluation.classifiers import CS, GAMMAS, fit_logistic_regression, fit_multilabel, fit_svm
 from evaluation.datasets.labelled_sets import (
     LabelledSet,
     LabelledTexts,
@@ -87,7 +87,7 @@ def learn(
     before: what is best on a few hundred dev documents alone is nearly chance."""
     vectors, labels = np.concatenate([train_vectors, dev_vectors]), [*train_labels, *dev_labels]
     svm = task.classifier == "svm"
-    candidates = [chosen] if chosen is not None else GAMMAS if svm else task.Cs
+    candidates = [chosen] if chosen is not None else GAMMAS if svm else CS
     if task.multilabel:
         measure_on, C = fit_multilabel(vectors, labels, candidates, name)
         return lambda vectors, labels: [measure_on(vectors, labels)], C

@@ -17,7 +17,7 @@ from tests.paths import REPOSITORY
 
 SHIPPED = sorted((REPOSITORY / "modeling_hmde").glob("*_hmde.py"))
 ALONE = sorted((REPOSITORY / "replications").glob("*/modeling_*.py"))  # each ships without the others
-LIBRARIES = {"torch", "transformers", "tokenizers", "huggingface_hub", "numpy", "sentencex", "nltk"}
+LIBRARIES = {"torch", "transformers", "tokenizers", "huggingface_hub", "numpy", "sentencex"}
 
 
 def imports(file: Path) -> Iterator[ast.Import | ast.ImportFrom]:
@@ -110,7 +110,7 @@ def test_shipped_files_import_the_libraries_of_a_model_and_flat_siblings_only(fi
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
 def test_the_hubs_loader_asks_for_no_package_that_users_of_transformers_lack(file: Path) -> None:
     """It refuses to load where a package imported outside `try` is missing, whatever we would have said of it."""
-    assert set(get_imports(file)) <= LIBRARIES - {"sentencex", "nltk"} | sys.stdlib_module_names
+    assert set(get_imports(file)) <= LIBRARIES - {"sentencex"} | sys.stdlib_module_names
 
 
 def test_the_hubs_loader_finds_every_file_from_the_model() -> None:

@@ -282,8 +282,6 @@ def test_a_label_that_a_classifier_does_not_have_is_named_with_its_file(recipe: 
         ({"test_languages": ["en", "deu"]}, "language 'deu' is written 'de' here"),
         ({"train_languages": ["fr"]}, "fr.train.tsv is missing"),
         ({"test_languages": []}, "test_languages is empty"),
-        ({"Cs": []}, "Cs is empty"),
-        ({"classifier": "svm", "Cs": [10.0]}, "classifier is svm, which learns one label a text and has no Cs"),
         ({"classifier": "svm", "measure": "micro_f1"}, "classifier is svm, which learns one label a text"),
         ({"finetuned": {"hmde": ["nowhere"]}}, "hmde: nowhere does not open"),
         ({"finetuned": {"hmde": []}}, "finetuned has no model of hmde; name at least one run"),

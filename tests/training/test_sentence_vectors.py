@@ -43,7 +43,7 @@ def test_document_embeddings_are_the_same_from_kept_vectors(triples, model, toke
     with torch.no_grad():
         anew = encoder(collate(chosen, triples.roles, tokenizer).rows)
         from_kept = encoder(collate(chosen, triples.roles, tokenizer, sentence_vectors=kept).rows)
-    torch.testing.assert_close(from_kept, anew, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(from_kept, anew, rtol=2e-3, atol=2e-3)  # they are kept in float16
 
 
 def test_the_documents_that_triples_name_are_encoded_and_no_others(triples):

@@ -15,6 +15,7 @@ import torch
 from accelerate import Accelerator
 from datasets import Dataset, concatenate_datasets
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from hmde.common.files import locked, new_array, partial_of
 from hmde.common.fingerprints import fingerprint, fingerprint_of_code, fingerprint_of_weights
@@ -29,11 +30,12 @@ MAX_TOKENS_PER_BATCH = 16_384
 
 
 class SentenceVectors:
-    """Sentence vectors on disk, mapped into memory. Each document has room for `max_sentences`.
+    """Sentence vectors on disk, mapped into memory, those of one document after those of another.
 
     Args:
-        folder: `vectors.npy` (documents, max_sentences, hidden), float32, and `lengths.npy` (documents, max_sentences),
-            int32, the tokens of each sentence, 0 where there is none.
+        folder: `vectors.npy` (sentences, hidden), float16, `lengths.npy` (sentences,), int32, the tokens of each
+            sentence, and `bounds.npy` (documents + 1,), int64, the first sentence of each document, then the count of
+            all.
         articles: article tables by language.
         rows: (documents,), ascending, those of the documents, counted through all tables.
     """
@@ -41,6 +43,7 @@ class SentenceVectors:
     def __init__(self, folder: Path, articles: dict[str, Dataset], rows: np.ndarray) -> None:
         self.vectors = np.load(folder / "vectors.npy", mmap_mode="r")
         self.lengths = np.load(folder / "lengths.npy", mmap_mode="r")
+        self.bounds = np.load(folder / "bounds.npy")
         self.articles = articles
         self.rows = rows
         self.first_rows = dict(zip(articles, accumulate(map(len, articles.values()), initial=0)))
@@ -57,13 +60,15 @@ class SentenceVectors:
         """
         in_tables = [self.first_rows[language] + row_of(self.articles, language, name) for language, name in documents]
         rows = np.searchsorted(self.rows, in_tables)
-        lengths = torch.from_numpy(self.lengths[rows])
-        attention_mask = (lengths > 0).long()
-        num_sentences = int(attention_mask.sum(dim=1).max())
+        places = [slice(*self.bounds[row : row + 2]) for row in rows]
+        vectors, lengths = (
+            pad_sequence([torch.from_numpy(kept[place].copy()) for place in places], batch_first=True)
+            for kept in (self.vectors, self.lengths)
+        )
         return {
-            "sentence_embeddings": torch.from_numpy(np.stack([self.vectors[row, :num_sentences] for row in rows])),
-            "sentence_lengths": lengths[:, :num_sentences],
-            "attention_mask": attention_mask[:, :num_sentences],
+            "sentence_embeddings": vectors.float(),
+            "sentence_lengths": lengths,
+            "attention_mask": (lengths > 0).long(),
         }
 
 
@@ -97,13 +102,11 @@ def sentence_vectors(
         accelerator.wait_for_everyone()  # until the main process has the lock
         if not whole.exists():
             partial = partial_of(whole)
-            shape = (len(rows), tokenizer.max_sentences, model.config.hidden_size)
+            documents = concatenate_datasets([table.select_columns(["language", "text"]) for table in articles.values()])
             if accelerator.is_main_process and not (partial / "lengths.npy").exists():
-                partial.mkdir(parents=True, exist_ok=True)
-                new_array(partial / "vectors.npy", shape, np.float32)
-                new_array(partial / "lengths.npy", shape[:2], np.int32)
+                make_room(partial, model.config.hidden_size, count_sentences(tokenizer, documents, rows))
             accelerator.wait_for_everyone()
-            fill(partial, accelerator, model, tokenizer, articles, rows)
+            fill(partial, accelerator, model, tokenizer, documents, rows)
             accelerator.wait_for_everyone()
             if accelerator.is_main_process:
                 os.replace(partial, whole)
@@ -111,34 +114,59 @@ def sentence_vectors(
     return SentenceVectors(whole, articles, rows)
 
 
+def count_sentences(tokenizer: HMDETokenizer, documents: Dataset, rows: np.ndarray) -> np.ndarray:
+    """(documents,), int64, of each row the sentences that the model reads."""
+    counts: list[int] = []
+    with progress_bar("counting sentences", len(rows), unit="document") as bar:
+        for first in range(0, len(rows), DOCUMENTS_AT_ONCE):
+            read = documents[rows[first : first + DOCUMENTS_AT_ONCE]]
+            counts += [max(ids) + 1 for ids in tokenizer(read["text"], language=read["language"])["sentence_ids"]]
+            bar.update(len(read["text"]))
+    return np.array(counts, dtype=np.int64)
+
+
+def make_room(folder: Path, hidden_size: int, counts: np.ndarray) -> None:
+    """Write the files of `SentenceVectors`, with zeros for what is not known yet.
+
+    Args:
+        counts: (documents,), the sentences of each.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    np.save(folder / "bounds.npy", np.concatenate([[0], counts.cumsum()]))
+    new_array(folder / "vectors.npy", (int(counts.sum()), hidden_size), np.float16)
+    new_array(folder / "lengths.npy", (int(counts.sum()),), np.int32)
+
+
 def fill(
     folder: Path,
     accelerator: Accelerator,
     model: HMDEForDocumentEmbedding,
     tokenizer: HMDETokenizer,
-    articles: dict[str, Dataset],
+    documents: Dataset,
     rows: np.ndarray,
 ) -> None:
     """Encode this process's share of the documents that are not in the arrays of `folder` yet."""
     vectors = np.lib.format.open_memmap(folder / "vectors.npy", "r+")
     lengths = np.lib.format.open_memmap(folder / "lengths.npy", "r+")
-    missing = np.flatnonzero(lengths[:, 0] == 0)
+    bounds = np.load(folder / "bounds.npy")
+    missing = np.flatnonzero(lengths[bounds[:-1]] == 0)
     accelerator.wait_for_everyone()  # until every process knows what is missing
     share = missing[accelerator.process_index :: accelerator.num_processes]
-    documents = concatenate_datasets([table.select_columns(["language", "text"]) for table in articles.values()])
     model.to(accelerator.device)
     bar = progress_bar("sentence vectors" if accelerator.is_main_process else "", len(share), unit="document")
     with bar, torch.no_grad(), accelerator.autocast():
         for first in range(0, len(share), DOCUMENTS_AT_ONCE):
             chosen = share[first : first + DOCUMENTS_AT_ONCE]
             read = documents[rows[chosen]]
+            new_lengths: list[tuple[slice, Tensor]] = []
             encoded = encode_sentences(model, tokenizer, read["text"], read["language"])
-            new_lengths = np.zeros_like(lengths[chosen])
             for index, sentence_embeddings, sentence_lengths in encoded:
-                vectors[chosen[index], : len(sentence_embeddings)] = sentence_embeddings.float()
-                new_lengths[index, : len(sentence_lengths)] = sentence_lengths
+                place = slice(*bounds[chosen[index] : chosen[index] + 2])
+                vectors[place] = sentence_embeddings.half()
+                new_lengths.append((place, sentence_lengths))
             vectors.flush()
-            lengths[chosen] = new_lengths  # a document that has lengths has its vectors
+            for place, sentence_lengths in new_lengths:
+                lengths[place] = sentence_lengths  # a document that has lengths has its vectors
             bar.update(len(chosen))
     lengths.flush()
 

@@ -11,9 +11,10 @@ from torch import Tensor
 Scoring = Literal["contribution", "maximum"]
 Score = TypeVar("Score", float, np.ndarray, Tensor)
 
-# The share of the best sentence in the score of a document by both scales. Chosen on the development sets
-# (docs/journal): a larger share finds more details of long documents, a smaller one more titles.
-SENTENCE_WEIGHT = 0.6
+# The shares of the best and of the first sentence in the score of a document by both scales. Chosen on the development
+# sets (docs/journal): a larger share of the best sentence finds more details of long documents, a smaller one more
+# titles; the first sentence often says what a document is about, as a title does.
+BEST_SENTENCE, FIRST_SENTENCE = 0.6, 0.1
 
 
 class DocumentSentences(NamedTuple):
@@ -47,14 +48,15 @@ class Explanation(NamedTuple):
     sentences: list[SentenceScore]
 
 
-def late_score(document: Score, sentence: Score) -> Score:
-    """The score of a document by both scales: a weighted mean of the cosines of the query with the document's vector
-    and with its nearest sentence vector.
+def late_score(document: Score, best_sentence: Score, first_sentence: Score) -> Score:
+    """The score of a document by both scales: a weighted mean of the cosines of the query with the document's vector,
+    with its nearest sentence vector and with its first one.
 
     Args:
-        document, sentence: the two cosines, or arrays of them of one shape.
+        document, best_sentence, first_sentence: the cosines, or arrays of them of one shape.
     """
-    return (1 - SENTENCE_WEIGHT) * document + SENTENCE_WEIGHT * sentence
+    of_document = (1 - BEST_SENTENCE - FIRST_SENTENCE) * document
+    return of_document + BEST_SENTENCE * best_sentence + FIRST_SENTENCE * first_sentence
 
 
 def spans_of_sentences(

@@ -100,7 +100,7 @@ class NearestPieceSystem:
         first_pieces = np.cumsum(vectors.counts) - vectors.counts
         for documents, all_pieces in zip(by_document, by_piece):
             nearest = np.maximum.reduceat(all_pieces, first_pieces)
-            yield late_score(documents, nearest) if self.with_document else nearest
+            yield late_score(documents, nearest, all_pieces[first_pieces]) if self.with_document else nearest
 
 
 def check(name: str, options: SystemOptions) -> None:

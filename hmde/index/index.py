@@ -184,8 +184,8 @@ class Index:
             offset: leave out so many of the best: those that were shown before.
             ranking: `dense` by the cosine of the vectors of query and document; `bm25` by words in common, without
                 documents that have none; `hybrid` by both; `late` as `hybrid`, but with the weighted mean of the
-                cosines of the document and of its best sentence in place of the document's. If None, the best that
-                encodes no document for a query: `late` where the index keeps sentences, else `dense`.
+                cosines of the document, its best sentence and its first in place of the document's. If None, the best
+                that encodes no document for a query: `late` where the index keeps sentences, else `dense`.
             languages: only documents in these, by their codes, such as "de" or "deu"; in all if None.
             where: only documents that meet this condition in SQL, on id, title, language, text and the names of
                 metadata: `"year > 2020 AND author = 'Li'"`.

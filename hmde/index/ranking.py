@@ -5,12 +5,12 @@ bm25    by BM25 over stems; documents that share no term with the query are left
 hybrid  by the cosine plus the scaled BM25 score, among the best documents of both; BM25 decides among documents of one
         language only
 late    as hybrid, and among the documents with the best sentences, too: the weighted mean of the cosines of the
-        document and of its best sentence takes the place of the document's cosine
+        document, of its best sentence and of its first takes the place of the document's cosine
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -85,17 +85,19 @@ def rank(
         return _best(hybrid, depth)
 
     candidates = list(cosines) if index.keeps_sentences else list(hybrid)  # without sentences, each is encoded
-    best = zip(candidates, _cosines_of_best_sentences(index, encoder, vector, candidates))
-    return _best({id: late_score(cosines[id], cosine) + words[id] for id, cosine in best}, depth)
+    sentences = zip(candidates, *_cosines_of_sentences(index, encoder, vector, candidates))
+    return _best({id: late_score(cosines[id], best, first) + words[id] for id, best, first in sentences}, depth)
 
 
-def _cosines_of_best_sentences(
+def _cosines_of_sentences(
     index: Snapshot, encoder: Encoder, vector: np.ndarray, ids: Sequence[str]
-) -> Iterable[float]:
+) -> tuple[list[float], list[float]]:
+    """As `Snapshot.cosines_of_sentences`, also in an index that keeps none."""
     if index.keeps_sentences:
-        return index.cosines_of_best_sentences(vector, ids)
-    sentences = encoder.encode_sentences(index.documents(ids), "maximum")
-    return (float((document.vectors @ torch.from_numpy(vector)).max()) for document in sentences)
+        return index.cosines_of_sentences(vector, ids)
+    encoded = encoder.encode_sentences(index.documents(ids), "maximum")
+    found = [document.vectors @ torch.from_numpy(vector) for document in encoded]
+    return [float(cosines.max()) for cosines in found], [float(cosines[0]) for cosines in found]
 
 
 def scaled_bm25(

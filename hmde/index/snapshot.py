@@ -229,12 +229,12 @@ class Snapshot:
         rows = self.rows(ids, ["id", "vector", "language"])
         return _matrix(rows["vector"].combine_chunks()), dict(zip(ids, rows["language"].to_pylist()))
 
-    def cosines_of_best_sentences(self, query: np.ndarray, ids: Sequence[str]) -> list[float]:
-        """The cosine of a query vector (hidden,) with the best sentence of each document with these ids, in an index
-        that keeps them."""
+    def cosines_of_sentences(self, query: np.ndarray, ids: Sequence[str]) -> tuple[list[float], list[float]]:
+        """The cosines of a query vector (hidden,) with the best sentence and with the first sentence of each document
+        with these ids, in an index that keeps them."""
         rows = self.rows(ids, ["id", *CODE_COLUMNS])
-        found = cosines(cut(query, self.sentence_size), _codes(rows), self.centre)
-        return np.maximum.reduceat(found, _firsts(rows)).tolist()
+        found, firsts = cosines(cut(query, self.sentence_size), _codes(rows), self.centre), _firsts(rows)
+        return np.maximum.reduceat(found, firsts).tolist(), found[firsts].tolist()
 
     def sentences(self, ids: Sequence[str]) -> list[DocumentSentences]:
         """The sentences of the documents with these ids, in an index that keeps them."""

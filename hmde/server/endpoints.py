@@ -28,7 +28,7 @@ from hmde.index.index import Index
 from hmde.server.batching import Batcher
 from hmde.server.guards import Limits
 from hmde.server.schemas import EmbeddingsRequest, RerankDocument, RerankRequest, SearchRequest
-from modeling_hmde import DocumentSentences, late_score, score_sentences
+from modeling_hmde import DocumentSentences, late_score
 
 PAGE = Template((Path(__file__).parent / "page.html").read_text(encoding="utf-8"))
 
@@ -142,8 +142,9 @@ def unnamed(texts: Sequence[str]) -> list[Document]:
 
 
 def relevance(query: np.ndarray, document: np.ndarray, sentences: DocumentSentences) -> float:
-    """By the cosines of a document (hidden,) and of its best sentence with a query (hidden,); see `late_score`."""
-    return late_score(float(document @ query), score_sentences(from_numpy(query), sentences).score)
+    """By the cosines of a document (hidden,) and of its sentences with a query (hidden,); see `late_score`."""
+    cosines = sentences.vectors @ from_numpy(query)
+    return late_score(float(document @ query), float(cosines.max()), float(cosines[0]))
 
 
 def num_tokens(texts: Sequence[str], encoder: Encoder) -> list[int]:

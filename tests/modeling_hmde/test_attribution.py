@@ -121,10 +121,11 @@ def test_white_space_around_a_sentence_is_no_part_of_it() -> None:
     assert spans_of_sentences(" The cat. \n ", [0, 0, 0], [(0, 4), (4, 9), (9, 12)]) == [(1, 9)]
 
 
-def test_the_sentence_weighs_three_fifths_of_a_late_score() -> None:
-    assert (late_score(1.0, 0.0), late_score(0.0, 1.0)) == pytest.approx((0.4, 0.6))
-    document, sentence = np.array([0.5, -0.5]), np.array([0.25, 1.0])
-    np.testing.assert_allclose(late_score(document, sentence), [0.35, 0.4])
+def test_the_best_sentence_weighs_three_fifths_of_a_late_score_and_the_first_a_tenth() -> None:
+    alone = late_score(1.0, 0.0, 0.0), late_score(0.0, 1.0, 0.0), late_score(0.0, 0.0, 1.0)
+    assert alone == pytest.approx((0.3, 0.6, 0.1))
+    document, best, first = np.array([0.5, -0.5]), np.array([0.25, 1.0]), np.array([0.0, -1.0])
+    np.testing.assert_allclose(late_score(document, best, first), [0.3, 0.35])
 
 
 def test_with_dbos_in_the_mean_the_rest_of_the_cosine_is_the_dbos_vectors(

@@ -45,7 +45,8 @@ def make_vectors() -> BatchVectors:
 def late_score(query: Tensor, vectors: BatchVectors, row: int) -> float:
     sentences = [sentence for sentence in vectors.embeddings[SENTENCES][row] if sentence.any()]
     best = max(cosine(query, sentence) for sentence in sentences)
-    return 0.4 * cosine(query, vectors.embeddings[DOCUMENTS][row]) + 0.6 * best
+    document, first = cosine(query, vectors.embeddings[DOCUMENTS][row]), cosine(query, sentences[0])
+    return 0.3 * document + 0.6 * best + 0.1 * first
 
 
 def document_loss(query: Tensor, triple: int, vectors: BatchVectors, hard_negatives: str) -> float:

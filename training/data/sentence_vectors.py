@@ -96,13 +96,15 @@ def sentence_vectors(
     Raises:
         OSError: the disk has no room for them.
     """
-    documents = f"{corpus} {hashlib.sha256(rows.tobytes()).hexdigest()}"
-    whole = folder / fingerprint_of_vectors(model, tokenizer, documents, accelerator.mixed_precision)
+    name = f"{corpus} {hashlib.sha256(rows.tobytes()).hexdigest()}"
+    whole = folder / fingerprint_of_vectors(model, tokenizer, name, accelerator.mixed_precision)
     with locked(whole) if accelerator.is_main_process else nullcontext():
         accelerator.wait_for_everyone()  # until the main process has the lock
         if not whole.exists():
             partial = partial_of(whole)
-            documents = concatenate_datasets([table.select_columns(["language", "text"]) for table in articles.values()])
+            documents = concatenate_datasets(
+                [table.select_columns(["language", "text"]) for table in articles.values()]
+            )
             if accelerator.is_main_process and not (partial / "lengths.npy").exists():
                 make_room(partial, model.config.hidden_size, count_sentences(tokenizer, documents, rows))
             accelerator.wait_for_everyone()

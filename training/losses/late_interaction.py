@@ -1,10 +1,10 @@
 """Late interaction of a query with a document and its sentences: both scales are trained, from one pass.
 
-The score of a document is a weighted mean of two cosines, of the query with the document's vector and with its nearest
-sentence vector, as the ranking `late` has it (see `late_score`). A maximum over vectors of one pass is what ColBERT
-(Khattab and Zaharia, 2020) takes over tokens. Beside it, a sentence vector is told from those of the other sentences of
-its document, the in-sequence negatives of Conti et al. ("Context is Gold to find the Gold Passage", 2025), so that a
-sentence keeps what is its own.
+The score of a document is a weighted mean of the cosines of the query with the document's vector, its nearest sentence
+vector and its first one, as the ranking `late` has it (see `late_score`). A maximum over vectors of one pass is what
+ColBERT (Khattab and Zaharia, 2020) takes over tokens. Beside it, a sentence vector is told from those of the other
+sentences of its document, the in-sequence negatives of Conti et al. ("Context is Gold to find the Gold Passage", 2025),
+so that a sentence keeps what is its own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def late_scores(queries: Tensor, documents: Tensor, sentences: Tensor) -> Tensor
     cosines = queries @ F.normalize(sentences, dim=-1).flatten(0, 1).T
     cosines = cosines.unflatten(1, sentences.shape[:2])  # (queries, documents, sentences)
     nearest = cosines.masked_fill(~sentences.any(dim=-1), -torch.inf).amax(dim=-1)
-    return late_score(queries @ documents.T, nearest)
+    return late_score(queries @ documents.T, nearest, cosines[..., 0])
 
 
 def document_loss(queries: Tensor, vectors: BatchVectors, hard_negatives: HardNegatives) -> Tensor:

@@ -69,8 +69,9 @@ def test_documents_vectors_and_sentences_come_in_the_order_in_which_they_are_ask
         found_vectors, languages = index.vectors_and_languages(ids)
         np.testing.assert_allclose(found_vectors, vectors[order], atol=1e-6)
         assert languages == {documents[place].id: documents[place].language for place in order}
-        best = [float((as_kept(sentences[place].vectors, encoder) @ vectors[0]).max()) for place in order]
-        np.testing.assert_allclose(index.cosines_of_best_sentences(vectors[0], ids), best, atol=1e-5)
+        cosines = [as_kept(sentences[place].vectors, encoder) @ vectors[0] for place in order]
+        best_and_first = [[float(row.max()) for row in cosines], [float(row[0]) for row in cosines]]
+        np.testing.assert_allclose(index.cosines_of_sentences(vectors[0], ids), best_and_first, atol=1e-5)
         for found, place in zip(index.sentences(ids), order, strict=True):
             assert found.spans == sentences[place].spans
             np.testing.assert_allclose(found.vectors, as_kept(sentences[place].vectors, encoder), atol=1e-6)

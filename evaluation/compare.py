@@ -59,11 +59,6 @@ class TaskWithData:
     data: Any
     fingerprint: str
 
-    @property
-    def finetuned(self) -> dict[str, list[str]]:
-        """The runs of each classifier that was fine-tuned for the task."""
-        return getattr(self.options, "finetuned", {})
-
 
 def compare(recipe: EvaluationRecipe) -> Results:
     """Compute what is missing, write the report, and return all results.
@@ -103,7 +98,7 @@ def compare(recipe: EvaluationRecipe) -> Results:
 def fingerprints_of_models(recipe: EvaluationRecipe, tasks: Sequence[TaskWithData]) -> dict[str, str]:
     """By folder or Hub name, of all models of a recipe."""
     used = {system.model for system in recipe.systems.values() if system.model}
-    used |= {model for task in tasks for runs in task.finetuned.values() for model in runs}
+    used |= {model for task in tasks for runs in task.options.finetuned.values() for model in runs}
     return {model: fingerprint_of_model(model) for model in used}
 
 
@@ -136,7 +131,7 @@ def results_of_models(
     """As `results_of_systems`, the classifiers that were fine-tuned for a task."""
     for task in tasks:
         task_name = task.name + task.options.results_of_models
-        for name, runs in task.finetuned.items():
+        for name, runs in task.options.finetuned.items():
             own = {model: models[model] for model in runs}
             bar = f"{task.name}, {name}"
             compute = partial(task.module.evaluate_models, runs, task.options, task.data, dtype, bar)
@@ -156,7 +151,7 @@ def check_names(tasks: list[tuple[str, str, TaskOptions]]) -> None:
     folders: list[str] = []
     for name, _, options in tasks:
         check_name("task", name)
-        for classifier in getattr(options, "finetuned", {}):
+        for classifier in options.finetuned:
             check_name("finetuned", classifier)
         folders += dict.fromkeys((name, name + options.results_of_systems, name + options.results_of_models))
     if not folders or len({*folders}) < len(folders):

@@ -77,11 +77,13 @@ class SystemOptions:
 class TaskOptions:
     """A task of any kind.
 
+    finetuned: models that were fine-tuned for the task, by name: their runs.
     results_of_systems, results_of_models: what is put behind the task's name in the names of its results.
     """
 
     data: str
     measure: str
+    finetuned: Mapping[str, list[str]] = {}
     results_of_systems = ""
     results_of_models = ""
 

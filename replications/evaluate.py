@@ -14,7 +14,6 @@ from pathlib import Path
 import hmde.common.terminal
 import hmde.common.threads
 
-import replications.t_mde  # noqa: F401  # so that transformers opens its encoders
 from evaluation.compare import compare
 from hmde.common.command_line import options_from, run
 from replications.evaluation_recipe import ReplicationsRecipe

@@ -106,8 +106,7 @@ def names_by_result(recipe: EvaluationRecipe) -> dict[str, set[str]]:
         for task, options in getattr(recipe, kind, {}).items():
             taken = {name for name, system in recipe.systems.items() if options.takes(system)}
             names.setdefault(task + options.results_of_systems, set()).update(taken)
-            finetuned = getattr(options, "finetuned", {})
-            names.setdefault(task + options.results_of_models, set()).update(finetuned)
+            names.setdefault(task + options.results_of_models, set()).update(options.finetuned)
     return names
 
 

@@ -69,9 +69,6 @@ CTMDE_OPTIONS = {
     "sinusoidal_positions": True,
     "schedule": "inverse_sqrt",
 }
-CTMDE_P_OPTIONS = CTMDE_OPTIONS | {
-    "architecture": TMDE_ARCHITECTURE | {"model_type": "tmde_p", "num_hidden_layers": 3, "num_queries": 4},
-}
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 

@@ -17,7 +17,6 @@ from accelerate import Accelerator
 from accelerate.utils import set_seed
 
 from hmde.common.command_line import options_from, run
-from hmde.common.numbers import Share
 from replications.drawn_pairs import DrawnPairs
 from replications.lightweight.data import GenerativeCollator
 from replications.lightweight.losses import LOSSES, LightweightLosses, words_from_vectors
@@ -38,10 +37,6 @@ class LightweightRecipe(MaskedLMOptions):
 
     losses: LightweightLosses = field(default_factory=LightweightLosses)
     """What is learned: generative, align, similarity, or some of them."""
-
-    tenth_after: Share | None = None
-    """The learning rate stays as it is after the warm-up, and is a tenth from this part of the steps on, as in the
-    authors' code; if not given, `schedule` says how it falls."""
 
 
 class GenerativeEncoder(SentenceEncoder):
@@ -79,7 +74,7 @@ def lightweight_stage(recipe: LightweightRecipe, accelerator: Accelerator) -> St
         hidden_size = model.config.hidden_size
         teacher = Teacher(recipe.losses.distillation, hidden_size, accelerator, recipe.max_tokens_per_chunk)
     rows = tokenizer, recipe.max_length, recipe.prompt, teacher.tokenizer if teacher else None
-    stage = sentence_stage(
+    return sentence_stage(
         recipe,
         accelerator,
         pairs=pairs,
@@ -88,19 +83,6 @@ def lightweight_stage(recipe: LightweightRecipe, accelerator: Accelerator) -> St
         losses=functools.partial(weighted_losses, chosen, student_losses(teacher) | LOSSES),
         teacher=teacher,
     )
-    if recipe.tenth_after is not None:
-        stage.schedule = functools.partial(full_then_a_tenth, recipe.warmup_steps, recipe.tenth_after)
-    return stage
-
-
-def full_then_a_tenth(warmup: int, tenth_after: float, total_steps: int, step: int) -> float:
-    """The factor of the learning rate at a step: it rises to 1 over the warm-up, stays there, and is a tenth of that
-    from the share `tenth_after` of all steps on.
-
-    >>> [full_then_a_tenth(4, 0.6, 10, step) for step in (0, 1, 4, 5, 6, 9)]
-    [0.0, 0.25, 1.0, 1.0, 0.1, 0.1]
-    """
-    return min(1.0, step / max(1, warmup)) * (1.0 if step < tenth_after * total_steps else 0.1)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Pretrain T-MDE, cT-MDE, T-MDE_P or T-MDE_F on pairs of sentences.
+"""Pretrain T-MDE, cT-MDE or T-MDE_F on pairs of sentences.
 
     accelerate launch replications/t_mde/pretrain.py --config replications/t_mde/t-mde.yaml [--key value ...]
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
 import pytest
+import transformers
 from transformers import (
     AutoConfig,
     BertConfig,
@@ -20,7 +22,13 @@ from transformers import (
     XLMRobertaConfig,
 )
 
-from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDEForSequenceClassification, HMDEModel
+from modeling_hmde import (
+    HMDEConfig,
+    HMDEForDocumentEmbedding,
+    HMDEForSequenceClassification,
+    HMDEModel,
+    configuration_hmde,
+)
 
 SENTENCE_CONFIG = BertConfig(
     vocab_size=200, hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=64
@@ -303,3 +311,10 @@ def test_a_value_set_later_is_checked_too(field: str, value: object) -> None:
     config = HMDEConfig(sentence_config=SENTENCE_CONFIG)
     with pytest.raises((ValueError, TypeError), match=f"{field} is {value!r}"):
         setattr(config, field, value)
+
+
+def test_too_old_a_transformers_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(transformers.configuration_utils, "SubConfigSpec")
+    monkeypatch.setattr(transformers, "__version__", "4.57.0")
+    with pytest.raises(ImportError, match=r"needs transformers 5.20 or newer, and this is 4.57.0: pip install"):
+        runpy.run_path(configuration_hmde.__file__)

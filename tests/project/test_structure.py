@@ -16,7 +16,6 @@ from transformers.dynamic_module_utils import get_imports, get_relative_import_f
 from tests.paths import REPOSITORY
 
 SHIPPED = sorted((REPOSITORY / "modeling_hmde").glob("*_hmde.py"))
-ALONE = sorted((REPOSITORY / "replications").glob("*/modeling_*.py"))  # each ships without the others
 LIBRARIES = {"torch", "transformers", "tokenizers", "huggingface_hub", "numpy", "sentencex"}
 
 
@@ -89,12 +88,6 @@ def test_the_package_is_flat() -> None:
     python_files = sorted((REPOSITORY / "modeling_hmde").rglob("*.py"))
     assert python_files == sorted([REPOSITORY / "modeling_hmde" / "__init__.py", *SHIPPED])
     assert SHIPPED
-
-
-@pytest.mark.parametrize("file", ALONE, ids=lambda file: file.stem)
-def test_an_encoder_that_transformers_lacks_is_one_file(file: Path) -> None:
-    assert packages(file) <= {"torch", "transformers", "huggingface_hub"} | sys.stdlib_module_names
-    assert not [node for node in imports(file) if isinstance(node, ast.ImportFrom) and node.level > 0]
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)

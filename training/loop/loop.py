@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import math
 import os
 import shutil
@@ -26,7 +25,6 @@ from accelerate.utils import (
     ProjectConfiguration,
 )
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import LambdaLR
 from tqdm.auto import tqdm
 from transformers import get_scheduler
 
@@ -115,7 +113,6 @@ class Stage(Generic[BatchType]):
         save: an encoder's model, into a folder.
         validation_batches: the dev split in batches, on the device of this process, for `keep: validation_loss`.
         stateful: what changes from step to step beside the encoder, as a loss may have it.
-        schedule: the factor of the learning rates by total steps and step, in place of that of the options.
         fingerprints: by name, of what else the losses depend on, which must be the same when a run is resumed.
     """
 
@@ -129,7 +126,6 @@ class Stage(Generic[BatchType]):
     save: Callable[[nn.Module, Path], None]
     validation_batches: Callable[[], Iterator[BatchType]]
     stateful: Sequence[Stateful] = ()
-    schedule: Callable[[int, int], float] | None = None
     fingerprints: dict[str, Any] = field(default_factory=dict)
 
 
@@ -216,10 +212,7 @@ class Loop(Generic[BatchType]):
         leave_out_frozen_weights(accelerator)
         optimizer = torch.optim.AdamW(stage.parameter_groups, lr=options.learning_rate)
         self.encoder, self.optimizer = accelerator.prepare(stage.encoder, optimizer)
-        if stage.schedule is not None:
-            self.schedule = LambdaLR(self.optimizer, functools.partial(stage.schedule, self.total_steps))
-        else:
-            self.schedule = get_scheduler(options.schedule, self.optimizer, options.warmup_steps, self.total_steps)
+        self.schedule = get_scheduler(options.schedule, self.optimizer, options.warmup_steps, self.total_steps)
         accelerator.register_for_checkpointing(self.schedule, self.progress, *stage.stateful)
 
     def run(self) -> Progress:

@@ -47,14 +47,6 @@ def test_every_pair_of_languages_of_a_concept_comes_once(tmp_path):
     assert drawn == sorted(expected)  # Q9 has no other article in its split, so no negative
 
 
-@pytest.mark.slow
-def test_a_seed_decides_the_triples_and_threads_do_not(tmp_path):
-    articles = write_articles(tmp_path / "articles", world())
-    first = run(articles, tmp_path / "one")
-    assert run(articles, tmp_path / "two") == first
-    assert run(articles, tmp_path / "three", "--seed", "7") != first
-
-
 def test_short_documents_are_dropped_and_a_first_line_that_is_the_title_is_cut(tmp_path):
     rows = world()
     rows[0]["text"] = "Too short. By far."

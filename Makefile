@@ -88,7 +88,7 @@ comma := ,
 space := $(subst ,, )
 
 ## Each library that a saved model drops into, in a new virtual environment with nothing else: slow, installs much. Then
-## the clients of the server, a browser on its page, and Ray and Spark, which needs Java.
+## the clients of the server, and a browser on its page.
 integrations: .venv/test
 	$(BIN)/pytest -m fresh_environment -v tests/project/test_examples.py
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[integrations]'

@@ -20,8 +20,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from hmde.commands.encode import main as encode
@@ -43,7 +41,6 @@ NEEDS = {
     "txtai": "txtai",
     "mteb": "mteb",
 }
-ENCODERS = {"ray_encode": "ray.data", "spark_encode": "pyspark"}  # of collections
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 PAGE, *SECTIONS = re.split(r"^## ", (REPOSITORY / "docs" / "integrations.md").read_text("utf-8"), flags=re.MULTILINE)
 SNIPPETS = {text.partition("\n")[0]: BLOCK.search(text)[1] for text in SECTIONS if BLOCK.search(text)}
@@ -113,7 +110,6 @@ def run(python: str | Path, *arguments: str | Path, folder: Path) -> str:
     """What Python prints that sees neither this repository nor the user's packages."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     environment |= {"HF_HOME": str(folder / "cache"), "HF_HUB_OFFLINE": "1"}
-    environment |= {"PYSPARK_PYTHON": str(python)}  # else Spark's workers take the first python3 of PATH
     done = subprocess.run(
         [python, "-I", *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=600
     )
@@ -151,24 +147,6 @@ def test_faiss_finds_in_what_was_encoded_what_the_model_finds(desk: SimpleNamesp
     program = EXAMPLES / "search_with_faiss.py"
     printed = run(sys.executable, program, model, embeddings, "vectors.faiss", question, folder=desk.folder)
     check_printed(desk, printed, question)
-
-
-@pytest.mark.parametrize("example", ENCODERS)
-def test_a_collection_is_encoded_by_two_workers(example: str, desk: SimpleNamespace) -> None:
-    if not is_installed(ENCODERS[example]) or (example == "spark_encode" and shutil.which("java") is None):
-        pytest.skip(f"{ENCODERS[example]} is not installed; `make integrations` installs it")
-    collection, output = desk.folder / "collection", desk.folder / example
-    collection.mkdir(exist_ok=True)
-    texts = [f"{text} {number}." for number in range(4) for text in desk.documents]
-    table = pa.table(
-        {"id": [*map(str, range(len(texts)))], "text": texts, "language": [None, "de"] * (len(texts) // 2)}
-    )
-    for part in range(2):
-        pq.write_table(table.slice(part * (len(texts) // 2), len(texts) // 2), collection / f"{part}.parquet")
-    run(sys.executable, EXAMPLES / f"{example}.py", "runs/hmde-small", collection, output, "2", folder=desk.folder)
-    rows = {row["id"]: row["embedding"] for row in pq.read_table(output, schema=None).to_pylist()}
-    expected = desk.model.encode_documents(texts, desk.tokenizer, language=table["language"].to_pylist())
-    np.testing.assert_allclose([rows[id] for id in table["id"].to_pylist()], expected, atol=1e-5)
 
 
 @pytest.mark.fresh_environment

@@ -8,7 +8,7 @@ from typing import Literal
 
 from evaluation.recipes import ClassificationTask, EvaluationRecipe, RetrievalTask, SystemOptions
 from evaluation.registry import SYSTEMS, TASKS, SystemKind
-from hmde.common.numbers import NonNegativeInt, PositiveInt
+from hmde.common.numbers import PositiveInt
 from replications.longformer.options import LongformerOptions
 
 SYSTEMS["longformer"] = SystemKind(
@@ -26,11 +26,7 @@ class TranslationTask(RetrievalTask):
 
     Args:
         training_languages: that the systems were trained on. Pairs of two of them are averaged apart from others.
-        margin_neighbours: rank by the ratio margin over so many neighbours (Artetxe and Schwenk 2019, with 4); 0 ranks
-            by cosine.
     """
-
-    margin_neighbours: NonNegativeInt = 0
 
     def takes(self, system: SystemOptions) -> bool:
         return not system.ranks

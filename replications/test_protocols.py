@@ -1,4 +1,4 @@
-"""Protocols of other papers' tables: the margin, re-ranking, and numbers beside published ones."""
+"""Protocols of other papers' tables: re-ranking, and numbers beside published ones."""
 
 from __future__ import annotations
 
@@ -6,58 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 
-from evaluation.similarity import inner_products
 from evaluation.tasks.retrieval import to_trec
 from replications.evaluate import main
 from replications.published import read_published
-from replications.translation_search import margins
 from tests.evaluation.running import evaluated
 from tests.paths import written
 
 pytestmark = pytest.mark.slow
-
-
-def unit_vectors(count: int, seed: int) -> np.ndarray:
-    drawn = np.random.default_rng(seed).normal(size=(count, 16)).astype(np.float32) + 0.5
-    return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
-
-
-def reference_margin(queries: np.ndarray, documents: np.ndarray, k: int) -> list[list[float]]:
-    """Artetxe and Schwenk (2019), word by word: cos(x, y) / (sum of cos(x, z) / 2k + sum of cos(y, z) / 2k), z over the
-    k nearest neighbours of either on the other side."""
-
-    def cosine(x: np.ndarray, y: np.ndarray) -> float:
-        return sum(float(a) * float(b) for a, b in zip(x, y))
-
-    def neighbourhood(x: np.ndarray, others: np.ndarray) -> float:
-        return sum(sorted((cosine(x, other) for other in others), reverse=True)[:k]) / (2 * k)
-
-    near_documents = [neighbourhood(document, queries) for document in documents]
-    return [
-        [cosine(query, document) / (near_query + near) for document, near in zip(documents, near_documents)]
-        for query in queries
-        for near_query in [neighbourhood(query, documents)]
-    ]
-
-
-@pytest.mark.parametrize("k", [1, 4])
-def test_the_margin_is_that_of_its_definition(k: int) -> None:
-    documents, queries = unit_vectors(40, seed=2), unit_vectors(9, seed=3)
-    found = np.concatenate(list(margins(documents, queries, k)))
-    assert found == pytest.approx(np.array(reference_margin(queries, documents, k)), rel=1e-4)
-
-
-def test_by_margin_a_hub_that_is_near_to_every_query_no_longer_stands_first() -> None:
-    queries = np.eye(3, 4, dtype=np.float32) * 0.6 + np.array([0, 0, 0, 0.8], dtype=np.float32)
-    hub = np.array([[0, 0, 0, 1]], dtype=np.float32)
-    documents = np.concatenate([hub, np.eye(3, 4, dtype=np.float32) * 0.99 + hub * 0.141])
-    (cosines,), (ratios,) = inner_products(documents, queries), margins(documents, queries, 3)
-    assert list(cosines.argmax(axis=1)) == [0, 0, 0]
-    assert list(ratios.argmax(axis=1)) == [1, 2, 3]
 
 
 PUBLISHED = [
@@ -155,10 +113,3 @@ def test_reranking_names_its_protocol_and_keeps_the_order_behind_the_first(
     written(tmp_path / "mbert" / "en-de.run", to_trec({"1": {"D7": 2.0}}, tag="mbert"))
     with pytest.raises(ValueError, match=r"the given run of en-de ranks D7, which docs/de.jsonl lacks"):
         results_of(recipe)
-
-
-def test_translations_are_sought_by_the_margin_if_asked_for(recipe: dict[str, Any], tmp_path: Path) -> None:
-    (tmp_path / "data").rename(tmp_path / "en-de")
-    task = {"data": str(tmp_path), "pairs": ["en-de"], "margin_neighbours": 1}
-    found = results_of({key: recipe[key] for key in ("output", "systems")} | {"translation_search": {"animals": task}})
-    assert found["animals"]["first"]["protocol"] == "full ranking by margin over 1 neighbours"

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -23,9 +23,6 @@ from evaluation.vectors import Encode, cached_vectors
 from hmde.common.files import write_text
 from hmde.common.fingerprints import fingerprint
 from hmde.common.progress import Advance, no_bar, progress_bar
-
-# From vectors of documents and of queries to scores, see `inner_products`.
-Similarity = Callable[[np.ndarray, np.ndarray], Iterator[np.ndarray]]
 
 
 class RankingSystem(Protocol):
@@ -59,26 +56,16 @@ def read(task: RetrievalTask) -> RetrievalSet:
 
 
 def evaluate_system(
-    system: System | RankingSystem,
-    task: RetrievalTask,
-    retrieval_set: RetrievalSet,
-    run: SystemRun,
-    similarity: Similarity = inner_products,
-    similarity_name: str = "cosine",
+    system: System | RankingSystem, task: RetrievalTask, retrieval_set: RetrievalSet, run: SystemRun
 ) -> dict[str, Any]:
     """Everything that is reported of a system on a task. Writes its rankings too."""
-    result, runs = evaluate_task(system, task, retrieval_set, run, similarity, similarity_name)
+    result, runs = evaluate_task(system, task, retrieval_set, run)
     write_runs(runs, run)
     return result
 
 
 def evaluate_task(
-    system: System | RankingSystem,
-    task: RetrievalTask,
-    retrieval_set: RetrievalSet,
-    run: SystemRun,
-    similarity: Similarity = inner_products,
-    similarity_name: str = "cosine",
+    system: System | RankingSystem, task: RetrievalTask, retrieval_set: RetrievalSet, run: SystemRun
 ) -> tuple[dict[str, Any], dict[str, Run]]:
     """Everything that is reported of a system, and its runs by pair.
 
@@ -87,15 +74,14 @@ def evaluate_task(
         task: the protocol.
         retrieval_set: with the languages of all pairs.
         run: where the vectors and indexes of documents are kept.
-        similarity, similarity_name: by which the documents of a system with vectors are ranked.
     """
     if hasattr(system, "rank_pairs"):
         by = "the system's own scores"
         rankings = system.rank_pairs(retrieval_set, task, run)
     else:
-        by = similarity_name
+        by = "cosine"
         encoded = encode(system, retrieval_set, task.pairs, run)
-        rankings = {pair: rank(encoded, retrieval_set, pair, task.depth, similarity) for pair in task.pairs}
+        rankings = {pair: rank(encoded, retrieval_set, pair, task.depth) for pair in task.pairs}
     whole = all(ranking.ranks is not None for ranking in rankings.values())
     protocol = f"full ranking by {by}" if whole else f"the first {task.depth or RUN_DEPTH} by {by}"
     result = summary(task, retrieval_set, rankings) | {"protocol": protocol}
@@ -161,14 +147,12 @@ def encode_queries(system: System, retrieval_set: RetrievalSet, language: str, a
     return cached_vectors(encode, retrieval_set.queries[language], advance=advance)
 
 
-def rank(
-    encoded: Encoded, retrieval_set: RetrievalSet, pair: str, depth: int = 0, similarity: Similarity = inner_products
-) -> Ranking:
-    """The ranking of a pair by the similarity of vectors. Arguments as in `ranked_by`."""
+def rank(encoded: Encoded, retrieval_set: RetrievalSet, pair: str, depth: int = 0) -> Ranking:
+    """The ranking of a pair by cosine. Arguments as in `ranked_by`."""
     query_language, document_language = languages_of(pair)
     judged = retrieval_set.judgements(pair)
     rows = [row for row, name in enumerate(retrieval_set.queries[query_language]) if name in judged]
-    scores = similarity(encoded.documents[document_language], encoded.queries[query_language][rows])
+    scores = inner_products(encoded.documents[document_language], encoded.queries[query_language][rows])
     return ranked_by(chain.from_iterable(scores), retrieval_set, pair, depth)
 
 

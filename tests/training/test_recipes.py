@@ -79,13 +79,6 @@ def test_the_lightweight_encoder_follows_its_paper() -> None:
     assert (paper.keep, paper.max_grad_norm, paper.warmup_steps) == ("validation_loss", None, 886_000)
 
 
-def test_translations_are_sought_by_the_margin_as_the_page_of_the_lightweight_encoder_says() -> None:
-    option = "--translation_search.europarl.margin_neighbours"
-    assert option in (REPLICATIONS / "lightweight" / "README.md").read_text(encoding="utf-8")
-    recipe = fill(ReplicationsRecipe, REPLICATIONS / "lightweight" / "evaluate.yaml", option, "4")
-    assert recipe.translation_search["europarl"].margin_neighbours == 4
-
-
 def test_xnli_does_not_stop_early() -> None:
     assert fill(FinetuneRecipe, REPLICATIONS / "infoxlm" / "xnli.yaml").early_stopping_patience is None
 

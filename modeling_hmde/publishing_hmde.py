@@ -101,7 +101,7 @@ def model_card(
         sentence_encoder: its name. Empty: its architecture is shown instead.
         training: Markdown on corpus, recipe and results. Empty if not known.
     """
-    data = data or ModelCardData(**METADATA, model_name=name)
+    data = data or ModelCardData(**METADATA)
     return ModelCard.from_template(
         data,
         template_str=CARD,

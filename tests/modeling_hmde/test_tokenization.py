@@ -320,18 +320,6 @@ def test_the_language_picks_the_rules_of_the_splitter(wide: HMDETokenizer) -> No
     assert all(row[0] == wide.start_token_id for row in mixed)
 
 
-def test_the_number_of_languages_is_the_number_of_texts(wide: HMDETokenizer) -> None:
-    with pytest.raises(ValueError, match="2 texts came with 1 languages"):
-        wide(["a", "b"], language=["de"])
-
-
-def test_a_language_that_is_no_string_is_named(wide: HMDETokenizer) -> None:  # a table's empty cell is NaN in pandas
-    with pytest.raises(TypeError, match="language 1 is nan; give a code such as 'de', or None"):
-        wide(["a", "b"], language=["de", math.nan])
-    with pytest.raises(TypeError, match="language 0 is nan"):
-        wide(["a", "b"], language=math.nan)
-
-
 @pytest.mark.parametrize("shape", ["labse", "xlmr"])
 def test_prompts_stand_before_every_sentence_and_every_query(shape: str, request: pytest.FixtureRequest) -> None:
     folder = request.getfixturevalue(shape)
@@ -564,13 +552,25 @@ def test_a_text_splitter_by_tokens_loses_nothing_and_adds_nothing(narrow: HMDETo
 
 
 @pytest.mark.parametrize(
-    ("text", "named"),
-    [(7, "text 0 is int"), (b"a", "text 0 is bytes"), (["a", None], "text 1 is NoneType"), ([["a"]], "text 0 is list")],
+    ("text", "language", "error", "named"),
+    [
+        (7, None, TypeError, "text 0 is int, not str"),
+        (b"a", None, TypeError, "text 0 is bytes, not str"),
+        (["a", None], None, TypeError, "text 1 is NoneType, not str"),
+        ([["a"]], None, TypeError, "text 0 is list, not str"),
+        ([], None, ValueError, "the list is empty"),
+        (["a", "b"], ["de"], ValueError, "2 texts came with 1 languages"),
+        # A table's empty cell is NaN in pandas.
+        (["a", "b"], ["de", math.nan], TypeError, "language 1 is nan; give a code such as 'de', or None"),
+        (["a", "b"], math.nan, TypeError, "language 0 is nan"),
+    ],
     ids=str,
 )
-def test_what_is_no_text_is_refused_by_its_place(wide: HMDETokenizer, text: object, named: str) -> None:
-    with pytest.raises(TypeError, match=f"{named}, not str"):
-        wide(text)
+def test_what_is_no_text_or_language_is_refused_by_its_place(
+    wide: HMDETokenizer, text: object, language: object, error: type, named: str
+) -> None:
+    with pytest.raises(error, match=named):
+        wide(text, language=language)
 
 
 def test_a_chat_is_tokenized_by_its_template(wide: HMDETokenizer) -> None:
@@ -579,11 +579,6 @@ def test_a_chat_is_tokenized_by_its_template(wide: HMDETokenizer) -> None:
     template = "{% for message in messages %}{{ message.content }}{% endfor %}"
     ids = wide.apply_chat_template(chat, chat_template=template, return_dict=False)
     assert ids == wide.encode("the cat", add_special_tokens=False)
-
-
-def test_an_empty_list_is_refused(wide: HMDETokenizer) -> None:
-    with pytest.raises(ValueError, match="the list is empty"):
-        wide([])
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n \t\u3000", "\u2029"], ids=ascii)

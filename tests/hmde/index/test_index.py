@@ -196,36 +196,26 @@ def test_a_language_may_be_named_by_any_of_its_codes(index: Index, code: str) ->
         ({"hits": 2**31}, ValueError, "hits is 2147483648; give 1 or more, and at most 2147483647"),
         ({"offset": -1}, ValueError, "offset is -1; give 0 or more"),
         ({"languages": "en"}, TypeError, "languages is the string 'en'; give a list"),
+        ({"query": ""}, ValueError, "without a word; write what is to be found"),
+        ({"query": " \n\u00a0"}, ValueError, "without a word; write what is to be found"),
     ],
 )
 def test_an_argument_that_makes_no_sense_is_refused_by_name(
     index: Index, counting: CountingEncoder, arguments: dict, error: type, message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        Index(index.folder, counting).search("The cat", **arguments)
+        Index(index.folder, counting).search(**{"query": "The cat", **arguments})
     assert counting.encoded == []
 
 
-@pytest.mark.parametrize("query", ["", " \n\u00a0"])
-def test_a_query_without_a_word_is_refused(index: Index, counting: CountingEncoder, query: str) -> None:
-    with pytest.raises(ValueError, match="without a word; write what is to be found"):
-        Index(index.folder, counting).search(query)
-    assert counting.encoded == []
-
-
-def test_documents_to_remove_may_be_a_set(tmp_path: Path, encoder: Encoder) -> None:
-    index = Index(tmp_path / "index", encoder)
-    index.add(documents_of({"a": "The cat.", "b": "The dog."}))
-    assert index.remove({"a", "c"}) == 1
-    assert len(index) == 1
-
-
-def test_a_string_is_no_list_of_documents_to_remove(tmp_path: Path, encoder: Encoder) -> None:
+def test_documents_to_remove_may_be_a_set_and_not_a_string(tmp_path: Path, encoder: Encoder) -> None:
     index = Index(tmp_path / "index", encoder)
     index.add(documents_of({"a": "The cat.", "b": "The dog."}))
     with pytest.raises(TypeError, match="ids is the string 'ab'; give a list of ids"):
         index.remove("ab")
     assert len(index) == 2
+    assert index.remove({"a", "c"}) == 1
+    assert len(index) == 1
 
 
 def test_other_metadata_are_written_without_encoding_again(index: Index, counting: CountingEncoder) -> None:

@@ -164,7 +164,6 @@ def two_have_the_gradients_of_one(
     arguments: Callable[..., list[str]],
     folder: Path,
     ways: Sequence[dict[str, str]] = ({},),
-    atol: float = 1e-5,
 ) -> list[dict[str, torch.Tensor]]:
     """Two processes with half the batch each have the gradients of one, at each step. Returns these.
 
@@ -179,7 +178,7 @@ def two_have_the_gradients_of_one(
         for before, after in zip(expected, found, strict=True):
             assert before.keys() == after.keys()
             for name, gradient in before.items():
-                torch.testing.assert_close(after[name], gradient, rtol=1e-3, atol=atol)
+                torch.testing.assert_close(after[name], gradient, rtol=1e-3, atol=1e-5)
     return expected
 
 

@@ -9,8 +9,8 @@ from replications.infoxlm.momentum import MomentumQueue
 from training.loop.distributed import follow
 
 
-def make_queue(encoder: nn.Module, size: int = 5) -> MomentumQueue:
-    return MomentumQueue(encoder, size=size, hidden_size=3, momentum=0.9, device=torch.device("cpu"))
+def make_queue(encoder: nn.Module) -> MomentumQueue:
+    return MomentumQueue(encoder, size=5, hidden_size=3, momentum=0.9, device=torch.device("cpu"))
 
 
 def test_the_queue_keeps_the_newest_vectors_and_their_concepts() -> None:

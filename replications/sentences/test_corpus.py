@@ -122,11 +122,6 @@ def test_a_bad_recipe_is_refused(tmp_path, monkeypatch, files, changes, message)
     assert not (tmp_path / "parallel").exists()
 
 
-def pairs_of(output: Path, languages: str = "en-de") -> list[tuple[str, str]]:
-    table = parquet.read_table(output / "pairs" / f"{languages}.parquet")
-    return list(zip(table["first"].to_pylist(), table["second"].to_pylist()))
-
-
 def test_tables_keep_their_ids_and_splits(tmp_path):
     values = {"first": ["a b", "c d", "e f", None], "second": ["ä", "ö", "ü", "x"], "id": [7, 8, 9, 10]}
     parquet.write_table(pa.table(values | {"split": ["train", "dev", "test", "dev"]}), tmp_path / "x.parquet")
@@ -151,7 +146,8 @@ def test_sentences_in_another_language_are_left_out_on_request(tmp_path):
     german = ["Die Katze saß auf der Matte.", "Il faisait chaud, là-bas.", "This was never translated."]
     files = {"en-de": [write(tmp_path / "x.en", english), write(tmp_path / "x.de", german)]}
     output = make(tmp_path, files, dev_fraction=0.0, test_fraction=0.0, identify_languages="true")
-    assert pairs_of(output) == [("The cat sat on the mat.", "Die Katze saß auf der Matte.")]
+    (pair,) = parquet.read_table(output / "pairs" / "en-de.parquet").to_pylist()
+    assert (pair["first"], pair["second"]) == ("The cat sat on the mat.", "Die Katze saß auf der Matte.")
     assert json.loads((output / "statistics.json").read_text()) == {"en-de": {"train": 1, "another language": 2}}
 
 

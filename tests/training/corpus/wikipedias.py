@@ -50,9 +50,7 @@ def literal(value: object) -> bytes:
     return b"'" + b"".join(ESCAPES.get(byte, bytes([byte])) for byte in raw) + b"'"
 
 
-def write_dump(
-    path: Path, create: str, rows: list[tuple], rows_per_insert: int = 3, between: bytes = b",", end: bool = True
-) -> Path:
+def write_dump(path: Path, create: str, rows: list[tuple], rows_per_insert: int = 3, between: bytes = b",") -> Path:
     table = path.name.split("-")[2].removesuffix(".sql.gz").encode()
     parts = [
         b"-- MariaDB dump 10.19  Distrib 10.11.6-MariaDB\n--\n\n/*!40101 SET NAMES utf8mb4 */;\n",
@@ -64,7 +62,7 @@ def write_dump(
         values = [b"(" + b",".join(map(literal, row)) + b")" for row in rows[begin : begin + rows_per_insert]]
         parts.append(b"INSERT INTO `" + table + b"` VALUES " + between.join(values) + b";\n")
     parts.append(b"/*!40000 ALTER TABLE `" + table + b"` ENABLE KEYS */;\nUNLOCK TABLES;\n\n")
-    parts.append(b"-- Dump completed on 2025-01-01  0:00:00\n\n" if end else b"")
+    parts.append(b"-- Dump completed on 2025-01-01  0:00:00\n\n")
     path.write_bytes(gzip.compress(b"".join(parts)))
     return path
 

@@ -35,7 +35,7 @@ from hmde.common.device import dtype_of, use_all_cores
 from hmde.common.files import file_written_whole, write_json
 from hmde.common.fingerprints import fingerprint, fingerprint_of_model
 from hmde.common.saved_models import check_is_hmde
-from hmde.documents.documents import Document, Documents, check_apart, distinct, parse_row
+from hmde.documents.documents import Document, Documents, check_apart, distinct, in_language, parse_row
 from hmde.index.encoder import Encoder
 from hmde.release.released import opened_as
 from modeling_hmde.inference_hmde import read_ahead
@@ -119,13 +119,13 @@ def read_documents(options: EncodeOptions) -> Iterator[Document]:
         ValueError: as in `Documents`.
     """
     if Path(options.documents).exists():
-        yield from Documents(Path(options.documents), columns=options.columns, strict=True)
+        yield from Documents(Path(options.documents), options.language, options.columns, strict=True)
         return
     data = load_dataset(options.documents, options.subset, split=options.split, streaming=True)
     for number, row in enumerate(data, start=1):
         document = parse_row(row, options.documents, number, options.columns, f"{options.documents}, row {number}")
         if document is not None:
-            yield document
+            yield in_language(document, options.language)
 
 
 def is_written(path: Path, shard: pa.Table) -> bool:

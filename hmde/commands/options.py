@@ -105,6 +105,9 @@ class EncodeOptions:
     """Folder to write."""
     model: str | None = None
     """A saved HMDE, folder or Hub name; the released model if not given."""
+    language: str | None = None
+    """Language of documents that do not name theirs, as an ISO 639-1 code; `detect` finds it out from the text. An
+    index that takes these embeddings needs the same."""
     columns: Columns = field(default_factory=lambda: Columns(id="id"))
     """Which columns documents are read from."""
     subset: str | None = None

@@ -122,6 +122,13 @@ class Columns:
     """Columns of strings, numbers, booleans or dates to keep with each document: [year,author]. Rows may lack them."""
 
 
+def in_language(document: Document, language: str | None) -> Document:
+    """A document that does not name its language, in this one; DETECT finds it out from the text."""
+    if document.language or language is None:
+        return document
+    return replace(document, language=detected_language(document.text) if language == DETECT else language)
+
+
 @dataclass(frozen=True)
 class Documents:
     """All documents of a source, in the order of their files' names. Each iteration reads the files again.
@@ -160,10 +167,7 @@ class Documents:
         for file, name in files_of(Path(self.source), self.left_out):
             is_table = file.suffix.lower() in TABLES
             for document in self._rows(file, name) if is_table else self._sections(file, name, known):
-                if not document.language and self.language is not None:
-                    language = detected_language(document.text) if self.language == DETECT else self.language
-                    document = replace(document, language=language)
-                yield document
+                yield in_language(document, self.language)
                 count += 1
         if not count:
             raise ValueError(f"{self.source} holds no document; documents are files that end in {_endings()}")

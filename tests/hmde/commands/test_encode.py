@@ -20,7 +20,7 @@ import torch
 from hmde.__main__ import main
 from hmde.commands import encode as module
 from hmde.commands.options import EncodeOptions
-from hmde.documents.documents import Document
+from hmde.documents.documents import Document, Documents
 from hmde.index.precomputed import PrecomputedEmbeddings
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from tests.pretraining import in_processes
@@ -195,6 +195,19 @@ def test_a_row_that_cannot_be_encoded_is_named_before_anything_is_computed(
     with pytest.raises(ValueError, match=message):
         main(arguments(saved, tmp_path / "documents.jsonl", tmp_path / "out"))
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("language", ["de", "detect"])
+def test_an_index_finds_the_embeddings_of_documents_that_do_not_name_their_language(
+    saved: str, tmp_path: Path, language: str
+) -> None:
+    file = tmp_path / "documents.jsonl"
+    file.write_text(json.dumps({"id": "moon", "text": "Der Mond kreist um die Erde. Er ist klein."}))
+    main(arguments(saved, file, tmp_path / "out", language=language))
+    embeddings = PrecomputedEmbeddings(tmp_path / "out", saved)
+    (in_german,), (unnamed,) = (embeddings.find([*Documents(file, code)]) for code in ("de", None))
+    assert in_german is not None
+    assert unnamed is None
 
 
 def test_a_data_set_of_the_hub_is_read_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:

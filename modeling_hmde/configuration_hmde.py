@@ -95,6 +95,9 @@ class HMDEConfig(ShipsCode, PreTrainedConfig):
         document_residual: weight, from 0 to below 1, of the sentence encoder's own vectors in the document embedding.
             The contextualised vectors, scaled to the same length, have the rest. It keeps what the sentence encoder
             knows about texts unlike the training data. 0: none, as in the paper.
+        document_first_sentence: share, from 0 to below 1, of the first sentence in the mean over the sentences. All of
+            them divide the rest as `document_pooling` says. A first sentence often says what a document is about, which
+            a mean over sentences that are read one by one hides. 0: none, as in the paper.
         query_path: what encodes a query: the sentence encoder alone (`sentence_encoder`; paper, section 3.2), or both
             encoders, which read it as a document (`document_encoder`).
         rotation: the last step turns all vectors by an orthogonal matrix, so that their first numbers tell most (see
@@ -137,6 +140,7 @@ class HMDEConfig(ShipsCode, PreTrainedConfig):
     document_positions: bool = False
     document_pooling: Literal["mean", "token_mean", "mean_with_dbos", "dbos"] = "mean"
     document_residual: int | float = interval(min=0, max=1, exclude_max=True)(default=0.0)
+    document_first_sentence: int | float = interval(min=0, max=1, exclude_max=True)(default=0.0)
     query_path: QueryPath = "sentence_encoder"
     temperature: int | float = interval(min=0, exclude_min=True)(default=0.05)
     rotation: bool = False
@@ -196,11 +200,13 @@ class HMDEConfig(ShipsCode, PreTrainedConfig):
         return self.sentence_config
 
     def _check_combinations(self) -> None:
-        if self.document_residual and self.document_pooling not in ("mean", "token_mean"):
-            raise ValueError(
-                f"document_residual is {self.document_residual}, but document_pooling is {self.document_pooling!r}, "
-                "and the DBOS vector has no counterpart in the sentence encoder; use 'mean' or 'token_mean'"
-            )
+        if self.document_pooling not in ("mean", "token_mean"):
+            for field in ("document_residual", "document_first_sentence"):
+                if getattr(self, field):
+                    raise ValueError(
+                        f"{field} is {getattr(self, field)}, but document_pooling is {self.document_pooling!r}, and "
+                        "only a mean over sentences has such a share; use 'mean' or 'token_mean'"
+                    )
         if 0 < self.passage_length < self.max_sentence_length:
             raise ValueError(
                 f"passage_length is {self.passage_length}, but a sentence may have {self.max_sentence_length} tokens; "

@@ -199,10 +199,14 @@ class DocumentEncoder(nn.Module):
             yield hidden_states.masked_scatter(mask.unsqueeze(-1), packed), None
 
     def pooling_weights(self, sentence_lengths: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Weights of the DBOS vector and of the sentences in the document embedding, which add up to 1: (documents,
-        sentences) -> (documents, 1 + sentences)."""
+        """Weights of the DBOS vector and of the sentences in the document embedding, which add up to 1, with the share
+        of the first sentence: (documents, sentences) -> (documents, 1 + sentences)."""
         counts = sentence_lengths if self.config.document_pooling == "token_mean" else sentence_lengths > 0
         counts = counts.to(dtype) * int(self.config.document_pooling != "dbos")
         dbos = int(self.config.document_pooling in ("dbos", "mean_with_dbos"))
         counts = nn.functional.pad(counts, (1, 0), value=dbos)
-        return counts / counts.sum(dim=1, keepdim=True)
+        weights = counts / counts.sum(dim=1, keepdim=True)
+        if not self.config.document_first_sentence:
+            return weights
+        first_sentence = (torch.arange(weights.shape[1], device=weights.device) == 1).to(dtype).expand_as(weights)
+        return torch.lerp(weights, first_sentence, self.config.document_first_sentence)

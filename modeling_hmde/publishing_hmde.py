@@ -66,7 +66,9 @@ width {{ config.hidden_size }}, {{ config.document_norm }}-norm |
 | sentences read as one text | {% if config.passage_length %}up to {{ config.passage_length }} tokens\
 {% else %}none, each is read by itself{% endif %} |
 | document embedding | {{ config.document_pooling }}{% if config.document_residual %}, with a weight \
-of {{ config.document_residual }} for the sentence encoder's own vectors{% endif %} |
+of {{ config.document_residual }} for the sentence encoder's own vectors{% endif %}\
+{% if config.document_first_sentence %}, with a share of {{ config.document_first_sentence }} for the first sentence\
+{% endif %} |
 {% if training %}
 {{ training }}
 {% endif %}

@@ -104,8 +104,9 @@ def reference_document_embedding(
     if config.document_pooling == "mean_with_dbos":
         return sum(states) / len(states)
     counts = lengths if config.document_pooling == "token_mean" else [1] * len(lengths)
+    first = config.document_first_sentence
     mean, residual = (
-        sum(count * state for count, state in zip(counts, of, strict=True)) / sum(counts)
+        first * of[0] + (1 - first) * sum(count * state for count, state in zip(counts, of, strict=True)) / sum(counts)
         for of in (states[1:], vectors)
     )
     if not config.document_residual:

@@ -58,7 +58,7 @@ def test_contributions_add_up_to_the_cosine_where_the_pooling_is_a_mean_over_sen
     document_residual: float,
 ) -> None:
     options = {"document_pooling": document_pooling, "document_residual": document_residual}
-    model = make_model(labse, document_norm=document_norm, **options)
+    model = make_model(labse, document_norm=document_norm, document_first_sentence=document_residual / 2, **options)
     cosines = model.encode_documents(documents, tokenizer) @ model.encode_queries(["The cat"], tokenizer)[0]
     for explanation, cosine in zip(model.explain("The cat", documents, tokenizer), cosines):
         assert explanation.score == pytest.approx(cosine, abs=1e-6)

@@ -121,6 +121,7 @@ def test_every_model_names_its_config_class(model_class: type) -> None:
         ("num_special_tokens", [0, -1], "two counts"),
         ("num_document_layers", 1001, "from 1 to 1000 layers"),
         ("document_residual", 1.0, "smaller than 1"),
+        ("document_first_sentence", 1.0, "smaller than 1"),
         ("document_norm", "none", "one of ('post', 'pre')"),
         ("document_pooling", "cls", "one of ('mean', 'token_mean', 'mean_with_dbos', 'dbos')"),
         ("temperature", 0.0, "greater than 0"),
@@ -199,6 +200,10 @@ def test_the_longest_sentence_leaves_room_for_the_position_offset_of_roberta_and
             "document_residual is 0.5, but document_pooling is 'dbos'",
         ),
         ({"document_residual": 0.5, "document_pooling": "mean_with_dbos"}, "document_pooling is 'mean_with_dbos'"),
+        (
+            {"document_first_sentence": 0.2, "document_pooling": "dbos"},
+            "document_first_sentence is 0.2, but document_pooling is 'dbos'",
+        ),
         ({"passage_length": 256, "sentence_pooling": "cls"}, "passage_length is 256, but sentence_pooling is 'cls'"),
         ({"passage_length": 256, "sentence_pooling": "pooler"}, "but sentence_pooling is 'pooler'"),
         ({"sentence_layer": 1, "sentence_pooling": "pooler"}, "sentence_layer is 1, but sentence_pooling is 'pooler'"),

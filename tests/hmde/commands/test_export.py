@@ -31,6 +31,7 @@ EAGER = {
     "sentence_pooling": "mean",
     "document_positions": True,
     "document_residual": 0.3,
+    "document_first_sentence": 0.2,
     "attn_implementation": "eager",
 }
 ENCODERS = [

@@ -23,9 +23,18 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("document_language", [pytest.param("de", marks=pytest.mark.slow), "all"])
-@pytest.mark.parametrize(("kind", "share"), [("nearest_sentence", 1.0), ("document_and_sentence", 0.6)])
+@pytest.mark.parametrize(
+    ("kind", "of_document", "of_best", "of_first"),
+    [("nearest_sentence", 0.0, 1.0, 0.0), ("document_and_sentence", 0.3, 0.6, 0.1)],
+)
 def test_scores_are_those_of_one_document_at_a_time(
-    kind: str, share: float, document_language: str, model_folder: Path, system_run: SystemRun
+    kind: str,
+    of_document: float,
+    of_best: float,
+    of_first: float,
+    document_language: str,
+    model_folder: Path,
+    system_run: SystemRun,
 ) -> None:
     system = load_system(SystemOptions(kind, model=str(model_folder)))
     pair = f"en-{document_language}"
@@ -40,8 +49,9 @@ def test_scores_are_those_of_one_document_at_a_time(
             language = id.split(".")[0] if document_language == "all" else "de"
             (found,) = model.explain(QUERIES["en"][query_id], [text], tokenizer, language=language, scoring="maximum")
             whole = float(model.encode_documents([text], tokenizer, language=language)[0] @ query)
-            best = max(sentence.score for sentence in found.sentences)
-            assert runs[pair][query_id][id] == pytest.approx(share * best + (1 - share) * whole, abs=1e-5)
+            best, first = found.sentences[0].score, min(found.sentences).score  # where it begins comes first
+            expected = of_document * whole + of_best * best + of_first * first
+            assert runs[pair][query_id][id] == pytest.approx(expected, abs=1e-5)
         assert len(runs[pair][query_id]) == len(TEXTS[document_language])
 
     # From the vectors that the first time kept.

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import modeling_hmde
 from hmde import Document, Index
 from hmde.__main__ import main
 from hmde.common.command_line import run
@@ -43,6 +44,18 @@ def test_it_is_put_together_once_also_by_several_at_once(cache: Path, puts: list
         folders = list(threads.map(lambda _: released.opened_as(None), range(8)))
     assert folders == [str(cache)] * 8
     assert puts == [cache]
+
+
+def test_a_folder_of_it_has_the_code_of_this_version_whatever_the_cache_has(
+    cache: Path, puts: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released.released_model()
+    (cache / "modeling_hmde.py").write_text("an older version")
+    (cache / "left_hmde.py").write_text("a file that is gone")
+    monkeypatch.setattr("sys.argv", ["hmde", "model", str(tmp_path / "model")])
+    main()
+    code = {file.name: file.read_bytes() for file in Path(modeling_hmde.__file__).parent.glob("*_hmde.py")}
+    assert {file.name: file.read_bytes() for file in (tmp_path / "model").glob("*.py")} == code
 
 
 @pytest.mark.lancedb

@@ -6,7 +6,6 @@ import re
 import shlex
 import shutil
 import subprocess
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +21,7 @@ from tests.pretraining import options
 from training import pretrain
 from training.pretrain_recipe import PretrainRecipe
 from training.release import average
+from training.release import rotate as rotate_module
 from training.release.rotate import main as rotate_main
 from training.release.rotate import rotate
 
@@ -122,23 +122,13 @@ def test_a_sentence_encoder_is_neither_averaged_nor_rotated(labse, corpus_folder
         rotate_main(["--model", str(labse), "--corpus", str(corpus_folder), *output])
 
 
-PULL = """
-import sys
-sys.modules["modeling_hmde"] = None  # as if it were not installed
-import numpy as np
-from transformers import AutoModel, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained("someone/mean", trust_remote_code=True)
-model = AutoModel.from_pretrained("someone/mean", trust_remote_code=True)
-np.save(sys.argv[1], model.encode_documents(sys.argv[2:], tokenizer))
-"""
-
-
 @pytest.mark.slow
-def test_two_trainings_their_mean_on_the_hub_and_loaded_from_there(
-    corpus_folder, labse, documents, tmp_path, hub, run_in_a_fresh_process
+def test_two_trainings_their_mean_and_what_is_uploaded_of_it(
+    corpus_folder, labse, documents, tmp_path, monkeypatch, encoded_elsewhere
 ):
-    """What `make release` does, in small."""
+    """What `make release` does, in small. A folder stands for the repository on the Hub."""
+    uploaded = tmp_path / "uploaded"
+    monkeypatch.setattr(rotate_module, "upload_folder", lambda folder, name: shutil.copytree(folder, uploaded))
     encoder = tmp_path / "labse"
     shutil.copytree(labse, encoder)
     (encoder / "README.md").write_text("---\nlicense: apache-2.0\nbase_model: someone/labse\n---\n# LaBSE\n")
@@ -148,11 +138,8 @@ def test_two_trainings_their_mean_on_the_hub_and_loaded_from_there(
     mean = ["--models", models, "--output", str(tmp_path / "mean"), "--corpus", str(corpus_folder)]
     average.main(mean)
     rotated = ["--model", str(tmp_path / "mean"), "--output", str(tmp_path / "rotated"), "--sizes", "[]"]
-    push = "import runpy; runpy.run_module('training.release.rotate', run_name='__main__', alter_sys=True)"
-    online = partial(run_in_a_fresh_process, folder=tmp_path, path=[str(REPOSITORY)], offline=False)
-    online(push, *rotated, "--corpus", str(corpus_folder), "--push_to_hub", "someone/mean")
-    online(PULL, str(tmp_path / "vectors.npy"), *documents)
-    card = ModelCard(hub.files("someone/mean")["README.md"].decode())
+    rotate_main([*rotated, "--corpus", str(corpus_folder), "--push_to_hub", "someone/mean"])
+    card = ModelCard.load(uploaded / "README.md")
     assert card.data.license == "apache-2.0"
     assert card.data.base_model == "someone/labse"
     assert card.data.language == ["de", "en", "fr"]
@@ -162,7 +149,7 @@ def test_two_trainings_their_mean_on_the_hub_and_loaded_from_there(
         assert re.search(rf"{name} \| [01]\.\d{{3}} \| [01]\.\d{{3}} \|", card.text), name
     model = HMDEForDocumentEmbedding.from_pretrained(tmp_path / "rotated")
     expected = model.encode_documents(documents, HMDETokenizer.from_pretrained(tmp_path / "rotated"))
-    np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), expected, atol=1e-6)
+    np.testing.assert_allclose(encoded_elsewhere(uploaded, documents)["documents"], expected, atol=1e-6)
 
 
 def test_the_trainings_of_make_release_are_recipes():

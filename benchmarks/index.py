@@ -209,9 +209,9 @@ def nearest(index: Snapshot, ranking: Ranking, vectors: np.ndarray, languages: l
         scores = vectors @ stored.T
         if ranking == "late":
             sentences = index.sentence_vectors(pa.Table.from_batches([batch]))
-            of_sentences = cut(vectors, index.sentence_size) @ sentences.T
-            of_sentences = of_sentences.reshape(len(vectors), len(names), -1)
-            scores = late_score(scores, of_sentences.max(axis=2), of_sentences[..., 0])
+            sentence_scores = cut(vectors, index.sentence_size) @ sentences.T
+            sentence_scores = sentence_scores.reshape(len(vectors), len(names), -1)
+            scores = late_score(scores, sentence_scores.max(axis=2), sentence_scores[..., 0])
         cosines = np.hstack([cosines, scores])
         ids = np.hstack([ids, np.broadcast_to(names, (len(vectors), len(names)))])
         best = np.argpartition(-cosines, HITS - 1)[:, :HITS]

@@ -55,8 +55,8 @@ def late_score(document: Score, best_sentence: Score, first_sentence: Score) -> 
     Args:
         document, best_sentence, first_sentence: the cosines, or arrays of them of one shape.
     """
-    of_document = (1 - BEST_SENTENCE - FIRST_SENTENCE) * document
-    return of_document + BEST_SENTENCE * best_sentence + FIRST_SENTENCE * first_sentence
+    document_share = 1 - BEST_SENTENCE - FIRST_SENTENCE
+    return document_share * document + BEST_SENTENCE * best_sentence + FIRST_SENTENCE * first_sentence
 
 
 def spans_of_sentences(

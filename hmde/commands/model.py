@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 from hmde.commands.options import ModelOptions
 from hmde.common.files import check_is_new, folder_written_whole
+from hmde.common.fingerprints import MODEL_CODE
 from hmde.release.released import released_model
-
-CODE = Path(__file__).parents[2] / "modeling_hmde"
 
 
 def main(options: ModelOptions) -> None:
@@ -17,6 +15,6 @@ def main(options: ModelOptions) -> None:
     with folder_written_whole(options.folder) as folder:
         # The cache keeps the code of the hmde that filled it, which may be older than this one.
         shutil.copytree(released_model(), folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.py"))
-        for file in CODE.glob("*_hmde.py"):
+        for file in MODEL_CODE.glob("*_hmde.py"):
             shutil.copy(file, folder)
     print(f"wrote {options.folder}")

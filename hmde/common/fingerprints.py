@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
+MODEL_CODE = Path(__file__).parents[2] / "modeling_hmde"  # what the folder of a model ships
+
 
 def fingerprint(*parts: object) -> str:
     """A hash of everything that a result depends on.
@@ -73,4 +75,4 @@ def fingerprint_of_weights(weights: Iterable[tuple[str, torch.Tensor]]) -> str:
 
 def fingerprint_of_code() -> str:
     """Hashes the model's code, since another version of it may use the same weights in another way."""
-    return fingerprint_of_folder(Path(__file__).parents[2] / "modeling_hmde", "*.py")
+    return fingerprint_of_folder(MODEL_CODE, "*.py")

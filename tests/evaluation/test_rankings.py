@@ -99,14 +99,14 @@ def expected_ranking(ranking: str, query: str, texts: dict[str, tuple[str, str]]
     looked_at = {*near[:CANDIDATES], *first}
     first = by_score({id: cosines[id] - losses[id] for id in looked_at})[:CANDIDATES]
     if ranking == "late":
-        of_sentences = {}
+        sentence_scores = {}
         for id, (language, text) in texts.items():
             _, (sentences,) = model.encode_documents([text], tokenizer, language=language, sentences=True)
             kept = as_kept(sentences.vectors, Encoder("", model, tokenizer))
             found = kept.numpy() @ vector
-            of_sentences[id] = float(0.6 * found.max() + 0.1 * found[0])
+            sentence_scores[id] = float(0.6 * found.max() + 0.1 * found[0])
         # So few documents are all among those with the best sentences.
-        first = by_score({id: 0.3 * cosines[id] + of_sentences[id] - losses[id] for id in texts})[:CANDIDATES]
+        first = by_score({id: 0.3 * cosines[id] + sentence_scores[id] - losses[id] for id in texts})[:CANDIDATES]
     return first + [id for id in near if id not in first]
 
 

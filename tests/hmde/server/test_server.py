@@ -110,8 +110,8 @@ def test_the_clients_of_cohere_rank_documents(server: SimpleNamespace, encoder: 
     query = encoder.encode_queries(["The cat"])[0]
     sentences = encoder.encode_sentences(documents_of(TEXTS), "maximum")
     cosines = [document.vectors.numpy() @ query for document in sentences]
-    of_sentences = np.array([0.6 * found.max() + 0.1 * found[0] for found in cosines])
-    expected = 0.3 * encoder.encode(documents_of(TEXTS)) @ query + of_sentences
+    sentence_scores = np.array([0.6 * found.max() + 0.1 * found[0] for found in cosines])
+    expected = 0.3 * encoder.encode(documents_of(TEXTS)) @ query + sentence_scores
     for client in (cohere.ClientV2, cohere.Client):
         results = (
             client("any", base_url=server.address)

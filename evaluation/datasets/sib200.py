@@ -10,10 +10,21 @@ from evaluation.datasets.files import fetch, parts, table, write_labelled
 from evaluation.datasets.languages import INDIVIDUAL_LANGUAGES, long_code
 from evaluation.recipes import ClassificationTask
 
+# FLORES names one script by its alphabet, not by the mixed script of ISO 15924.
+SCRIPTS = {"Kore": "Hang"}
+
 
 def convert(task: ClassificationTask, output: Path) -> None:
     for language, part in parts(task):
-        code = INDIVIDUAL_LANGUAGES.get(language) or long_code(language)
-        script = langcodes.get(language).maximize().script
-        rows = table(fetch(task.data, f"data/{code}_{script}/{part}.tsv"), "category", "text")
+        rows = table(fetch(task.data, file_of(language, part)), "category", "text")
         write_labelled(output, language, part, ((category, text) for category, text in rows))
+
+
+def file_of(language: str, part: str) -> str:
+    """
+    >>> file_of("fa", "test"), file_of("ko", "train")
+    ('data/pes_Arab/test.tsv', 'data/kor_Hang/train.tsv')
+    """
+    code = INDIVIDUAL_LANGUAGES.get(language) or long_code(language)
+    script = langcodes.get(language).maximize().script or ""
+    return f"data/{code}_{SCRIPTS.get(script, script)}/{part}.tsv"

@@ -7,11 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from evaluation.datasets import module_of, public
+from evaluation.datasets.files import parts
 from evaluation.datasets.labelled_sets import read_labelled_texts
 from evaluation.datasets.languages import long_code
 from evaluation.datasets.retrieval_sets import read_retrieval_set
+from evaluation.datasets.sib200 import file_of
 from evaluation.recipes import ClassificationTask, RetrievalTask
 from hmde.common.fingerprints import digest
 from tests.paths import written
@@ -165,6 +168,15 @@ def test_sib200_becomes_labelled_sentences(tmp_path: Path) -> None:
         written(tmp_path / "sib" / "data" / language / f"{part}.tsv", text)
     convert(ClassificationTask(str(tmp_path / "sib"), ["zh", "sw"], format="sib200"), tmp_path / "out")
     assert labelled(tmp_path / "out", "zh.test") == (["geography"], ["A test."])
+
+
+def test_the_files_of_sib200_in_the_public_recipe_are_those_that_are_fetched() -> None:
+    recipe = yaml.safe_load(Path("configuration/evaluate/public.yaml").read_text())
+    task = ClassificationTask(**recipe["classification"]["sib200"])
+    checked = public.CHECKSUMS.read_text()
+    files = [file_of(language, part) for language, part in parts(task)]
+    assert len(files) == 38
+    assert [file for file in files if f"  sib200/{file}\n" not in checked] == []
 
 
 def test_multieurlex_becomes_texts_with_several_labels(tmp_path: Path) -> None:

@@ -80,9 +80,11 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-re
 docs: .venv/test
 	$(BIN)/mkdocs build --strict
 
-## On a machine with a GPU, under ten minutes: the tests that need one, and encoding and pretraining beside what is common.
+## On a machine with a GPU: the tests that need one, and how fast documents are encoded.
 gpu: .venv/test
-	$(BIN)/python -m benchmarks.gpu
+	$(BIN)/pytest tests/gpu
+	$(MAKE) model
+	$(BIN)/python -m benchmarks.encode --config configuration/benchmarks/encode.yaml --output runs/gpu
 
 comma := ,
 space := $(subst ,, )

@@ -1,1 +1,1 @@
-"""Measurements, one file a question. `make gpu` runs those of a GPU; docs/journal has the numbers."""
+"""Measurements, one file a question. docs/journal has the numbers."""

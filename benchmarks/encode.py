@@ -1,103 +1,85 @@
-"""How fast documents are encoded, which share of the CPU's or GPU's peak that reaches, and how much memory it takes.
+"""How fast systems of an evaluation encode documents, and how much memory it takes.
 
-    python -m benchmarks.encode --documents FOLDER --encoder runs/e5-small --output runs/benchmark
+    python -m benchmarks.encode --config configuration/benchmarks/encode.yaml --documents FOLDER [--key value ...]
 
-From texts to vectors, tokenization included. benchmarks/encoding_methods.py describes the methods, which share one
-sentence encoder and dtype. They alternate over several rounds; a number is the median over the rounds, a ratio the
-median ratio within a round. Writes results.json, with recipe and machine, and results.md, the tables.
+From texts to vectors, tokenization included. The systems alternate over several rounds; a number is the median over the
+rounds, a ratio the median ratio within a round. Writes results.json, with recipe and machine, and results.md, the
+tables.
 """
 
 from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import hmde.common.threads
 
 import torch
 
-from benchmarks.encoding_methods import POOLINGS_OF_PADDED, Method, MethodName, Setting, load_method
-from benchmarks.measure import alternate, matmul_peak, peak_memory, timed, write_results
-from evaluation.tables import Table, environment
+from benchmarks.measure import alternate, peak_memory, timed, write_results
+from evaluation.recipes import SystemOptions
+from evaluation.systems import System, check_systems, load_system
+from evaluation.tables import Table
 from hmde.common.command_line import options_from, run
 from hmde.common.device import Dtype, dtype_of
 from hmde.common.numbers import NonNegativeInt, PositiveInt
 from hmde.documents.documents import Document, Documents
-from modeling_hmde.configuration_hmde import SentencePooling
 from modeling_hmde.segmentation_hmde import sentence_spans
 
-Kind = Literal["short", "mixed", "long"]
+Length = Literal["short", "mixed", "long"]
+
+
+@dataclass
+class EncodingSystem(SystemOptions):
+    """A system of a kind that has a vector of each document."""
+
+    kind: Literal["hmde", "first", "windows", "sentences", "passages", "sentence_transformers"]
 
 
 @dataclass
 class EncodeBenchmark:
-    """Compare methods of encoding documents."""
+    """Compare systems by the time and the memory that encoding takes them."""
 
     documents: str
     """Folder of article tables, <language>.parquet or .jsonl, with a column `text`."""
 
-    encoder: str
-    """Folder or Hub name of the sentence encoder."""
+    systems: dict[str, EncodingSystem]
+    """By name, each with its `kind` and the options of that kind; see evaluation/registry.py. Times are compared with
+    that of the first."""
 
     output: str
     """Folder to write."""
 
-    pooling: SentencePooling = "mean"
-    """How a sentence vector is read from the encoder."""
-
-    document_prompt: str = "passage: "
-    """Put before each sentence, window or document."""
-
-    kinds: list[Kind] = field(default_factory=lambda: ["short", "mixed", "long"])
+    lengths: list[Length] = field(default_factory=lambda: ["short", "mixed", "long"])
     """Documents measured: `short`, the shortest quarter; `long`, the longest; `mixed`, all."""
 
     num_documents: PositiveInt = 48
-    """Documents of each kind, drawn by a fixed seed."""
+    """Documents of each length, drawn by a fixed seed."""
 
     max_sentences: PositiveInt = 32
-    """Each document is cut to so many, for all methods."""
-
-    sentences: list[PositiveInt] = field(default_factory=lambda: [1, 8, 32, 128, 512])
-    """Numbers of sentences of single documents, which are measured too; `flat` reads 4,096 tokens of each."""
-
-    methods: list[MethodName] = field(default_factory=lambda: ["hmde", "passages", "padded", "windows", "flat"])
-    """Methods that are compared, hmde among them."""
+    """Each document is cut to so many, for all systems."""
 
     dtype: Dtype = "auto"
     """The dtype of weights and activations; auto is bfloat16 where the hardware has it."""
 
-    batch_size: PositiveInt = 32
-    """Documents together in `padded`, windows together in `windows`: sentence-transformers' default."""
-
     rounds: PositiveInt = 3
-    """Trials of each method."""
+    """Trials of each system."""
 
     threads: NonNegativeInt = 0
     """CPU threads; 0 for PyTorch's default."""
 
-    def __post_init__(self) -> None:
-        if "hmde" not in self.methods:
-            raise ValueError(f"methods is {self.methods}; the others are compared with hmde, so name it too")
-        if not self.sentences:
-            raise ValueError("sentences is empty; name at least one number, such as 1")
-        if self.pooling not in POOLINGS_OF_PADDED and any(name.startswith("padded") for name in self.methods):
-            poolings = ", ".join(POOLINGS_OF_PADDED)
-            raise ValueError(f"pooling is {self.pooling}, and padded knows {poolings} only; leave it out of methods")
 
-
-@dataclass
-class Trial:
-    """One measurement of one method."""
+class Trial(NamedTuple):
+    """One measurement of one system."""
 
     seconds: float
-    tokens: int
-    utilisation: float  # operations a second, without padding, over the peak measured just before
+    cpu_seconds: float
     memory: float  # MiB above what was held before
 
 
@@ -105,74 +87,57 @@ def main(argv: list[str] | None = None) -> None:
     benchmark = options_from(EncodeBenchmark, argv)
     if benchmark.threads:
         torch.set_num_threads(benchmark.threads)
-    print(environment())
+    check_systems(benchmark.systems)
     documents = read_documents(Path(benchmark.documents))
-    sets = {kind: draw(documents, kind, benchmark) for kind in benchmark.kinds}
-    sets |= {str(count): [first_sentences(documents, count)] for count in benchmark.sentences}
-    setting = Setting(
-        encoder=benchmark.encoder,
-        dtype=dtype_of(benchmark.dtype),
-        pooling=benchmark.pooling,
-        document_prompt=benchmark.document_prompt,
-        max_sentences=max(benchmark.max_sentences, *benchmark.sentences),
-        batch_size=benchmark.batch_size,
-    )
-    with torch.no_grad():
-        methods: dict[str, Method] = {name: load_method(name, setting) for name in benchmark.methods}
-        for method in methods.values():
-            method.encode(sets[str(min(benchmark.sentences))])  # the first call takes longer
-        trials = measure(methods, sets, benchmark.rounds)
-        kinds = benchmark.kinds if "padded" in methods else []
-        cosines = {kind: lowest_cosine(methods["hmde"], methods["padded"], sets[kind]) for kind in kinds}
-    results = {
-        "lowest_cosine_to_padded": cosines,
-        "trials": {
-            name: {row: list(map(asdict, measured)) for row, measured in rows.items()} for name, rows in trials.items()
-        },
+    drawn = {length: draw(documents, length, benchmark) for length in benchmark.lengths}
+    dtype = dtype_of(benchmark.dtype)
+    systems = {name: load_system(options, dtype) for name, options in benchmark.systems.items()}
+    for system in systems.values():
+        encode(system, documents[:1])  # the first call takes longer
+    trials = {
+        length: alternate({name: partial(trial, system, texts) for name, system in systems.items()}, benchmark.rounds)
+        for length, texts in drawn.items()
     }
-    write_results(benchmark, "\n".join(table.to_markdown() for table in tables(trials, benchmark)), **results)
-    if cosines:
-        print(f"Lowest cosine of hmde and padded: {min(cosines.values()):.6f}")
-
-
-def measure(
-    methods: dict[str, Method], sets: dict[str, list[Document]], rounds: int
-) -> dict[str, dict[str, list[Trial]]]:
-    """By method and set of documents, the trials in the order of the rounds."""
-    by_set = {
-        row: alternate({name: partial(trial, method, documents) for name, method in methods.items()}, rounds)
-        for row, documents in sets.items()
+    numbers = {
+        length: {name: [one._asdict() for one in all_] for name, all_ in by_name.items()}
+        for length, by_name in trials.items()
     }
-    return {name: {row: trials[name] for row, trials in by_set.items()} for name in methods}
+    tables = [table.to_markdown() for table in tables_of(trials, benchmark.num_documents, str(dtype))]
+    write_results(benchmark, "\n".join(tables), trials=numbers)
 
 
-def trial(method: Method, documents: Sequence[Document]) -> Trial:
-    peak = matmul_peak(method.dtype)
-    tokens, operations = method.work(documents)
+def encode(system: System, documents: Sequence[Document]) -> None:
+    """Encode documents, those of a language together."""
+    for language in dict.fromkeys(document.language for document in documents):
+        system.encode_documents([one.text for one in documents if one.language == language], language)
+
+
+def trial(system: System, documents: Sequence[Document]) -> Trial:
     with peak_memory() as memory, timed() as taken:
-        method.encode(documents)
-    return Trial(taken.seconds, tokens, operations / taken.seconds / peak, memory.peak - memory.before)
+        encode(system, documents)
+    return Trial(taken.seconds, taken.cpu_seconds, memory.peak - memory.before)
 
 
-def tables(trials: dict[str, dict[str, list[Trial]]], benchmark: EncodeBenchmark) -> list[Table]:
-    kinds, lengths = benchmark.kinds, [str(count) for count in benchmark.sentences]
-    dtype = str(dtype_of(benchmark.dtype)).removeprefix("torch.")
+def tables_of(trials: Mapping[str, Mapping[str, Sequence[Trial]]], num_documents: int, dtype: str) -> list[Table]:
+    """
+    Args:
+        trials: by length of documents and system, in the order of the rounds.
+    """
 
-    def table(title: str, row_name: str, rows: Sequence[str], value: Callable[[Trial, Trial], float]) -> Table:
-        """The median over the rounds of `value(trial, trial of hmde in the same round)`."""
-        scores = {
-            name: {row: statistics.median(map(value, measured[row], trials["hmde"][row])) for row in rows}
-            for name, measured in trials.items()
-        }
-        return Table(f"{title}, {dtype} where a name does not say float32", row_name, scores)
+    def table(title: str, value: Callable[[Trial, Trial], float]) -> Table:
+        """The median over the rounds of `value(trial, trial of the first system in the same round)`."""
+        scores: dict[str, dict[str, float]] = {}
+        for length, by_system in trials.items():
+            first = next(iter(by_system.values()))
+            for name, own in by_system.items():
+                scores.setdefault(name, {})[length] = statistics.median(map(value, own, first))
+        return Table(f"{title}, {dtype.removeprefix('torch.')}", "documents", scores)
 
     return [
-        table("Documents a second", "documents", kinds, lambda trial, _: benchmark.num_documents / trial.seconds),
-        table("How many times as long as hmde", "documents", kinds, lambda trial, hmde: trial.seconds / hmde.seconds),
-        table("Thousand tokens a second", "documents", kinds, lambda trial, _: trial.tokens / trial.seconds / 1000),
-        table("Share of the matrix multiplication peak", "documents", kinds, lambda trial, _: trial.utilisation),
-        table("MiB above the model", "documents or sentences", [*kinds, *lengths], lambda trial, _: trial.memory),
-        table("Milliseconds of one document", "sentences", lengths, lambda trial, _: 1000 * trial.seconds),
+        table("Documents a second", lambda trial, _: num_documents / trial.seconds),
+        table("How many times as long as the first", lambda trial, first: trial.seconds / first.seconds),
+        table("Milliseconds of CPU time a document", lambda trial, _: 1000 * trial.cpu_seconds / num_documents),
+        table("MiB above the model", lambda trial, _: trial.memory),
     ]
 
 
@@ -190,39 +155,20 @@ def read_documents(folder: Path) -> list[Document]:
     return documents
 
 
-def draw(documents: Sequence[Document], kind: Kind, benchmark: EncodeBenchmark) -> list[Document]:
-    """Documents of a kind, each cut to its first sentences."""
+def draw(documents: Sequence[Document], length: Length, benchmark: EncodeBenchmark) -> list[Document]:
+    """Documents of a length, each cut to its first sentences."""
     by_length = sorted(documents, key=lambda document: len(document.text))
     quarter = len(by_length) // 4
-    among = {"short": by_length[:quarter], "mixed": by_length, "long": by_length[-quarter:]}[kind]
+    among = {"short": by_length[:quarter], "mixed": by_length, "long": by_length[-quarter:]}[length]
     if len(among) < benchmark.num_documents:
-        raise ValueError(f"num_documents is {benchmark.num_documents}, but only {len(among)} are {kind}; ask for fewer")
+        raise ValueError(
+            f"num_documents is {benchmark.num_documents}, but only {len(among)} are {length}; ask for fewer"
+        )
     cut = []
     for document in random.Random(0).sample(among, benchmark.num_documents):
         spans = islice(sentence_spans(document.text, document.language), benchmark.max_sentences)
         cut.append(replace(document, text=document.text[: max(end for _, end in spans)]))
     return cut
-
-
-def first_sentences(documents: Sequence[Document], count: int) -> Document:
-    """One document of so many sentences, one a line, which are those of several documents.
-
-    Raises:
-        ValueError: the documents have fewer sentences that are one sentence by the rules of English, too.
-    """
-    texts = (
-        document.text[begin:end]
-        for document in documents
-        for begin, end in sentence_spans(document.text, document.language)
-    )
-    sentences = list(islice((text for text in texts if len(list(sentence_spans(text, "en"))) == 1), count))
-    if len(sentences) < count:
-        raise ValueError(f"sentences has {count}, but the documents have only {len(sentences)}; ask for fewer")
-    return Document("", "", "en", "\n".join(sentences))
-
-
-def lowest_cosine(method: Method, other: Method, documents: Sequence[Document]) -> float:
-    return float((method.encode(documents) * other.encode(documents)).sum(axis=1).min())
 
 
 if __name__ == "__main__":

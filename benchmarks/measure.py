@@ -1,4 +1,4 @@
-"""What all benchmarks measure with: time, peak memory, alternating trials, and the peak rate of matrix multiplication.
+"""What all benchmarks measure with: time, peak memory and alternating trials.
 
 The memory of a process is read from Linux's /proc.
 """
@@ -6,7 +6,6 @@ The memory of a process is read from Linux's /proc.
 from __future__ import annotations
 
 import ctypes
-import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -99,39 +98,6 @@ def in_new_process(step: Callable[[], Result]) -> Result:
     """What a step returns. It runs in a process of its own, so that it does not begin with the memory of another."""
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
         return process.submit(step).result()
-
-
-def median_ratio(values: Sequence[float], others: Sequence[float]) -> float:
-    """The median over the rounds of the ratio within a round.
-
-    >>> median_ratio([1, 2, 9], [1, 1, 3])
-    2.0
-    """
-    return statistics.median(value / other for value, other in zip(values, others))
-
-
-def matmul_peak(dtype: torch.dtype) -> float:
-    """Floating point operations a second of the fastest of a few matrix products: of large square matrices, and of the
-    hidden states of many tokens with the weights of small and base-sized encoders.
-
-    On a GPU several products are timed together, because one alone is shorter than the time to start it.
-    """
-    if device() == "cuda":
-        at_once, rounds = 10, 5
-        sizes = [(4096, 4096, 4096), (8192, 8192, 8192), (65_536, 384, 1536), (65_536, 768, 3072)]
-    else:
-        at_once, rounds = 1, 2
-        sizes = [(1024, 1024, 1024), (2048, 2048, 2048), (4096, 384, 1536), (4096, 768, 3072)]
-    best = 0.0
-    for rows, inner, columns in sizes:
-        states = torch.randn(rows, inner, device=device()).to(dtype)
-        weights = torch.randn(columns, inner, device=device()).to(dtype)
-        for _ in range(rounds):
-            with timed() as taken:
-                for _ in range(at_once):
-                    states @ weights.T
-            best = max(best, at_once * 2 * rows * inner * columns / taken.seconds)
-    return best
 
 
 def markdown_table(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> str:

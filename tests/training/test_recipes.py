@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from benchmarks.attribution import AttributionRecipe
+from benchmarks.encode import EncodeBenchmark
 from hmde.common.command_line import options_from
 from modeling_hmde import HMDEConfig
 from replications.evaluation_recipe import ReplicationsRecipe
-from replications.infoxlm.pretrain import InfoXLMRecipe
-from replications.lightweight.pretrain import LightweightRecipe
 from replications.longformer.pretrain import LongformerRecipe
 from replications.sentences.pretrain import PretrainSentencesRecipe
 from replications.t_mde.pretrain import TMDERecipe
@@ -25,18 +24,12 @@ from training.pretrain_recipe import PretrainRecipe
 CONFIGURATION = REPOSITORY / "configuration"
 RECIPES: dict[str, type] = {  # by the beginning of a file's path
     "configuration/benchmarks/attribution": AttributionRecipe,
+    "configuration/benchmarks/encode": EncodeBenchmark,
     "configuration/corpora/": CorpusRecipe,
     "configuration/evaluate/": ReplicationsRecipe,
     "configuration/finetune/": FinetuneRecipe,
     "configuration/pretrain/": PretrainRecipe,
     "replications/sentences/student": PretrainSentencesRecipe,
-    "replications/infoxlm/infoxlm": InfoXLMRecipe,
-    "replications/infoxlm/evaluate": ReplicationsRecipe,
-    "replications/infoxlm/xnli": FinetuneRecipe,
-    "replications/lightweight/lightweight": LightweightRecipe,
-    "replications/lightweight/evaluate": ReplicationsRecipe,
-    "replications/lightweight/mlm": InfoXLMRecipe,
-    "replications/lightweight/losses": ReplicationsRecipe,
     "replications/longformer/": LongformerRecipe,
     "replications/t_mde/evaluate": ReplicationsRecipe,
     "replications/t_mde/t-mde": TMDERecipe,
@@ -64,30 +57,15 @@ def test_a_recipe_is_what_its_command_reads(path: Path) -> None:
 REPLICATIONS = REPOSITORY / "replications"
 
 
-def test_infoxlm_keeps_its_last_step_and_is_trained_without_xlco_as_its_page_says() -> None:
-    recipe = fill(InfoXLMRecipe, REPLICATIONS / "infoxlm" / "infoxlm.yaml", "--losses.xlco", "null")
-    assert (recipe.keep, recipe.max_grad_norm) == ("last", 1.0)  # table 11 clips
-    assert (recipe.losses.xlco, recipe.losses.mmlm.weight, recipe.losses.tlm.weight) == (None, 1.0, 1.0)
-
-
 def test_t_mde_keeps_its_last_step() -> None:
     assert fill(TMDERecipe, REPLICATIONS / "t_mde" / "t-mde.yaml").keep == "last"
-
-
-def test_the_lightweight_encoder_follows_its_paper() -> None:
-    paper = fill(LightweightRecipe, REPLICATIONS / "lightweight" / "lightweight.yaml")
-    assert (paper.keep, paper.max_grad_norm, paper.warmup_steps) == ("validation_loss", None, 886_000)
-
-
-def test_xnli_does_not_stop_early() -> None:
-    assert fill(FinetuneRecipe, REPLICATIONS / "infoxlm" / "xnli.yaml").early_stopping_patience is None
 
 
 @pytest.mark.parametrize(
     "name",
     [
         "configuration/evaluate/paper.yaml",
-        *(f"replications/{paper}/evaluate.yaml" for paper in ("infoxlm", "lightweight", "t_mde")),
+        "replications/t_mde/evaluate.yaml",
     ],
 )
 def test_the_tables_of_a_paper_are_computed_in_float32_unless_the_command_line_says_otherwise(name: str) -> None:

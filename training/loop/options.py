@@ -55,7 +55,7 @@ class LoopOptions:
     """Compute activations again in the backward pass, which saves memory."""
 
     compile: bool = False
-    """Compile the sentence encoder with torch.compile. For GPUs: `make gpu` measures what it gives."""
+    """Compile the sentence encoder with torch.compile. For GPUs."""
 
     num_workers: NonNegativeInt = 0
     """Processes that tokenize ahead."""

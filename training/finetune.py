@@ -97,9 +97,6 @@ class FinetuneRecipe:
     format: str = "hmde"
     """Format of `data`, as in a ClassificationTask of an evaluation."""
 
-    text_pairs: bool = False
-    """Whether a text is two with a tab between, such as a premise and a hypothesis."""
-
     windows: bool = False
     """Classify the mean vector of a document's windows of 128 tokens, at most 32, that overlap by a third. The model is
     a sentence encoder, read by its first token (LaBSE-Seg; paper, section 3.3)."""
@@ -230,8 +227,7 @@ def read(recipe: FinetuneRecipe) -> tuple[list[LabelledTexts], list[LabelledText
 
     def documents_of(part: str, languages: Sequence[str]) -> list[LabelledTexts]:
         files = [(folder / f"{language}.{part}.tsv", language) for language in languages]
-        pairs = recipe.text_pairs
-        return [LabelledTexts(file, language, *read_labelled_texts(file, pairs), pairs) for file, language in files]
+        return [LabelledTexts(file, language, *read_labelled_texts(file)) for file, language in files]
 
     train, dev = (documents_of(part, recipe.train_languages) for part in ("train", "dev"))
     tests = documents_of("test", recipe.test_languages)
@@ -260,7 +256,7 @@ def converted(recipe: FinetuneRecipe) -> Path:
 
 
 def encode(documents: LabelledTexts, tokenizer: PreTrainedTokenizerBase, labels: Sequence[str]) -> Dataset:
-    rows = tokenized(tokenizer, documents.texts, documents.language, documents.pairs)
+    rows = tokenized(tokenizer, documents.texts, documents.language)
     return Dataset.from_dict({**rows, "labels": [labels.index(label) for label in documents.labels]})
 
 

@@ -39,7 +39,6 @@ def write_model_card(recipe: PretrainRecipe, folder: Path, progress: Progress) -
         "pretraining.md",
         corpus=corpus,
         statistics=statistics,
-        teacher=Path(recipe.losses.distillation.teacher).name if recipe.losses.distillation else None,
         kept_step=progress.kept_step,
         steps=max(progress.history),
         recipe_yaml=as_yaml(asdict(recipe)),

@@ -40,13 +40,13 @@ class PretrainRecipe(TrainOptions):
     """Train an adapter of the sentence encoder in place of its weights. It is merged into the finished model."""
 
     queries: QueryDraw = field(default_factory=QueryDraw)
-    """What the queries are that `losses.queries` and a teacher read."""
+    """What the queries are that `losses.queries` reads."""
 
     losses: Losses = field(default_factory=lambda: Losses(info_nce=InfoNCE()))
     """What the model is trained towards: the losses by name, each with its options. A loss that is null is left out."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_losses(self.losses.chosen, frozen=self.freeze == "sentence_encoder")
+        check_losses(self.losses.chosen)
         if self.lora is not None and self.freeze == "sentence_encoder":
             raise ValueError("lora trains the sentence_encoder, and freeze leaves it as it is; leave one of them out")

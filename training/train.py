@@ -21,12 +21,12 @@ from training.data.sentence_vectors import SentenceVectors, sentence_vectors
 from training.data.triples import Triples
 from training.encoder import TwoPathEncoder
 from training.loop.cached_gradients import Embeddings
-from training.loop.loop import Progress, Stage, Stateful, train_stage
+from training.loop.loop import Progress, Stage, train_stage
 from training.loop.meter import Work
 from training.loop.optimizer import groups_by_decay
 from training.loop.options import LoopOptions
 from training.lora import merged_weights
-from training.losses import Loss, Needs, Start, check_losses, weighted_losses
+from training.losses import Loss, Needs, check_losses, weighted_losses
 from training.losses.batch import BatchVectors
 
 
@@ -84,13 +84,11 @@ def document_stage(
 ) -> Stage[Batch]:
     """What is trained, on what data, towards which losses. See `train`."""
     frozen = not any(weight.requires_grad for weight in model.hmde.sentence_encoder.parameters())
-    needs = check_losses(losses, frozen)
+    needs = check_losses(losses)
     if needs.symmetric and "positive_negative" not in triples.roles:
         raise ValueError("a loss is symmetric; give Triples symmetric=True, so that positives have a hard negative too")
     dev_set = DevSet(triples.articles, options.eval_concepts, options.seed)
     prepare(model, options)
-    start = Start(model, tokenizer, triples.folder, options.max_tokens_per_chunk, accelerator.device)
-    fingerprints = begin(losses, start) | {"queries": asdict(triples.queries)}
     set_seed(options.seed, device_specific=True)  # dropout of its own for each process, from here on
     make_batch = collator(triples, tokenizer, needs, model.config.query_path)
     kept = kept_sentence_vectors(triples, accelerator, model, tokenizer) if frozen else None
@@ -105,7 +103,7 @@ def document_stage(
         num_workers=options.num_workers,
     )
     return Stage(
-        encoder=TwoPathEncoder(model, sentences=needs.sentences),
+        encoder=TwoPathEncoder(model),
         parameter_groups=parameter_groups(model, options),
         batches=batches,
         losses=functools.partial(losses_of_batch, losses, model.config.temperature, model.config.truncate_dims),
@@ -114,8 +112,10 @@ def document_stage(
         criterion="mrr",
         save=functools.partial(save_model, tokenizer),
         validation_batches=lambda: batches.in_order(triples.of_split("dev"), make_batch),
-        stateful=[loss for loss in losses if isinstance(loss, Stateful)],
-        fingerprints=fingerprints,
+        fingerprints={
+            "losses": [{type(loss).__name__: asdict(loss)} for loss in losses],
+            "queries": asdict(triples.queries),
+        },
     )
 
 
@@ -126,14 +126,6 @@ def prepare(model: HMDEForDocumentEmbedding, options: TrainOptions) -> None:
         model.gradient_checkpointing_enable()
     if options.compile:
         model.hmde.sentence_encoder.compile(dynamic=True)
-
-
-def begin(losses: Sequence[Loss], start: Start) -> dict[str, Any]:
-    """Let the losses load what they need. Returns what a run that is resumed must have alike."""
-    fingerprints: dict[str, Any] = {"losses": [{type(loss).__name__: asdict(loss)} for loss in losses]}
-    for loss in losses:
-        fingerprints |= loss.begin(start)
-    return fingerprints
 
 
 def parameter_groups(model: HMDEForDocumentEmbedding, options: TrainOptions) -> list[dict[str, Any]]:
@@ -158,7 +150,6 @@ def collator(triples: Triples, tokenizer: HMDETokenizer, needs: Needs, query_pat
         roles=triples.roles,
         tokenizer=tokenizer,
         query_path=(triples.queries.path or query_path) if needs.queries else None,
-        sentence_queries=needs.sentence_queries,
     )
 
 

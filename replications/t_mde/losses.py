@@ -11,9 +11,10 @@ from torch.nn import functional as F
 from hmde.common.numbers import NonNegativeFloat, PositiveInt, Share
 from replications.sentences.batches import IGNORED
 from replications.sentences.losses import LossFunction, LossOptions, PairVectors
-from training.loop.processes import mean_of_all_processes, rows_of_other_processes
-from training.losses.candidates import EPSILON, same_concept
+from training.loop.processes import rows_of_all_processes, rows_of_other_processes
+from training.losses.candidates import same_concept
 
+EPSILON = 1e-6  # against division by zero
 LOTS = 6364136223846793005  # odd, so that its products, modulo 2 ** 64, are a permutation of all integers
 
 
@@ -115,6 +116,19 @@ def drawn_by_lot(candidates: Tensor, rows: Tensor, columns: Tensor, count: int) 
     lots = (rows[:, None] ^ columns) * LOTS
     places = lots.masked_fill(~candidates, torch.iinfo(lots.dtype).max).argsort(dim=1).argsort(dim=1)
     return candidates & (places < count)
+
+
+def mean_of_all_processes(values: Tensor, count: Tensor | int | None = None) -> Tensor:
+    """(values,) -> (), the mean over the values of all processes, with its gradient. Each process may have another
+    number of values.
+
+    Args:
+        count: how many terms the values of this process sum up; the number of values if not given. The mean is 0 where
+            this is 0 on all processes.
+    """
+    own_count = torch.as_tensor(len(values) if count is None else count).to(values)
+    total, whole_count = rows_of_all_processes(torch.stack([values.sum(), own_count]).unsqueeze(0)).sum(dim=0)
+    return total / whole_count.clamp(min=1)
 
 
 LOSSES: dict[str, LossFunction] = {"translation": translation_loss, "distance": distance_loss}

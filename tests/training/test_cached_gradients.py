@@ -10,20 +10,18 @@ from accelerate import Accelerator
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
-from torch.nn.utils.rnn import pad_sequence
 
-from training.data.kinds import DOCUMENTS, QUERIES, SENTENCES
+from training.data.kinds import DOCUMENTS, QUERIES
 from training.encoder import TwoPathEncoder
 from training.loop import cached_gradients
 from training.loop.cached_gradients import Chunk, Embeddings, backward_through_chunks, chunk_bounds, cut_into_chunks
 from training.losses.candidates import Candidates
 from training.losses.info_nce import info_nce
-from training.losses.late_interaction import late_scores
 
 
 @pytest.fixture
 def encoder(model) -> TwoPathEncoder:
-    return TwoPathEncoder(copy.deepcopy(model), sentences=True)
+    return TwoPathEncoder(copy.deepcopy(model))
 
 
 @pytest.fixture
@@ -35,13 +33,12 @@ def batch(tokenizer, documents) -> Chunk:
 
 
 def objective(embeddings: Embeddings) -> dict[str, torch.Tensor]:
-    """By documents, queries, and the best sentence of each document for each query."""
+    """By documents and queries."""
     anchors, positives, negatives = embeddings[DOCUMENTS].split(2)
     candidates = Candidates(positives, negatives, torch.tensor([0, 1]), torch.tensor([2, 3]))
     return {
         "document_loss": info_nce(anchors, candidates, 0.05).mean(),
         "query_loss": info_nce(embeddings[QUERIES], candidates, 0.05).mean(),
-        "sentence_loss": late_scores(embeddings[QUERIES], embeddings[DOCUMENTS], embeddings[SENTENCES]).mean(),
     }
 
 
@@ -54,8 +51,6 @@ def at_once(encoder: nn.Module, chunks: list[Chunk]) -> tuple[float, dict[str, t
     encoder.zero_grad()
     parts = [encoder(chunk) for chunk in chunks]
     embeddings = {name: torch.cat([part[name] for part in parts if name in part]) for name in (QUERIES, DOCUMENTS)}
-    sentences = [vectors for part in parts for vectors in part.get(SENTENCES, [])]  # each (sentences, hidden)
-    embeddings[SENTENCES] = pad_sequence(sentences, batch_first=True)
     loss = sum(objective(embeddings).values())
     loss.backward()
     return float(loss), gradients(encoder)

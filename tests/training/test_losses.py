@@ -12,13 +12,11 @@ from torch import Tensor
 
 from tests.arithmetic import cosine
 from training.data.batches import Batch
-from training.data.kinds import DOCUMENTS, QUERIES, SENTENCES, Kind
+from training.data.kinds import DOCUMENTS, QUERIES, Kind
 from training.losses import Loss, Needs, check_losses, weighted_losses
 from training.losses.batch import BatchVectors
 from training.losses.candidates import Candidates
-from training.losses.distillation import Distillation, distillation
 from training.losses.info_nce import InfoNCE, info_nce
-from training.losses.late_interaction import LateInteraction
 from training.losses.queries import Queries
 
 TEMPERATURE = 0.2
@@ -40,27 +38,15 @@ def make_vectors(dtype: torch.dtype = torch.float32) -> BatchVectors:
     def draw(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator).to(dtype)
 
-    sentences = draw(12, 3, 8)
-    sentences[2, 1:] = 0  # a document of one sentence
-    embeddings = {
-        DOCUMENTS: draw(12, 8),
-        QUERIES: draw(3, 8),
-        QUERIES_AS_DOCUMENTS: draw(3, 8),
-        SENTENCES: sentences,
-        Kind("sentence_queries", "sentence_encoder"): draw(12, 8),
-        Kind("sentence_queries", "document_encoder"): draw(12, 8),
-    }
+    embeddings = {DOCUMENTS: draw(12, 8), QUERIES: draw(3, 8), QUERIES_AS_DOCUMENTS: draw(3, 8)}
     concepts = {role: torch.tensor(CONCEPTS[role]) for role in ROLES}
-    batch = Batch({}, concepts, ["a", "b", "c"], torch.tensor([0, 2, 1, 1, 0, 2]))
-    return BatchVectors(embeddings, batch, TEMPERATURE, {DOCUMENTS: draw(12, 8)})
+    return BatchVectors(embeddings, Batch({}, concepts, ["a", "b", "c"]), TEMPERATURE)
 
 
 def in_float32(vectors: BatchVectors) -> BatchVectors:
     """The same numbers."""
-    embeddings, teacher = (
-        {kind: rows.float() for kind, rows in by_kind.items()} for by_kind in (vectors.embeddings, vectors.teacher)
-    )
-    return BatchVectors(embeddings, vectors.batch, TEMPERATURE, teacher)
+    embeddings = {kind: rows.float() for kind, rows in vectors.embeddings.items()}
+    return BatchVectors(embeddings, vectors.batch, TEMPERATURE)
 
 
 def contrast(anchors: Sequence[Tensor], documents: Tensor, positive: str, hard: str, hard_negatives: str) -> float:
@@ -119,11 +105,7 @@ def test_queries_of_both_paths_seek_the_positives(hard_negatives: str) -> None:
 
 
 def all_losses(hard_negatives: Any = "own") -> list[Loss]:
-    return [
-        InfoNCE(symmetric=True, hard_negatives=hard_negatives),
-        Queries(hard_negatives=hard_negatives),
-        LateInteraction(hard_negatives=hard_negatives),
-    ]
+    return [InfoNCE(symmetric=True, hard_negatives=hard_negatives), Queries(hard_negatives=hard_negatives)]
 
 
 @pytest.mark.parametrize("hard_negatives", HARD_NEGATIVES)
@@ -131,7 +113,7 @@ def test_losses_of_half_precision_are_computed_in_float32(hard_negatives: str) -
     vectors = make_vectors(torch.bfloat16)
     found = weighted_losses(vectors, all_losses(hard_negatives))
     expected = weighted_losses(in_float32(vectors), all_losses(hard_negatives))
-    assert len(expected) == 5
+    assert len(expected) == 3
     for name, loss in expected.items():
         assert found[name].dtype == torch.float32, name
         torch.testing.assert_close(found[name], loss, rtol=0, atol=0, msg=name)
@@ -154,23 +136,6 @@ def test_cut_vectors_are_compared_with_what_is_cut_as_they_are() -> None:
     for name, loss in weighted_losses(vectors, all_losses(), sizes=[5]).items():
         torch.testing.assert_close(loss, (whole[name] + cut[name]) / 2)
     assert not torch.equal(whole["document_loss"], cut["document_loss"])
-    torch.testing.assert_close(vectors.cut(5).teacher[DOCUMENTS], vectors.teacher[DOCUMENTS][:, :5])
-
-
-def test_a_kind_of_which_the_teacher_has_one_vector_counts_in_no_distillation_loss_and_is_still_reached() -> None:
-    """As the query of a batch of one triple, and queries that are all the same, whose mean is not exact."""
-    student, documents = torch.randn(2, 7, 8, generator=torch.Generator().manual_seed(0))
-    for same in (documents[:1], documents[:1].expand(7, 8)):
-        embeddings = {DOCUMENTS: student.clone(), QUERIES: student[: len(same)].clone().requires_grad_()}
-        vectors = make_vectors()
-        vectors.embeddings, vectors.teacher = embeddings, {DOCUMENTS: documents, QUERIES: same}
-        loss = Distillation(teacher="")(vectors)["distillation"]
-        torch.testing.assert_close(loss, distillation(student, documents))
-        loss.backward()
-        assert embeddings[QUERIES].grad is not None
-        assert not embeddings[QUERIES].grad.any()
-    vectors.teacher = {DOCUMENTS: same, QUERIES: same}
-    assert float(Distillation(teacher="")(vectors)["distillation"]) == 0
 
 
 def test_a_loss_says_what_it_needs_and_counts_once() -> None:
@@ -178,23 +143,10 @@ def test_a_loss_says_what_it_needs_and_counts_once() -> None:
         (InfoNCE(), Needs()),
         (InfoNCE(symmetric=True), Needs(symmetric=True)),
         (Queries(), Needs(queries=True)),
-        (LateInteraction(sentence_queries=3), Needs(queries=True, sentences=True, sentence_queries=3)),
-        (Distillation(teacher=""), Needs(queries=True, sentences=True)),
     ]
     for loss, expected in needs:
         assert (loss.needs, loss.weight) == (expected, 1.0)
-        assert check_losses([loss], frozen=False) == expected
-    assert check_losses([loss for loss, _ in needs], frozen=False) == Needs(True, True, True, 3)
-
-
-@pytest.mark.parametrize(
-    ("losses", "frozen", "message"),
-    [
-        ([], False, "losses has none, so that nothing is learned; give one"),
-        ([InfoNCE(), LateInteraction()], True, "^LateInteraction read the documents' sentences.*; use freeze word_emb"),
-        ([Distillation(teacher="")], True, "of a frozen sentence_encoder only their vectors are kept"),
-    ],
-)
-def test_losses_that_cannot_be_computed_are_refused(losses: list[Loss], frozen: bool, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        check_losses(losses, frozen)
+        assert check_losses([loss]) == expected
+    assert check_losses([loss for loss, _ in needs]) == Needs(symmetric=True, queries=True)
+    with pytest.raises(ValueError, match="losses has none, so that nothing is learned; give one"):
+        check_losses([])

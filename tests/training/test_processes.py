@@ -11,17 +11,12 @@ import torch.distributed as dist
 from accelerate import Accelerator
 from torch import Tensor, nn
 
+from replications.t_mde.losses import mean_of_all_processes
 from tests.pretraining import in_processes
 from training.data.batches import Batch
 from training.loop.distributed import gradients_synchronised, most_of_any_process
-from training.loop.processes import (
-    mean_of_all_processes,
-    only_this_process,
-    rows_of_all_processes,
-    rows_of_other_processes,
-)
+from training.loop.processes import only_this_process, rows_of_all_processes, rows_of_other_processes
 from training.losses.batch import Documents
-from training.losses.distillation import distillation
 
 CPU = torch.device("cpu")
 ROWS = [torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[5.0, 6.0], [7.0, 8.0]])]
@@ -77,16 +72,6 @@ def test_a_mean_is_over_the_values_of_all_processes_or_over_what_they_count(tmp_
 
     for found in of_two(compute, tmp_path):
         torch.testing.assert_close(found, torch.tensor([16 / 4, 16 / 5, 16.0]))
-
-
-@pytest.mark.slow
-def test_one_document_in_each_process_is_distilled_as_two_in_one(tmp_path: Path) -> None:
-    teacher = torch.stack([rows[0] for rows in ROWS])
-    student = teacher + torch.tensor([[1.0, 0.0], [0.0, 3.0]])
-    own = of_two(lambda rank: distillation(student[rank : rank + 1], teacher[rank : rank + 1]), tmp_path)
-    expected = distillation(student, teacher)
-    assert float(expected) > 0
-    torch.testing.assert_close(own, [expected, expected])
 
 
 def test_alone_a_process_is_all_there_is() -> None:

@@ -1,4 +1,4 @@
-"""Training from Python: as the command trains, and with a loss of one's own that carries a state."""
+"""Training from Python: as the command trains, and with a loss of one's own."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from accelerate.utils import set_seed
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from tests.paths import REPOSITORY
@@ -49,45 +50,21 @@ def test_a_model_is_trained_from_python_as_by_the_command(corpus_folder: Path, l
 
 
 @dataclasses.dataclass(kw_only=True)
-class SlowMean(Loss):
-    """Anchors stay near a mean of those of earlier steps."""
-
-    def __post_init__(self) -> None:
-        self.mean, self.steps = torch.zeros(32), 0
+class Length(Loss):
+    """The vectors of anchors are short."""
 
     def __call__(self, vectors: BatchVectors) -> dict[str, Tensor]:
-        anchors = vectors.documents.vectors["anchor"]
-        self.latest = anchors.detach().mean(dim=0)
-        return {"slow": (anchors - self.mean).square().mean()}
-
-    def after_step(self, encoder: nn.Module) -> None:
-        self.mean, self.steps = torch.lerp(self.mean, self.latest, 0.5), self.steps + 1
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"mean": self.mean, "steps": self.steps}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.mean, self.steps = state["mean"], state["steps"]
+        return {"length": vectors.documents.vectors["anchor"].square().mean()}
 
 
-def test_the_state_of_a_loss_follows_the_steps_and_goes_on_where_a_run_does(
-    corpus_folder: Path, labse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    triples = Triples(corpus_folder, "train")
-    whole, halved, resumed = SlowMean(), SlowMean(), SlowMean()
-    train(*made(labse), triples, [InfoNCE(), whole], short(tmp_path / "whole"))
-
-    def stop(encoder: nn.Module) -> None:
-        if halved.steps == 2:
-            raise KeyboardInterrupt
-        SlowMean.after_step(halved, encoder)
-
-    monkeypatch.setattr(halved, "after_step", stop)
-    with pytest.raises(KeyboardInterrupt):
-        train(*made(labse), triples, [InfoNCE(), halved], short(tmp_path / "model", save_steps=2))
-    train(*made(labse), triples, [InfoNCE(), resumed], short(tmp_path / "model", save_steps=2, resume=True))
-    assert (whole.steps, resumed.steps) == (4, 4)
-    assert torch.equal(whole.mean, resumed.mean)
+def test_a_loss_of_ones_own_is_what_is_minimised(corpus_folder: Path, labse: Path, tmp_path: Path) -> None:
+    model, tokenizer = made(labse)
+    texts = ["The cat sat on the mat.", "Die Katze lag auf der Matte."]
+    before = model.encode_documents(texts, tokenizer, normalize=False)
+    options = short(tmp_path / "model", learning_rate=1e-2, keep="last")
+    train(model, tokenizer, Triples(corpus_folder, "train"), [Length()], options)
+    after = model.encode_documents(texts, tokenizer, normalize=False)
+    assert np.square(after).sum() < 0.9 * np.square(before).sum()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import functools
 import hashlib
 import itertools
 import math
-import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -18,8 +17,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from modeling_hmde import HMDETokenizer
-from modeling_hmde.attribution_hmde import spans_of_sentences
-from training.data.kinds import DOCUMENTS, Kind
+from training.data.kinds import DOCUMENTS, QUERIES, Kind
 from training.data.queries import QueryPath
 from training.data.sampler import batches_of_epoch
 from training.data.sentence_vectors import SentenceVectors
@@ -31,19 +29,15 @@ class Batch(NamedTuple):
 
     Args:
         rows: by kind: documents, all of one role after all of another, in the order of `concepts`; and, if there is a
-            loss for them, queries by one path or both, and sentences that are read as queries: first those of the
-            anchors, then those of the positives, sentence i from triple i modulo the number of triples. Each has
-            input_ids and attention_mask, (rows, tokens), or see `SentenceVectors`.
+            loss for them, queries by one path or both. Each has input_ids and attention_mask, (rows, tokens), or see
+            `SentenceVectors`.
         concepts: by role, (triples,), int64.
         names: (triples,), for messages.
-        sentence_index: which sentence of its document each sentence of the positives is, (sentences of the positives,),
-            int64.
     """
 
     rows: dict[Kind, dict[str, Tensor]]
     concepts: dict[str, Tensor]
     names: list[str]
-    sentence_index: Tensor | None = None
 
 
 class Examples(Protocol):
@@ -142,7 +136,6 @@ def collate(
     tokenizer: HMDETokenizer,
     query_path: QueryPath | None = "sentence_encoder",
     sentence_vectors: SentenceVectors | None = None,
-    sentence_queries: int = 0,
 ) -> Batch:
     """Tokenize the documents and queries of some triples.
 
@@ -150,33 +143,20 @@ def collate(
         roles: whose documents the triples have.
         query_path: what encodes the queries; None if there is no loss for them.
         sentence_vectors: where the documents' sentence vectors are kept; then no document is tokenized.
-        sentence_queries: how many sentences of each anchor, and of each positive, are read as queries.
     """
     rows: dict[Kind, dict[str, Tensor]] = {}
-    sentence_index = None
-    queries: dict[Any, list[str]] = {"queries": [triple["query"] for triple in triples]}
+    queries = [triple["query"] for triple in triples]
     if sentence_vectors is None:
         articles = [triple[role] for role in roles for triple in triples]
         texts, languages = [article["text"] for article in articles], [article["language"] for article in articles]
-        reading = {"return_offsets_mapping": True} if sentence_queries else {}
-        documents = dict(tokenizer(texts, language=languages, padding=True, return_tensors="pt", **reading))
+        documents = dict(tokenizer(texts, language=languages, padding=True, return_tensors="pt"))
     else:
         keys = [(triple[LANGUAGE_OF[role]], triple[CONCEPT_OF[role]]) for role in roles for triple in triples]
         documents = sentence_vectors.batch(keys)
-    if sentence_queries:
-        sentence_ids, offsets = documents["sentence_ids"].tolist(), documents.pop("offset_mapping").tolist()
-        spans = [spans_of_sentences(*row) for row in zip(texts, sentence_ids, offsets)]
-        by_role = {role: spans[place * len(triples) :][: len(triples)] for place, role in enumerate(roles)}
-        anchor_sentences, _ = draw_sentences(triples, "anchor", by_role["anchor"], sentence_queries)
-        positive_sentences, sentence_index = draw_sentences(triples, "positive", by_role["positive"], sentence_queries)
-        queries["sentence_queries"] = anchor_sentences + positive_sentences
-    for text, read_texts in queries.items():
-        if query_path in ("sentence_encoder", "both"):
-            rows[Kind(text, "sentence_encoder")] = dict(
-                tokenizer(read_texts, as_queries=True, padding=True, return_tensors="pt")
-            )
-        if query_path in ("document_encoder", "both"):
-            rows[Kind(text, "document_encoder")] = dict(tokenizer(read_texts, padding=True, return_tensors="pt"))
+    if query_path in ("sentence_encoder", "both"):
+        rows[QUERIES] = dict(tokenizer(queries, as_queries=True, padding=True, return_tensors="pt"))
+    if query_path in ("document_encoder", "both"):
+        rows[Kind("queries", "document_encoder")] = dict(tokenizer(queries, padding=True, return_tensors="pt"))
     rows[DOCUMENTS] = documents
     concepts = {role: torch.tensor([integer_of(triple[CONCEPT_OF[role]]) for triple in triples]) for role in roles}
     names = [
@@ -184,23 +164,7 @@ def collate(
         f"{triple['negative_id']})"
         for triple in triples
     ]
-    return Batch(rows, concepts, names, sentence_index)
-
-
-def draw_sentences(
-    triples: Sequence[dict[str, Any]], role: str, spans: Sequence[Sequence[tuple[int, int]]], count: int
-) -> tuple[list[str], Tensor]:
-    """Sentences of the documents of a role, of each of which `spans` has those that the model reads.
-
-    Returns:
-        `count` rounds of one sentence of each document, and which sentence of its document each is, int64.
-    """
-    drawn: list[list[tuple[str, int]]] = []
-    for triple, places in zip(triples, spans):
-        chosen = random.Random(f"{triple['seed']} {role}").choices(range(len(places)), k=count)
-        drawn.append([(triple[role]["text"][slice(*places[index])], index) for index in chosen])
-    sentences, indices = zip(*itertools.chain.from_iterable(zip(*drawn)))
-    return list(sentences), torch.tensor(indices)
+    return Batch(rows, concepts, names)
 
 
 def integer_of(concept_id: str) -> int:

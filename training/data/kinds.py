@@ -11,15 +11,13 @@ class Kind(NamedTuple):
     """What a row is and what encodes it.
 
     Args:
-        text: documents of all roles, their sentences as the document encoder sees them, queries, or sentences that are
-            read by themselves, as queries are.
+        text: documents of all roles, or queries.
         path: through both encoders, as a document, or through the sentence encoder alone.
     """
 
-    text: Literal["documents", "sentences", "queries", "sentence_queries"]
+    text: Literal["documents", "queries"]
     path: EncoderPath
 
 
 DOCUMENTS = Kind("documents", "document_encoder")
-SENTENCES = Kind("sentences", "document_encoder")
 QUERIES = Kind("queries", "sentence_encoder")

@@ -119,7 +119,7 @@ class Triples(torch.utils.data.Dataset):
         self.epoch = epoch
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        """The triple, with the article of each role under its name, the query, and a seed of the collator's draws."""
+        """The triple, with the article of each role under its name, and the query."""
         triple = self.triples[index]
         articles = {role: self._article(triple[CONCEPT_OF[role]], triple[LANGUAGE_OF[role]]) for role in self.roles}
         draw = random.Random(f"{self.seed} {self.epoch} {index}")
@@ -127,7 +127,7 @@ class Triples(torch.utils.data.Dataset):
         role = draw.choice(["anchor", "positive"]) if self.queries.language == "both" else self.queries.language
         article = articles[role]
         query = article["title"] if source == "title" else _sentence_of(article, draw)
-        return triple | articles | {"query": query, "seed": draw.getrandbits(32)}
+        return triple | articles | {"query": query}
 
     def _article(self, concept_id: str, language: str) -> dict[str, Any]:
         return self.articles[language][row_of(self.articles, language, concept_id)]

@@ -8,13 +8,11 @@ the very same dropout, and send its part of that gradient back through the encod
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import chain
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import get_device_states, set_device_states
 from transformers.utils import logging
 
@@ -26,8 +24,7 @@ logger = logging.get_logger(__name__)
 # with `target` have a length of their own.
 Rows = dict[str, Tensor]
 Chunk = dict[Any, Rows]  # what is embedded in one forward pass, by name or kind: documents, queries ...
-# What an encoder makes of it, by the same: (rows, hidden), or of sentences (rows, sentences, hidden).
-Embeddings = dict[Any, Tensor]
+Embeddings = dict[Any, Tensor]  # what an encoder makes of it, by the same: (rows, hidden)
 
 
 def backward_through_chunks(
@@ -74,7 +71,7 @@ def backward_through_chunks(
             products = []
             for name, vectors in _replay(encoder, chunk, random_state).items():
                 gradient, remaining[name] = remaining[name].tensor_split([len(vectors)])
-                products.append((vectors * gradient[:, : vectors.shape[1]]).sum())  # the rest of it is for padding
+                products.append((vectors * gradient).sum())
             surrogate = torch.stack(products).sum()
             if surrogate.requires_grad:  # not so for queries of a frozen sentence encoder
                 accelerator.backward(weight * surrogate)
@@ -146,13 +143,9 @@ def _slice(batch: Chunk, first: int, end: int) -> Chunk:
 
 
 def _concatenated(parts: list[Embeddings]) -> Embeddings:
-    """The embeddings of all chunks. Vectors of sentences (rows, sentences, hidden) are padded to the longest row."""
-    embeddings: Embeddings = {}
-    for name in dict.fromkeys(name for part in parts for name in part):
-        chunks = [part[name] for part in parts if name in part]
-        are_sentences = chunks[0].ndim == 3
-        embeddings[name] = pad_sequence([*chain(*chunks)], batch_first=True) if are_sentences else torch.cat(chunks)
-    return embeddings
+    """The embeddings of all chunks."""
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: torch.cat([part[name] for part in parts if name in part]) for name in names}
 
 
 def _replay(encoder: nn.Module, chunk: Chunk, random_state: tuple[Tensor, list[int], list[Tensor]]) -> Embeddings:

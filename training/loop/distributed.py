@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 import torch
 import torch.distributed as dist
 from accelerate import Accelerator
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed.tensor import DTensor
 
 
@@ -32,12 +32,7 @@ def gradients_synchronised(accelerator: Accelerator, encoder: nn.Module, synchro
 
 
 @torch.no_grad()
-def follow(slow: nn.Module, fast: nn.Module, momentum: float) -> None:
-    """slow = momentum * slow + (1 - momentum) * fast, weight by weight. `fast` may be sharded over processes."""
-    for slow_weight, fast_weight in zip(slow.parameters(), fast.parameters()):
-        slow_weight.lerp_(whole(fast_weight).to(slow_weight), 1 - momentum)
-
-
-def whole(weight: Tensor) -> Tensor:
-    """A weight that FSDP may have sharded. All processes must ask for it."""
-    return weight.full_tensor() if isinstance(weight, DTensor) else weight.detach()
+def copy_weights(copy: nn.Module, sharded: nn.Module) -> None:
+    """Give a copy of a model, which is whole, the weights that FSDP has sharded. All processes must ask for them."""
+    for whole, weight in zip(copy.parameters(), sharded.parameters()):
+        whole.copy_(weight.full_tensor() if isinstance(weight, DTensor) else weight)

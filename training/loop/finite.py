@@ -28,7 +28,7 @@ def check_losses(losses: dict[str, Tensor], embeddings: Embeddings, names: Seque
     not_finite = [f"{name} is {loss.item()}" for name, loss in losses.items() if not loss.isfinite()]
     if not not_finite:
         return
-    rows = [vectors.isfinite().flatten(1).all(dim=1).view(-1, len(names)).all(dim=0) for vectors in embeddings.values()]
+    rows = [vectors.isfinite().all(dim=1).view(-1, len(names)).all(dim=0) for vectors in embeddings.values()]
     bad = [name for name, *finite in zip(names, *(row.tolist() for row in rows)) if not all(finite)]
     where = (
         f"a batch in which the embeddings of {'; '.join(bad)} are not finite"

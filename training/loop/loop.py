@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -49,7 +49,7 @@ from training.loop.checkpoints import (
     sigterm_lets_the_step_finish,
     training_folder,
 )
-from training.loop.distributed import follow
+from training.loop.distributed import copy_weights
 from training.loop.finite import check_grad_norm, check_losses
 from training.loop.meter import Meter, Work
 from training.loop.options import LoopOptions
@@ -81,18 +81,6 @@ class Batches(Protocol):
         """The batches of each optimizer step, without end, on the device of this process."""
 
 
-@runtime_checkable
-class Stateful(Protocol):
-    """What changes from step to step, and is kept in checkpoints."""
-
-    def after_step(self, encoder: nn.Module) -> None:
-        """Called after each optimizer step, with what is trained."""
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
-
-
 BatchType = TypeVar("BatchType", bound=Batch)
 OptionsType = TypeVar("OptionsType", bound=LoopOptions)
 
@@ -106,13 +94,12 @@ class Stage(Generic[BatchType]):
         parameter_groups: for the optimizer.
         batches: the training data.
         losses: of a batch, by name, each a mean over its examples. Their sum is minimised. Called without gradients for
-            the validation loss, in which what is `stateful` has no part.
+            the validation loss.
         work: what a batch gives this process to do.
         evaluate: scores of an encoder on the dev split, by name. Called on the main process alone.
         criterion: the score by which the best model is chosen; higher is better.
         save: an encoder's model, into a folder.
         validation_batches: the dev split in batches, on the device of this process, for `keep: validation_loss`.
-        stateful: what changes from step to step beside the encoder, as a loss may have it.
         fingerprints: by name, of what else the losses depend on, which must be the same when a run is resumed.
     """
 
@@ -125,7 +112,6 @@ class Stage(Generic[BatchType]):
     criterion: str
     save: Callable[[nn.Module, Path], None]
     validation_batches: Callable[[], Iterator[BatchType]]
-    stateful: Sequence[Stateful] = ()
     fingerprints: dict[str, Any] = field(default_factory=dict)
 
 
@@ -213,7 +199,7 @@ class Loop(Generic[BatchType]):
         optimizer = torch.optim.AdamW(stage.parameter_groups, lr=options.learning_rate)
         self.encoder, self.optimizer = accelerator.prepare(stage.encoder, optimizer)
         self.schedule = get_scheduler(options.schedule, self.optimizer, options.warmup_steps, self.total_steps)
-        accelerator.register_for_checkpointing(self.schedule, self.progress, *stage.stateful)
+        accelerator.register_for_checkpointing(self.schedule, self.progress)
 
     def run(self) -> Progress:
         if self.options.resume:
@@ -266,8 +252,6 @@ class Loop(Generic[BatchType]):
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.schedule.step()
-        for part in self.stage.stateful:
-            part.after_step(self.accelerator.unwrap_model(self.encoder))
         return grad_norm
 
     def backward(self, batch: BatchType, weight: float, synchronise: bool) -> dict[str, Tensor]:
@@ -287,7 +271,7 @@ class Loop(Generic[BatchType]):
         """Score the model, and keep it if it is the one to keep so far. The untrained start counts as one."""
         encoder = self.accelerator.unwrap_model(self.encoder)
         if self.whole_copy is not None:
-            follow(self.whole_copy, encoder, momentum=0.0)
+            copy_weights(self.whole_copy, encoder)
             encoder = self.whole_copy
         if self.accelerator.is_main_process:
             with self.accelerator.autocast():

@@ -63,16 +63,3 @@ def rows_of_other_processes(rows: Tensor) -> Tensor:
     gathered = rows_of_all_processes(rows)
     first = dist.get_rank() * len(rows)
     return torch.cat([gathered[:first], gathered[first + len(rows) :]])
-
-
-def mean_of_all_processes(values: Tensor, count: Tensor | int | None = None) -> Tensor:
-    """(values,) -> (), the mean over the values of all processes, with its gradient. Each process may have another
-    number of values.
-
-    Args:
-        count: how many terms the values of this process sum up; the number of values if not given. The mean is 0 where
-            this is 0 on all processes.
-    """
-    own_count = torch.as_tensor(len(values) if count is None else count).to(values)
-    total, whole_count = rows_of_all_processes(torch.stack([values.sum(), own_count]).unsqueeze(0)).sum(dim=0)
-    return total / whole_count.clamp(min=1)

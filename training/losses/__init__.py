@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from training.losses.batch import BatchVectors
-from training.losses.distillation import Distillation
 from training.losses.info_nce import InfoNCE
-from training.losses.late_interaction import LateInteraction
-from training.losses.loss import Loss, Needs, Start, needs_of_all
+from training.losses.loss import Loss, Needs, needs_of_all
 from training.losses.queries import Queries
 
-__all__ = ["Distillation", "InfoNCE", "LateInteraction", "Loss", "Losses", "Needs", "Queries", "Start"]
+__all__ = ["InfoNCE", "Loss", "Losses", "Needs", "Queries"]
 
 
 @dataclass
@@ -31,34 +29,20 @@ class Losses:
     queries: Queries | None = None
     """A query is drawn to the document that it seeks."""
 
-    late_interaction: LateInteraction | None = None
-    """A query is drawn to the document that it seeks by their vectors and its best sentence; sentences keep apart."""
-
-    distillation: Distillation | None = None
-    """A teacher's vectors are learned."""
-
     @property
     def chosen(self) -> list[Loss]:
         """Those that are not null."""
         return [loss for loss in vars(self).values() if loss is not None]
 
 
-def check_losses(losses: Sequence[Loss], frozen: bool) -> Needs:
+def check_losses(losses: Sequence[Loss]) -> Needs:
     """What the losses need together.
 
-    Args:
-        frozen: whether the sentence encoder stays as it is.
-
     Raises:
-        ValueError: there is none, or one needs what a frozen sentence encoder does not give.
+        ValueError: there is none.
     """
     if not losses:
         raise ValueError("losses has none, so that nothing is learned; give one, such as losses.info_nce.weight 1")
-    if frozen and (readers := [type(loss).__name__ for loss in losses if loss.needs.sentences]):
-        raise ValueError(
-            f"{' and '.join(readers)} read the documents' sentences, and of a frozen sentence_encoder only their "
-            "vectors are kept; use freeze word_embeddings, or leave that loss out"
-        )
     return needs_of_all(losses)
 
 
@@ -70,8 +54,6 @@ def weighted_losses(vectors: BatchVectors, losses: Sequence[Loss], sizes: Sequen
     Args:
         sizes: each loss is the mean over whole vectors and over vectors that are cut to these sizes (Matryoshka).
     """
-    for loss in losses:
-        loss.add_vectors(vectors)
     weighted: dict[str, Tensor] = {}
     for sized in (vectors, *map(vectors.cut, sizes)):
         for loss in losses:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from training.data.kinds import DOCUMENTS, SENTENCES, Kind
+from training.data.kinds import DOCUMENTS, Kind
 from training.loop.processes import rows_of_other_processes
 from training.losses.candidates import Candidates, HardNegatives
 
@@ -23,17 +23,14 @@ class BatchVectors:
 
     Args:
         embeddings: by kind: documents of all roles (documents, hidden) and, if asked for, queries (triples, hidden) by
-            either path, the documents' sentences (documents, sentences, hidden), and single sentences that are read as
-            queries (sentences, hidden) by either path, see `Batch.sentence_index`.
+            either path.
         batch: the triples.
         temperature: what cosines are divided by (tau in equation 1).
-        teacher: the teacher's vectors of all that is embedded, by the same kinds, if there is a teacher.
     """
 
     embeddings: dict[Kind, Tensor]
     batch: Batch
     temperature: float
-    teacher: dict[Kind, Tensor] = field(default_factory=dict)
 
     @cached_property
     def documents(self) -> Documents:
@@ -44,25 +41,11 @@ class BatchVectors:
         """(triples, hidden), float32, for each path by which queries are encoded."""
         return [vectors.float() for kind, vectors in self.embeddings.items() if kind.text == "queries"]
 
-    @property
-    def sentence_queries(self) -> list[Tensor]:
-        """(sentences, hidden), float32, for each path by which queries are encoded."""
-        return [vectors.float() for kind, vectors in self.embeddings.items() if kind.text == "sentence_queries"]
-
-    @cached_property
-    def sentences_by_role(self) -> dict[str, Tensor]:
-        """(triples, sentences, hidden), float32, for each role, 0 where there is no sentence."""
-        sentences = self.embeddings[SENTENCES].float()
-        return dict(zip(self.batch.concepts, sentences.unflatten(0, (len(self.batch.concepts), -1))))
-
     def cut(self, size: int) -> BatchVectors:
         """The first `size` numbers of every vector, for a model whose vectors may be cut (Matryoshka; Kusupati et al.,
         2022)."""
-        embeddings, teacher = (
-            {kind: vectors[..., :size] for kind, vectors in by_kind.items()}
-            for by_kind in (self.embeddings, self.teacher)
-        )
-        return BatchVectors(embeddings, self.batch, self.temperature, teacher)
+        embeddings = {kind: vectors[:, :size] for kind, vectors in self.embeddings.items()}
+        return BatchVectors(embeddings, self.batch, self.temperature)
 
 
 class Documents:

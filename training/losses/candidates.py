@@ -11,8 +11,6 @@ from torch.nn import functional as F
 
 HardNegatives = Literal["own", "all", "none"]
 
-EPSILON = 1e-6  # against division by zero
-
 
 class Candidates(NamedTuple):
     """The candidates of each anchor of a batch.

@@ -4,11 +4,10 @@
 
 Every system meets every task. Writes to the output
 
-    report.md                        tables, significance, bootstrap intervals, plots
+    report.md                        tables, significance, bootstrap intervals
     results.json                     all numbers, with recipe and environment
     results/<task>/<system>.json     one result, with its values by query or document
     runs/<task>/<system>/<pair>.run  rankings, as trec_eval reads them
-    plots/*.png
     data/<task>, cache               data sets in this project's format; vectors and indexes
 
 A result is not computed again unless its system, its data, the code or a library has changed. Vectors and indexes are

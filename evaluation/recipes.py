@@ -16,8 +16,7 @@ from hmde.common.numbers import NonNegativeInt, PositiveInt
 
 QuerySource = Literal["queries", "documents", "late_sentences"]
 
-MEASURES = ("accuracy", "macro_f1")
-MULTILABEL_MEASURES = ("r_precision", "micro_f1")
+MEASURES = ("accuracy", "macro_f1")  # of a classification; the first has a value for each document
 # `SentencePooling` of HMDEConfig, written out because a command's help waits for no torch.
 Pooling = Literal["cls", "mean", "pooler", "lasttoken", "weightedmean", "max", "mean_sqrt_len_tokens"]
 
@@ -32,7 +31,6 @@ class SystemOptions:
         query_path: what encodes a query, see HMDEConfig. The model's own if not given.
         pooling: how the vector of a text is read from a sentence encoder: this and nothing else. If not given, as its
             pipeline of sentence-transformers says, with the modules behind the pooling and its prompts.
-        sentence_layer: the layer, counted from 1, that it is read from; the last if not given.
         query_prompt, document_prompt: text put before each query and each piece of a document, such as e5's "query: "
             and "passage: "; for `sentence_transformers`, what the model itself says if not given.
         max_length: tokens of a piece, including start token, end token and prompt. If not given, 512 for `first` and
@@ -45,7 +43,6 @@ class SystemOptions:
     model: str = ""
     query_path: Literal["sentence_encoder", "document_encoder"] | None = None
     pooling: Pooling | None = None
-    sentence_layer: int | None = None
     query_prompt: str = ""
     document_prompt: str = ""
     max_length: PositiveInt | None = None
@@ -135,61 +132,39 @@ class ClassificationTask(TaskOptions):
         data: folder of <language>.<part>.tsv, label TAB text: .train.tsv and .dev.tsv of each train language,
             .test.tsv of each test language; or whatever its format reads.
         test_languages: languages to test on.
-        train_languages: languages that have labels to learn from; if none, only `finetuned` classifiers are tested.
-        text_pairs: whether a text is two with a tab between, such as a premise and a hypothesis. Only `finetuned`
-            classifiers are tested on these.
+        train_languages: languages that have labels to learn from.
         format: of `data`, as in a RetrievalTask.
         bootstrap_resamples: train on so many bootstrap resamples of each training set too. The averages over these
             are rows of their own, which differ less from one near model to the next. They carry no test of
             significance, because all resamples share one test set.
         classifier: what learns from frozen vectors. An `svm` has a Gaussian kernel, so a topic may have several parts;
             its time grows with the square of the number of documents.
-        finetuned: classifiers that were trained as a whole, by name: the folders or Hub names of one or more runs,
-            whose scores are averaged.
-        finetuned_on: languages that these were trained on; the first train language if not given.
-        measure: the one in the tables. With accuracy or macro_f1, a text has one label; with r_precision or micro_f1 it
-            may have several, and only frozen vectors are tested. The results have both of the two.
+        finetuned: classifiers that were trained as a whole, on the first train language, by name: the folders or Hub
+            names of one or more runs, whose scores are averaged.
+        measure: the one in the tables; the results have both.
     """
 
     data: str
     test_languages: list[str]
     train_languages: list[str] = field(default_factory=lambda: ["en"])
-    text_pairs: bool = False
     format: str = "hmde"
     bootstrap_resamples: NonNegativeInt = 0
     classifier: Literal["logistic_regression", "svm"] = "logistic_regression"
     finetuned: dict[str, list[str]] = field(default_factory=dict)
-    finetuned_on: list[str] = field(default_factory=list)
-    measure: Literal["accuracy", "macro_f1", "r_precision", "micro_f1"] = "accuracy"
+    measure: Literal["accuracy", "macro_f1"] = "accuracy"
     results_of_systems = "-frozen"
     results_of_models = "-finetuned"
 
     def __post_init__(self) -> None:
-        self.finetuned_on = self.finetuned_on or self.train_languages[:1]
-        if not self.test_languages:
-            raise ValueError("test_languages is empty; name at least one")
-        if self.classifier == "svm" and self.multilabel:
-            raise ValueError(f"classifier is svm, which learns one label a text; {self.measure} is of several labels")
+        for name in ("train_languages", "test_languages"):
+            if not getattr(self, name):
+                raise ValueError(f"{name} is empty; name at least one")
         for name, models in self.finetuned.items():
             if not models:
                 raise ValueError(f"finetuned has no model of {name}; name at least one run of it, or leave it out")
-        if self.finetuned and not self.finetuned_on:
-            raise ValueError("finetuned_on is empty; name the languages that the finetuned models learnt from")
-        if self.multilabel and self.finetuned:
-            raise ValueError(f"measure is {self.measure}, of several labels a text, and finetuned models predict one")
-
-    @property
-    def multilabel(self) -> bool:
-        """Whether a text may have several labels."""
-        return self.measure in MULTILABEL_MEASURES
-
-    @property
-    def measures(self) -> tuple[str, str]:
-        """The measures of the task. The first has a value for each document."""
-        return MULTILABEL_MEASURES if self.multilabel else MEASURES
 
     def takes(self, system: SystemOptions) -> bool:
-        return bool(self.train_languages) and not self.text_pairs and not system.ranks
+        return not system.ranks
 
 
 @dataclass

@@ -40,8 +40,7 @@ class SystemKind(NamedTuple):
 _HMDE = SystemKind("evaluation.systems.hmde", takes=("model", "query_path"))
 # Sentence encoders that were never trained on documents; each kind reads a document in its own way.
 _FIRST = SystemKind(
-    "evaluation.systems.pieces",
-    takes=("model", "pooling", "sentence_layer", "query_prompt", "document_prompt", "max_length"),
+    "evaluation.systems.pieces", takes=("model", "pooling", "query_prompt", "document_prompt", "max_length")
 )
 _PIECES = _FIRST._replace(takes=(*_FIRST.takes, "max_pieces"))
 _NEAREST = "evaluation.systems.nearest_piece"

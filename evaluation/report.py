@@ -1,4 +1,4 @@
-"""The report of a comparison: tables, plots, report.md and results.json. Knows no models and no data."""
+"""The report of a comparison: tables, report.md and results.json. Knows no models and no data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 import evaluate
 import yaml
 
-from evaluation.plots import colours, plot_averages, plot_rows
 from evaluation.significance import bootstrap_interval, paired_p_values
 from evaluation.tables import Table, environment
 from hmde.common.files import file_written_whole, write_text
@@ -28,7 +27,7 @@ Results = dict[str, dict[str, Result]]  # by task and system
 
 
 def write_comparison(recipe: dict[str, Any], results: Results) -> None:
-    """Write report.md, results.json and the plots, and show the tables."""
+    """Write report.md and results.json, and show the tables."""
     output = Path(recipe["output"])
     reference = recipe["reference"] or list(recipe["systems"])[-1]
     with progress_bar("differences and intervals", sum(map(len, results.values())), "result", delay=1) as progress:
@@ -61,7 +60,6 @@ def write_comparison(recipe: dict[str, Any], results: Results) -> None:
     sections = {
         "Scores": [table.to_markdown() for table in tables],
         "How sure": [table.to_markdown() for table in widths if any(table.scores.values())],
-        "Plots": [f"![{path.stem}](plots/{path.name})\n" for path in plot(results, output / "plots")],
         "How it was made": [f"```yaml\n{how}```\n"],
     }
     lines = ["# Evaluation\n"]
@@ -118,27 +116,3 @@ def table_of_intervals(task: str, results: dict[str, Result]) -> Table:
 def measure_of(results: dict[str, Result]) -> str:
     """The measure in the tables of a task, which is that of each of its results."""
     return next(iter(results.values()))["measure"]
-
-
-def plot(results: Results, folder: Path) -> list[Path]:
-    """All plots that the results allow."""
-    colour_of = colours(system for task_results in results.values() for system in task_results)  # the same in all plots
-    paths = []
-    averages = {
-        f"{task}, {measure_of(task_results)}": {
-            system: result["averages"]["average"][result["measure"]]
-            for system, result in task_results.items()
-            if "average" in result["averages"]
-        }
-        for task, task_results in results.items()
-    }
-    if any(averages.values()):
-        shown = {task: task_results for task, task_results in averages.items() if task_results}
-        paths.append(plot_averages(shown, colour_of, folder / "averages.png"))
-    for task, task_results in results.items():
-        rows = {
-            system: {row: scores[result["measure"]] for row, scores in result["rows"].items()}
-            for system, result in task_results.items()
-        }
-        paths.append(plot_rows(f"{measure_of(task_results)} on {task}", rows, colour_of, folder / f"{task}.png"))
-    return paths

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from evaluation.recipes import ClassificationTask, EvaluationRecipe, RetrievalTask, SystemOptions
 from evaluation.registry import SYSTEMS, TASKS, SystemKind
@@ -54,9 +53,7 @@ class RerankingTask(RetrievalTask):
 
 @dataclass
 class MLPTask(ClassificationTask):
-    """See replications/mldoc.py. The network chooses one label of a text."""
-
-    measure: Literal["accuracy", "macro_f1"] = "accuracy"
+    """See replications/mldoc.py."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,7 +70,7 @@ class ReplicationsRecipe(EvaluationRecipe):
         reranking: tasks by name, as those of `retrieval`: the first documents of a given run are ranked anew.
         translation_search: tasks by name, as those of `retrieval`: sentences seek their translations.
         mlp_classification: tasks by name, as those of `classification`, with the small network above frozen vectors by
-            which LASER, the lightweight encoder and T-MDE report MLDoc.
+            which LASER and T-MDE report MLDoc.
         published: file of published numbers to show beside ours; replications/published.py describes it.
     """
 

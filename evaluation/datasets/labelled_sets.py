@@ -1,7 +1,6 @@
 """Labelled texts in this project's own format, read and checked. Knows no systems and no measures.
 
-A classification set is a folder of `<language>.<part>.tsv` in MLDoc's format, label TAB text; several labels of a text
-have "|" between them, and two texts a tab. All files are UTF-8.
+A classification set is a folder of `<language>.<part>.tsv` in MLDoc's format, label TAB text. All files are UTF-8.
 """
 
 from __future__ import annotations
@@ -15,18 +14,14 @@ from evaluation.datasets.languages import check_language
 from evaluation.recipes import ClassificationTask
 from hmde.common.records import malformed
 
-# Between the labels of a text that has several.
-LABEL_SEPARATOR = "|"
-
 
 class LabelledTexts(NamedTuple):
-    """The documents of one file, or pairs of texts with a tab between."""
+    """The documents of one file."""
 
     file: Path
     language: str
     labels: list[str]
     texts: list[str]
-    pairs: bool = False
 
 
 class LabelledSet(NamedTuple):
@@ -46,7 +41,7 @@ def read_labelled_set(task: ClassificationTask) -> LabelledSet:
 
     def read(language: str, part: str) -> LabelledTexts:
         file = Path(task.data) / f"{language}.{part}.tsv"
-        return LabelledTexts(file, language, *read_labelled_texts(file, task.text_pairs), task.text_pairs)
+        return LabelledTexts(file, language, *read_labelled_texts(file))
 
     for language in {*task.train_languages, *task.test_languages}:
         check_language(language)
@@ -54,41 +49,36 @@ def read_labelled_set(task: ClassificationTask) -> LabelledSet:
     tests = [read(language, "test") for language in task.test_languages]
     for part in train:
         known = set(part.labels)
-        if task.multilabel:
-            known = {one for label in known for one in label.split(LABEL_SEPARATOR)}
         if len(known) == 1:
             raise ValueError(f"{part.file} has no label but {known.pop()!r}; there is nothing to tell apart")
-        check_labels([*dev, *tests], known, str(part.file), task.multilabel)
+        check_labels([*dev, *tests], known, str(part.file))
     return LabelledSet(train, dev, tests)
 
 
-def check_labels(files: Sequence[LabelledTexts], known: set[str], known_by: str, multilabel: bool = False) -> None:
+def check_labels(files: Sequence[LabelledTexts], known: set[str], known_by: str) -> None:
     """Raises:
     ValueError: a file has a label that cannot be predicted.
     """
     for texts in files:
         for label in texts.labels:
-            if not {*(label.split(LABEL_SEPARATOR) if multilabel else [label])} <= known:
+            if label not in known:
                 raise ValueError(
                     f"{texts.file} has the label {label!r}, which {known_by} does not know: it knows "
                     f"{', '.join(sorted(known))}; use the same labels in all files"
                 )
 
 
-def read_labelled_texts(path: Path, pairs: bool = False) -> tuple[list[str], list[str]]:
+def read_labelled_texts(path: Path) -> tuple[list[str], list[str]]:
     """The labels and the texts of a file in MLDoc's format.
 
-    Args:
-        pairs: whether a text is two with a tab between.
-
     Raises:
-        ValueError: the file is missing or empty, or a line has no label and text, or not the number of texts.
+        ValueError: the file is missing or empty, or a line has no label and text.
     """
     labels, texts = [], []
     for line_number, line in lines(path):
         label, tab, text = line.partition("\t")
-        if not tab or not label.strip() or (pairs and text.count("\t") != 1):
-            form = "label TAB text TAB text" if pairs else "label TAB text, without line breaks in the text"
+        if not tab or not label.strip():
+            form = "label TAB text, without line breaks in the text"
             raise malformed(path, line_number, f"is of another form; write {form}")
         labels.append(label)
         texts.append(text)

@@ -10,14 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from transformers import AutoConfig
 
 from evaluation.recipes import SystemOptions
 from evaluation.systems.hmde import HMDESystem
 from hmde.common.device import device
 from hmde.common.saved_models import model_type_of, opening
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from modeling_hmde.encoders_hmde import check_sentence_layer
 from modeling_hmde.rows_hmde import Piece, Row
 
 
@@ -49,12 +47,10 @@ LONGEST_SENTENCE_OF_A_PASSAGE = 128  # tokens
 
 def check(name: str, options: SystemOptions) -> None:
     """Raises:
-    ValueError: the model cannot be found, is an HMDE, or does not have the layer.
+    ValueError: the model cannot be found, or is an HMDE.
     """
     if model_type_of(name, options.model) == "hmde":
         raise ValueError(f"{name}: {options.model} holds an HMDE, no sentence encoder; its kind is hmde")
-    if options.sentence_layer is not None:
-        check_sentence_layer(options.sentence_layer, AutoConfig.from_pretrained(options.model))
 
 
 def load(options: SystemOptions, dtype: torch.dtype) -> HMDESystem:
@@ -79,7 +75,6 @@ def load(options: SystemOptions, dtype: torch.dtype) -> HMDESystem:
         model = HMDEForDocumentEmbedding.from_sentence_encoder(
             options.model,
             dtype=dtype,
-            sentence_layer=options.sentence_layer,
             max_sentence_length=longest,
             **MEAN_OF_PIECES,
             **reading,

@@ -25,7 +25,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from evaluation.classifiers import CS, GAMMAS, fit_logistic_regression, fit_multilabel, fit_svm
+from evaluation.classifiers import CS, GAMMAS, fit_logistic_regression, fit_svm
 from evaluation.datasets.labelled_sets import (
     LabelledSet,
     LabelledTexts,
@@ -82,15 +82,12 @@ def learn(
     chosen: float | None,
     name: str,
 ) -> tuple[Callable[[np.ndarray, Sequence[str]], list[Measured]], float]:
-    """The task's classifier: one, or a logistic regression a label where a text may have several. It learns from
-    training and dev documents, because its C or gamma is chosen by cross-validation on both, unless it was chosen
-    before: what is best on a few hundred dev documents alone is nearly chance."""
+    """The task's classifier. It learns from training and dev documents, because its C or gamma is chosen by
+    cross-validation on both, unless it was chosen before: what is best on a few hundred dev documents alone is nearly
+    chance."""
     vectors, labels = np.concatenate([train_vectors, dev_vectors]), [*train_labels, *dev_labels]
     svm = task.classifier == "svm"
     candidates = [chosen] if chosen is not None else GAMMAS if svm else CS
-    if task.multilabel:
-        measure_on, C = fit_multilabel(vectors, labels, candidates, name)
-        return lambda vectors, labels: [measure_on(vectors, labels)], C
     fit: Callable[..., Any] = fit_svm if svm else fit_logistic_regression
     classifier = fit(vectors, labels, candidates, name)
     best = classifier.gamma if svm else classifier.C
@@ -176,14 +173,14 @@ def evaluate_models(
     """Everything that is reported of a classifier that was trained as a whole, once or several times. The scores
     of several runs are means, with their standard deviations."""
     runs = [scores_of_classifier(model, labelled.tests, dtype, bar) for model in models]
-    trained_on = task.finetuned_on[0] if len(task.finetuned_on) == 1 else "all"
+    trained_on = task.train_languages[0]
     measured = {
         f"{trained_on}-{test.language}": mean_of_runs(list(measured_runs))
         for test, *measured_runs in zip(labelled.tests, *runs)
     }
     return {
-        "protocol": f"fine-tuned on {', '.join(task.finetuned_on)}, {len(runs)} run{'s' * (len(runs) > 1)}",
-        **summary(task, measured, [f"{trained_on}-{language}" for language in task.finetuned_on]),
+        "protocol": f"fine-tuned on {trained_on}, {len(runs)} run{'s' * (len(runs) > 1)}",
+        **summary(task, measured, [f"{trained_on}-{trained_on}"]),
     }
 
 
@@ -209,9 +206,7 @@ def scores_of_classifier(
         model = AutoModelForSequenceClassification.from_pretrained(classifier, dtype=dtype).to(device())
         tokenizer = AutoTokenizer.from_pretrained(classifier)
     with progress_bar(name and f"{name}: documents", sum(len(test.texts) for test in tests)) as progress:
-        predicted = [
-            predict(model, tokenizer, test.texts, test.language, test.pairs, progress.update) for test in tests
-        ]
+        predicted = [predict(model, tokenizer, test.texts, test.language, progress.update) for test in tests]
     return [scores_of_labels(test.labels, labels) for test, labels in zip(tests, predicted)]
 
 
@@ -220,7 +215,7 @@ def summary(
 ) -> dict[str, Any]:
     """Scores by row, `<train language>-<test language>`, and averages: of all, of one language and across languages.
     The transfer gap is what is lost across languages. Each average over draws of the training documents is a row of its
-    own. Values by item are of the first of the task's measures: of rows by document, and of averages by draw.
+    own. Values by item are of the accuracy: of rows by document, and of averages by draw.
 
     Args:
         same_language: the rows whose test is in a language that was learnt from.
@@ -231,27 +226,25 @@ def summary(
         "average, same language": [row for row in scores if row in same_language],
         "average, across languages": [row for row in scores if row not in same_language],
     }
-    means = averages(scores, groups, task.measures)
+    means = averages(scores, groups, MEASURES)
     if len(means) == 3:
         means["transfer gap"] = {
             measure: means["average, same language"][measure] - means["average, across languages"][measure]
-            for measure in task.measures
+            for measure in MEASURES
         }
     items = {row: values for row, (_, values) in measured.items()}
-    draw_means = [averages(draw, groups, task.measures) for draw in draws]
+    draw_means = [averages(draw, groups, MEASURES) for draw in draws]
     for group in draw_means[0] if draw_means else ():
         row = f"{group}, {len(draws)} draws"
-        means[row] = {
-            measure: float(np.mean([draw[group][measure] for draw in draw_means])) for measure in task.measures
-        }
-        items[row] = [draw[group][task.measures[0]] for draw in draw_means]
+        means[row] = {measure: float(np.mean([draw[group][measure] for draw in draw_means])) for measure in MEASURES}
+        items[row] = [draw[group][MEASURES[0]] for draw in draw_means]
     return {
         "task_type": "text-classification",
         "measure": task.measure,
         "rows": scores,
         "averages": means,
         "per_item": {
-            row: {task.measures[0]: {str(number): value for number, value in enumerate(values)}}
+            row: {MEASURES[0]: {str(number): value for number, value in enumerate(values)}}
             for row, values in items.items()
         },
     }
@@ -263,12 +256,11 @@ def predict(
     tokenizer: PreTrainedTokenizerBase,
     texts: Sequence[str],
     language: str,
-    pairs: bool = False,
     advance: Advance = no_bar,
 ) -> list[str]:
-    """The most probable label of each text, or pair of texts with a tab between, in the order given."""
+    """The most probable label of each text, in the order given."""
     best = torch.empty(len(texts), dtype=torch.long)
-    rows = tokenized(tokenizer, texts, language, pairs)
+    rows = tokenized(tokenizer, texts, language)
     for batch, inputs in padded_batches(tokenizer, rows, MAX_TOKENS_PER_BUCKET):
         best[batch] = model(**inputs.to(model.device)).logits.argmax(dim=-1).cpu()
         advance(len(batch))
@@ -276,18 +268,8 @@ def predict(
     return [names[label] for label in best.tolist()]
 
 
-def tokenized(
-    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], language: str, pairs: bool = False
-) -> dict[str, list[list[int]]]:
-    """The inputs of each text: of an HMDE, its sentences; of another model, the beginning that it can read.
-
-    An HMDE reads a pair of texts, with a tab between, as one document, another model as two texts in one row.
-    """
-    if isinstance(tokenizer, HMDETokenizer):
-        rows = tokenizer([text.replace("\t", "\n") for text in texts] if pairs else list(texts), language=language)
-    elif pairs:
-        first, second = zip(*(text.split("\t") for text in texts))
-        rows = tokenizer(list(first), list(second), truncation=True)
-    else:
-        rows = tokenizer(list(texts), truncation=True)
-    return {name: values for name, values in rows.items() if name in ("input_ids", "sentence_ids", "token_type_ids")}
+def tokenized(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], language: str) -> dict[str, list[list[int]]]:
+    """The inputs of each text: of an HMDE, its sentences; of another model, the beginning that it can read."""
+    is_hmde = isinstance(tokenizer, HMDETokenizer)
+    rows = tokenizer(list(texts), language=language) if is_hmde else tokenizer(list(texts), truncation=True)
+    return {name: values for name, values in rows.items() if name in ("input_ids", "sentence_ids")}

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import SVC
 
-from evaluation.classifiers import GAMMAS, fit_logistic_regression, fit_multilabel, fit_svm
-from evaluation.metrics import r_precisions
+from evaluation.classifiers import GAMMAS, fit_logistic_regression, fit_svm
 
 
 def noisy_documents(count: int) -> tuple[np.ndarray, list[str]]:
@@ -75,40 +74,3 @@ def test_a_label_with_a_single_document_leaves_the_choice_to_the_other_folds() -
     vectors = np.array([[1.0, 0.0]] * 9 + [[0.8, 0.6]])
     classifier = fit_logistic_regression(vectors, ["many"] * 9 + ["few"], Cs=[1e6, 10.0])
     assert classifier.C == 10.0
-
-
-def test_c_for_several_labels_a_text_is_the_one_of_the_highest_r_precision() -> None:
-    vectors, firsts = noisy_documents(90)
-    labels = [f"{first}|label 9" if number % 3 else first for number, first in enumerate(firsts)]
-    names = sorted({name for label in labels for name in label.split("|")})
-    targets = np.array([[name in label.split("|") for name in names] for label in labels]).astype(int)
-
-    def decisions(C: float, rows: np.ndarray, asked: np.ndarray) -> np.ndarray:
-        fitted = [LogisticRegression(C=C, max_iter=10_000).fit(vectors[rows], column) for column in targets[rows].T]
-        return np.stack([one.decision_function(vectors[asked]) for one in fitted], axis=1)
-
-    precisions = {
-        C: np.mean(
-            [
-                np.mean(r_precisions(targets[held_out], decisions(C, train, held_out)))
-                for train, held_out in KFold(5, shuffle=True, random_state=0).split(vectors)
-            ]
-        )
-        for C in (0.001, 1.0, 1000.0)
-    }
-    assert len(set(precisions.values())) == 3
-    measure_on, chosen = fit_multilabel(vectors, labels, list(precisions))
-    assert precisions[chosen] == max(precisions.values())
-    every = np.arange(len(vectors))
-    scores, by_document = measure_on(vectors, labels)
-    assert by_document == r_precisions(targets, decisions(chosen, every, every))
-    assert scores["documents"] == 90
-
-
-def test_labels_that_were_not_learnt_count_as_not_found() -> None:
-    vectors = np.eye(3)
-    measure_on, _ = fit_multilabel(np.repeat(vectors, 4, axis=0), [*4 * ["a"], *4 * ["b"], *4 * ["b|d"]], [1000.0])
-    scores, by_document = measure_on(vectors, ["c", "b|c", "b|d"])
-    assert by_document == [0.0, 0.5, 1.0]
-    assert scores["r_precision"] == 0.5
-    assert scores["micro_f1"] == pytest.approx(2 * 3 / (2 * 3 + 1 + 2))  # a is said of the first, c is missed twice

@@ -96,14 +96,8 @@ def test_clef_and_mldoc_go_through_the_whole_command(recipe: dict[str, Any]) -> 
     for system in results["tasks"]["mldoc-frozen"].values():
         assert {row: scores["accuracy"] for row, scores in system["rows"].items()} == {"en-en": 1.0, "en-de": 0.75}
     report = (Path(recipe["output"]) / "report.md").read_text(encoding="utf-8")
-    for line in (
-        "MAP on clef, full ranking by cosine",
-        "| average | 0.750 | 0.750 |",
-        "![averages](plots/averages.png)",
-    ):
+    for line in ("MAP on clef, full ranking by cosine", "| average | 0.750 | 0.750 |"):
         assert line in report.splitlines()
-    for path in ("averages", "clef", "mldoc-frozen"):
-        assert (Path(recipe["output"]) / "plots" / f"{path}.png").stat().st_size > 1000
     assert results["_evaluate_version"]  # what evaluate.save adds
     assert results["environment"]["packages"]["torch"]
     assert results["environment"]["threads"] >= 1

@@ -6,11 +6,10 @@ import math
 import socket
 
 import evaluate
-import numpy as np
 import pytest
 
 from evaluation.measures.retrieval.retrieval import retrieval_values
-from evaluation.metrics import accuracy_and_f1, r_precisions, scores_of_labels
+from evaluation.metrics import accuracy_and_f1, scores_of_labels
 from tests.paths import REPOSITORY
 
 MEASURES = REPOSITORY / "evaluation" / "measures"
@@ -72,13 +71,3 @@ def test_a_label_counts_for_its_document_and_for_the_mean() -> None:
     assert of_each == [1.0, 0.0, 1.0, 1.0]
     # F1 of a, b and c: 4/5, 0 and 1.
     assert scores == pytest.approx({"accuracy": 0.75, "macro_f1": 0.6, "documents": 4})
-
-
-def test_of_labels_that_are_equally_probable_the_first_ones_count() -> None:
-    draw = np.random.default_rng(0)
-    targets, decisions = draw.integers(0, 2, size=(5, 300)), draw.integers(0, 3, size=(5, 300)) / 2
-    expected = []
-    for has, scores in zip(targets.tolist(), decisions.tolist()):
-        first = sorted(range(300), key=lambda label: -scores[label])[: sum(has)]
-        expected.append(sum(has[label] for label in first) / sum(has))
-    assert r_precisions(targets, decisions) == pytest.approx(expected)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -82,19 +81,6 @@ def test_windows_equal_the_mean_of_one_window_at_a_time(labse: Path, pooling: st
     texts = ["", "the cat", "the dog sat on the warm mat " * 5, "der hund sah die katze " * 2]
     expected = [mean_vector(labse, overflowing_windows(labse, text, 12), pooling) for text in texts]
     assert system.encode_documents(texts, "en") == pytest.approx(np.stack(expected), abs=1e-5)
-
-
-def test_a_system_reads_the_layer_that_is_named(labse: Path) -> None:
-    recipe = SystemOptions("first", model=str(labse), pooling="mean", sentence_layer=1)
-    check_systems({"middle": recipe})
-    encoder, ids = AutoModel.from_pretrained(labse), torch.tensor([ids_of(labse, "the cat sat")])
-    with torch.no_grad():
-        expected = encoder(ids, output_hidden_states=True).hidden_states[1][0].mean(dim=0)
-    assert load_system(recipe).encode_queries(["the cat sat"])[0] == pytest.approx(
-        (expected / expected.norm()).numpy(), abs=1e-5
-    )
-    with pytest.raises(ValueError, match="sentence_layer is 3, but the sentence encoder has 2 layers"):
-        check_systems({"x": replace(recipe, sentence_layer=3)})
 
 
 def test_each_window_has_the_prompt(labse: Path) -> None:
@@ -241,7 +227,6 @@ def test_what_is_wrong_with_a_system_is_found_before_any_is_loaded(
         ("windows", {"model": "x", "pooling": "cls", "query_path": "document_encoder"}, "'query_path'.*may have"),
         ("hmde", {"model": "x", "pooling": "cls"}, r"may have \['model', 'query_path'\]"),
         ("late", {"model": "x", "query_prompt": "q: "}, r"may have \['model', 'query_path'\]"),
-        ("hmde", {"model": "x", "sentence_layer": 1}, r"may have \['model', 'query_path'\]"),
         ("hybrid", {}, "needs a model and"),
         ("bm25", {"model": "x"}, r"has no model and may have \[\]"),
     ],

@@ -179,21 +179,6 @@ def test_the_files_of_sib200_in_the_public_recipe_are_those_that_are_fetched() -
     assert [file for file in files if f"  sib200/{file}\n" not in checked] == []
 
 
-def test_multieurlex_becomes_texts_with_several_labels(tmp_path: Path) -> None:
-    row = {
-        "celex_id": "3",
-        "text": {"en": "A\nlaw.", "de": "Ein Gesetz."},
-        "eurovoc_concepts": {"level_1": ["7", "12"]},
-    }
-    other = {"celex_id": "4", "text": {"en": "Old.", "de": None}, "eurovoc_concepts": {"level_1": ["7"]}}
-    for part in ("train", "dev", "test"):
-        written(tmp_path / "eurlex" / f"{part}.jsonl", json_lines(row, other))
-    task = ClassificationTask(str(tmp_path / "eurlex"), ["de"], format="multieurlex", measure="r_precision")
-    convert(task, tmp_path / "out")
-    assert labelled(tmp_path / "out", "en.train") == (["7|12", "7"], ["A law.", "Old."])
-    assert labelled(tmp_path / "out", "de.test") == (["7|12"], ["Ein Gesetz."])
-
-
 def test_a_quoted_field_may_hold_line_feeds(tmp_path: Path) -> None:
     for part in ("train", "dev", "test"):
         content = 'category\theadline\ttext\nsports\tA\t"one\ntwo ""three"""\n'
@@ -234,16 +219,6 @@ def test_a_malformed_file_is_named_with_its_line(
 
 def test_languages_that_have_a_short_code_are_found_by_their_long_one() -> None:
     assert [long_code(code) for code in ("de", "zh", "sw", "pcm", "am")] == ["deu", "zho", "swa", "pcm", "amh"]
-
-
-def test_a_carriage_return_in_a_sentence_of_xnli_ends_no_row(tmp_path: Path) -> None:
-    rows = 'language\tgold_label\tsentence1\tsentence2\nen\tneutral\tThe\rcat.\t"A dog.\n'
-    written(tmp_path / "xnli" / "XNLI-1.0" / "xnli.test.tsv", rows)
-    task = ClassificationTask(
-        str(tmp_path / "xnli"), ["en"], train_languages=[], text_pairs=True, format="replications.datasets.xnli"
-    )
-    module_of(task).convert(task, tmp_path / "out")
-    assert read_labelled_texts(tmp_path / "out" / "en.test.tsv") == (["neutral"], ['The cat.\t"A dog.'])
 
 
 @pytest.mark.parametrize(

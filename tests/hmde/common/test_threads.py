@@ -18,7 +18,6 @@ COMMANDS = [
     for folder in sorted(REPOSITORY.iterdir())
     if folder.name.isidentifier() and folder.name not in ("tests", "examples", "runs")
     for path in sorted(folder.rglob("*.py"))
-    if path.name != "app.py"  # the page of a Space, which runs without this project
     if path.name == "__main__.py" or '__name__ == "__main__"' in path.read_text(encoding="utf-8")
 ]
 

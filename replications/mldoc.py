@@ -1,4 +1,4 @@
-"""MLDoc as LASER, the lightweight encoder and T-MDE report it: a small network above frozen vectors, the mean of five
+"""MLDoc as LASER and T-MDE report it: a small network above frozen vectors, the mean of five
 runs (tasks `mlp_classification`), on texts as LASER's script leaves them (format `replications.mldoc`)."""
 
 from __future__ import annotations

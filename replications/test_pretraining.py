@@ -11,28 +11,21 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file
-from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, DistilBertConfig, DistilBertModel
+from transformers import AutoModel, AutoTokenizer
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from replications.drawn_pairs import DrawnPairs
-from replications.infoxlm.losses import MMLM, InfoXLMLosses
-from replications.infoxlm.pretrain import InfoXLMEncoder, InfoXLMRecipe
-from replications.masked_lm import encoder_with_head
-from replications.new_encoder import train_tokenizer
 from replications.sentences.pairs import Pair
+from replications.t_mde.data import DrawnPairs
 from replications.t_mde.losses import Distance
+from replications.t_mde.new_encoder import train_tokenizer
 from replications.t_mde.pretrain import TMDELosses, TMDERecipe, tmde_encoder
 from tests.pretraining import FSDP2, goes_on_bit_for_bit, two_have_the_gradients_of_one
 from tests.sentence_pairs import (
     CTMDE_OPTIONS,
-    INFOXLM,
-    INFOXLM_OPTIONS,
-    LIGHTWEIGHT,
-    LIGHTWEIGHT_OPTIONS,
     NO_DROPOUT,
     STUDENT,
     TMDE,
-    logged_values,
+    TMDE_ARCHITECTURE,
     options,
     train,
     write_pairs,
@@ -57,25 +50,12 @@ def test_a_draw_is_the_same_for_the_same_seed_and_epoch_and_changes_with_either(
     assert draws(1, 0) != draws(2, 0)
 
 
-TINY = {
-    "model_type": "bert",
-    "num_hidden_layers": 2,
-    "hidden_size": 32,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-    "hidden_act": "silu",
-}
-
-
-@pytest.fixture(params=["infoxlm", "lightweight", "student", "new", "ctmde"])
+@pytest.fixture(params=["student", "ctmde"])
 def run(request: pytest.FixtureRequest, pairs, xlmr, labse, tmp_path) -> tuple[str, list[str]]:
     """The command and the options of a run of each kind."""
     command, start, changes = {
-        "infoxlm": (INFOXLM, xlmr, INFOXLM_OPTIONS),
-        "lightweight": (LIGHTWEIGHT, labse, LIGHTWEIGHT_OPTIONS),
         "student": (STUDENT, xlmr, {"losses": {"distillation": {"teacher": str(labse)}}, "layers": [1]}),
         "ctmde": (TMDE, None, CTMDE_OPTIONS),
-        "new": (LIGHTWEIGHT, None, LIGHTWEIGHT_OPTIONS | {"architecture": TINY, "vocabulary_size": 60}),
     }[request.param]
     return command, options(pairs, start, tmp_path / "model", **changes, max_steps=4)
 
@@ -98,36 +78,6 @@ def test_a_run_leaves_an_encoder_that_the_auto_classes_and_hmde_open(run, pairs,
     assert "| step | en-de | en-fr | mean |" in card.text
     training = tmp_path / "model-training"
     assert {"kept", "checkpoints"} <= {path.name for path in training.iterdir()}
-
-
-@pytest.mark.parametrize(
-    ("command", "losses"),
-    [
-        (INFOXLM, {"mmlm": {}, "tlm": {}}),
-        (LIGHTWEIGHT, {"generative": {}, "align": {}, "distillation": {"teacher": "xlmr"}}),
-    ],
-)
-def test_every_loss_of_a_run_falls(pairs, xlmr, tmp_path, monkeypatch, command, losses):
-    logged = logged_values(monkeypatch)
-    losses = {name: {key: str(xlmr) for key in loss} for name, loss in losses.items()}
-    changes = {"losses": losses, "layers": [0], "architecture": NO_DROPOUT}
-    train(command, options(pairs, xlmr, tmp_path / "model", **changes, epochs=10, eval_steps=100))
-    for name in losses:
-        values = logged[f"{name}_loss"]
-        assert np.mean(values[-8:]) < 0.95 * np.mean(values[:8]), name
-
-
-@pytest.mark.parametrize("keep", [True, False])
-def test_the_head_that_predicts_words_is_kept_or_dropped(pairs, xlmr, tmp_path, keep):
-    changes = {"losses": {"mmlm": {}}, "keep_mlm_head": keep, "max_steps": 1}
-    train(INFOXLM, options(pairs, xlmr, tmp_path / "model", **changes))
-    weights = load_file(tmp_path / "model" / "model.safetensors")
-    assert any("lm_head" in name for name in weights) == keep
-    _, loading = AutoModel.from_pretrained(tmp_path / "model", output_loading_info=True)
-    assert not loading["missing_keys"]
-    if keep:
-        _, loading = AutoModelForMaskedLM.from_pretrained(tmp_path / "model", output_loading_info=True)
-        assert not loading["missing_keys"]
 
 
 @pytest.mark.parametrize("keep", [True, False])
@@ -174,27 +124,6 @@ def test_a_decoder_cannot_take_over_the_sizes_of_any_encoder(modernbert):
         tmde_encoder(recipe, AutoTokenizer.from_pretrained(modernbert))
 
 
-@pytest.mark.parametrize("name", ["labse", "xlmr", "modernbert"])
-def test_masked_words_are_predicted_as_the_auto_class_predicts_them(name, request):
-    folder = request.getfixturevalue(name)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    recipe = InfoXLMRecipe(corpus="", output="", sentence_encoder=str(folder), losses=InfoXLMLosses(mmlm=MMLM()))
-    encoder = InfoXLMEncoder(encoder_with_head(recipe, tokenizer, with_head=True), recipe).eval()
-    ids = torch.tensor([[5, 6, 7, 8], [9, 10, 11, tokenizer.pad_token_id]])
-    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
-    labels = torch.tensor([[-100, 12, -100, 13], [14, -100, -100, -100]])
-    found = encoder({"mmlm": {"input_ids": ids, "attention_mask": mask, "labels": labels}})["mmlm"]
-    logits = encoder.model(input_ids=ids, attention_mask=mask).logits
-    expected = torch.nn.functional.cross_entropy(logits.transpose(1, 2), labels, reduction="none").sum(dim=1)
-    torch.testing.assert_close(found[:, 0], expected)
-
-
-def test_a_head_belongs_to_the_layers_that_are_kept(xlmr):
-    recipe = InfoXLMRecipe(corpus="", output="", sentence_encoder=str(xlmr), layers=[1])
-    model = encoder_with_head(recipe, AutoTokenizer.from_pretrained(xlmr), with_head=True)
-    assert model.config.num_hidden_layers == model.base_model.config.num_hidden_layers == 1
-
-
 def test_a_trained_vocabulary_cuts_and_joins_sentences_and_is_lower_case():
     sentences = ["The cat sat on the mat.", "Die Katze lag auf der Matte.", "Le chat dort."] * 9
     tokenizer = train_tokenizer(sentences, 60)
@@ -214,21 +143,17 @@ SHORT = {
     "save_steps": 2,
     "architecture": NO_DROPOUT,
 }
-XLCO = {"queue_size": 8, "queue_momentum": 0.9}  # whole batches, of which processes have the pairs in another order
 
 
 def all_losses(xlmr: Path) -> dict[str, tuple[str, dict[str, object]]]:
     """The command and the options of runs with all losses of a kind at once."""
-    generative = {"generative": {}, "align": {}, "similarity": {}, "distillation": {"teacher": str(xlmr)}}
-    distance = {"distance": {"num_negatives": 2}}
     return {
-        "infoxlm": (INFOXLM, {"losses": {"mmlm": {}, "tlm": {}, "xlco": XLCO}, "sentence_layer": 1}),
-        "lightweight": (LIGHTWEIGHT, {"losses": generative, "sentence_layer": 1}),
-        "ctmde": (TMDE, {"losses": {"translation": {}} | distance}),
+        "student": (STUDENT, {"losses": {"align": {}, "distillation": {"teacher": str(xlmr)}}}),
+        "ctmde": (TMDE, {"losses": {"translation": {}, "distance": {"num_negatives": 2}}}),
     }
 
 
-@pytest.mark.parametrize("kind", ["infoxlm", "lightweight", "ctmde"])
+@pytest.mark.parametrize("kind", ["student", "ctmde"])
 def test_two_processes_have_the_gradients_of_one(pairs, xlmr, tmp_path, monkeypatch, kind):
     """With all losses at once, accumulation, and chunks of rows that do not reach every weight."""
     command, changes = all_losses(xlmr)[kind]
@@ -237,10 +162,9 @@ def test_two_processes_have_the_gradients_of_one(pairs, xlmr, tmp_path, monkeypa
     assert len(two_have_the_gradients_of_one(run, monkeypatch, arguments, tmp_path, [{}, FSDP2])) == 2
 
 
-@pytest.mark.parametrize("kind", ["infoxlm", "lightweight", "ctmde"])
+@pytest.mark.parametrize("kind", ["student", "ctmde"])
 def test_a_killed_run_of_two_processes_goes_on_bit_for_bit(pairs, xlmr, tmp_path, kind):
-    """With dropout, masks, mixup, a queue, a momentum encoder and a teacher: killed in its last step, it does the last
-    two again, from its checkpoint."""
+    """With dropout and draws: killed in its last step, it does the last two again, from its checkpoint."""
     command, changes = all_losses(xlmr)[kind]
     changes = SHORT | changes | {"architecture": {}, "max_steps": 4, "batch_size": 2}
     arguments = options(pairs, xlmr, tmp_path / "model", **changes)
@@ -251,13 +175,7 @@ def test_a_killed_run_of_two_processes_goes_on_bit_for_bit(pairs, xlmr, tmp_path
 @pytest.mark.parametrize(
     ("command", "changes", "message"),
     [
-        (INFOXLM, {"losses": {"xlco": {"queue_size": 17}}}, "queue_size is 17, but .* has 16 training pairs"),
-        (INFOXLM, {"losses": {"xlco": {"temperature": 0.0}}}, "temperature"),
-        (INFOXLM, {"losses": {"xlco": XLCO}, "keep": "validation_loss"}, "xlco has no part .*; add mmlm or tlm, or"),
-        (INFOXLM, {"losses": {"mmlm": {"texts": "nowhere"}}}, r"nowhere has no articles/\*\.parquet with an article"),
-        (LIGHTWEIGHT, {}, "losses has no loss; name some of generative, align"),
-        (LIGHTWEIGHT, {"losses": {"generative": {"task": "mlm"}}}, "task"),
-        (LIGHTWEIGHT, {"vocabulary_size": 100}, "belong to its tokenizer; leave vocabulary_size out"),
+        (TMDE, {"vocabulary_size": 100}, "belong to its tokenizer; leave vocabulary_size out"),
         (TMDE, {"losses": {"translation": {"pivots": ["fr"]}}}, "has pairs of en-de, of which neither is among pivo"),
         (TMDE, {"losses": {"translation": {"pivots": []}}}, "of which neither is among pivots"),
         (TMDE, {"losses": {"translation": {"label_smoothing": 1.0}}}, "label_smoothing"),
@@ -281,16 +199,6 @@ def test_a_bad_recipe_is_refused_before_anything_is_written(pairs, xlmr, tmp_pat
     ],
 )
 def test_a_new_encoder_that_cannot_be_is_refused(pairs, tmp_path, changes, message):
-    new = {"losses": {"align": {}}, "architecture": TINY, "vocabulary_size": 60} | changes
+    new = {"architecture": TMDE_ARCHITECTURE, "vocabulary_size": 60} | changes
     with pytest.raises(ValueError, match=message):
-        train(LIGHTWEIGHT, options(pairs, None, tmp_path / "model", **new))
-
-
-def test_a_head_of_another_kind_is_refused_rather_than_trained_wrongly(labse, tmp_path):
-    tokenizer = AutoTokenizer.from_pretrained(labse)
-    tokenizer.save_pretrained(tmp_path)
-    sizes = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64}
-    DistilBertModel(DistilBertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(tmp_path)
-    recipe = InfoXLMRecipe(corpus="", output="", sentence_encoder=str(tmp_path))
-    with pytest.raises(ValueError, match=r"the head of .* that predicts tokens is of a kind that is not known here"):
-        encoder_with_head(recipe, tokenizer, with_head=True)
+        train(TMDE, options(pairs, None, tmp_path / "model", **new))

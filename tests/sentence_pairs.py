@@ -39,16 +39,8 @@ def write_pairs(folder: Path, num_pairs: int = 16, num_dev: int = 4) -> Path:
 
 
 STUDENT = "replications.sentences.pretrain"
-INFOXLM = "replications.infoxlm.pretrain"
-LIGHTWEIGHT = "replications.lightweight.pretrain"
 TMDE = "replications.t_mde.pretrain"
 
-INFOXLM_OPTIONS = {
-    "losses": {"mmlm": {}, "tlm": {"weight": 0.5}, "xlco": {"weight": 2.0, "queue_size": 6, "queue_momentum": 0.9}},
-    "sentence_layer": 1,
-    "pooling": "cls",
-}
-LIGHTWEIGHT_OPTIONS = {"losses": {"generative": {}, "align": {"weight": 2.0}, "similarity": {"weight": 2.0}}}
 TMDE_ARCHITECTURE = {
     "model_type": "roberta-prelayernorm",
     "num_hidden_layers": 2,

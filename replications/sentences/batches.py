@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -61,7 +61,7 @@ class SentenceCollator:
         return SentenceBatch(
             rows=self.rows(pairs),
             other_rows=self.other_rows(pairs),
-            concepts=torch.tensor([integer_of(pair.concept) for pair in pairs]),
+            concepts=torch.tensor([integer_of(pair.id) for pair in pairs]),
             languages=torch.tensor([[integer_of(language) for language in pair.languages] for pair in pairs]).T,
             names=[pair.name for pair in pairs],
         )
@@ -80,21 +80,19 @@ class SentenceCollator:
         """The first sentences, then the second, behind the prompt."""
         return [self.prompt + pair.first for pair in pairs] + [self.prompt + pair.second for pair in pairs]
 
-    def tokenized(self, *texts: list[str], **options: Any) -> Rows:
-        """See the function `tokenized`."""
-        return tokenized(self.tokenizer, self.max_length, *texts, **options)
+    def tokenized(self, texts: list[str]) -> Rows:
+        """A row for each text."""
+        return tokenized(self.tokenizer, self.max_length, texts)
 
 
-def tokenized(tokenizer: PreTrainedTokenizerBase, max_length: int, *texts: list[str], **options: Any) -> Rows:
-    """One list of texts, or two: then each row has one text of each."""
+def tokenized(tokenizer: PreTrainedTokenizerBase, max_length: int, texts: list[str]) -> Rows:
     rows = tokenizer(
-        *texts,
-        truncation="longest_first",
+        texts,
+        truncation=True,
         max_length=max_length,
         padding=True,
         padding_side="right",
         return_token_type_ids=False,
         return_tensors="pt",
-        **options,
     )
     return dict(rows)

@@ -63,7 +63,6 @@ def write_sentence_card(recipe: Any, folder: Path, progress: Progress) -> None:
         name=name,
         start=data.base_model or options.get("sentence_encoder"),
         pooling=options.get("pooling"),
-        layer=options.get("sentence_layer"),
         recipe=as_yaml(options),
         kept_step=progress.kept_step,
         steps=max(progress.history),

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from hmde.common.saved_models import model_type_of, opening
-from modeling_hmde.encoders_hmde import check_sentence_layer, longest_text
+from modeling_hmde.encoders_hmde import longest_text
 from modeling_hmde.inference_hmde import evaluating
 from modeling_hmde.layers_hmde import keep_layers
 from modeling_hmde.packing_hmde import padded_batches
@@ -31,22 +31,21 @@ class SentenceEncoder(nn.Module):
     head has its own `embed`.
 
     Args:
-        model: a transformer, or one with a head.
-        pooling, sentence_layer: how the vector of a sentence is read, see `SentenceEncoderOptions`.
+        model: a transformer.
+        pooling: how the vector of a sentence is read from its last hidden states.
     """
 
-    def __init__(self, model: PreTrainedModel, pooling: SentencePooling, sentence_layer: int | None = None) -> None:
+    def __init__(self, model: PreTrainedModel, pooling: SentencePooling) -> None:
         super().__init__()
         self.model = model
         self.pooling = pooling
-        self.sentence_layer = sentence_layer
 
     def forward(self, chunk: Chunk) -> Embeddings:
         """See `embed`."""
         embeddings = self.embed(chunk)
         if torch.is_grad_enabled():
-            # Processes wait for the gradients of all weights, but not every row reaches the heads and the layers above
-            # the sentence layer. Where it does not, they get a gradient of 0.
+            # Processes wait for the gradients of all weights, but not every row reaches a head. Where it does not, the
+            # head gets a gradient of 0.
             lookup = self.model.get_input_embeddings().weight  # which every row reaches
             weights = [weight for weight in self.parameters() if weight.requires_grad and weight is not lookup]
             nothing = 0 * torch.stack([weight.flatten()[0] for weight in weights]).sum()
@@ -62,13 +61,8 @@ class SentenceEncoder(nn.Module):
         return self.pooled(self.hidden_states(rows), rows)
 
     def hidden_states(self, rows: Rows) -> Tensor:
-        """The hidden states of the sentence layer, (rows, tokens) -> (rows, tokens, hidden)."""
-        outputs = self.model.base_model(
-            input_ids=rows["input_ids"],
-            attention_mask=rows["attention_mask"],
-            output_hidden_states=self.sentence_layer is not None,
-        )
-        return outputs.last_hidden_state if self.sentence_layer is None else outputs.hidden_states[self.sentence_layer]
+        """(rows, tokens) -> (rows, tokens, hidden), of the last layer."""
+        return self.model(input_ids=rows["input_ids"], attention_mask=rows["attention_mask"]).last_hidden_state
 
     def pooled(self, hidden_states: Tensor, rows: Rows) -> Tensor:
         """(rows, tokens, hidden) -> (rows, hidden)."""
@@ -93,19 +87,16 @@ class SentenceEncoder(nn.Module):
 
     def save(self, folder: Path) -> None:
         """Write what AutoModel opens: the encoder, without a head."""
-        cast(PreTrainedModel, self.model.base_model).save_pretrained(folder)
+        self.model.save_pretrained(folder)
 
 
-def load_encoder(
-    name: str, architecture: dict[str, Any], max_length: int, auto_model: Any = AutoModel
-) -> PreTrainedModel:
+def load_encoder(name: str, architecture: dict[str, Any], max_length: int) -> PreTrainedModel:
     """An encoder to start from.
 
     Args:
         name: Hub name or folder.
         architecture: what is changed of its configuration.
         max_length: tokens of a row at most.
-        auto_model: the Auto class that opens it.
 
     Raises:
         ValueError: there is no such encoder, its configuration has no such field, or rows are longer than its
@@ -116,7 +107,7 @@ def load_encoder(
         config, unknown = AutoConfig.from_pretrained(name, return_unused_kwargs=True, **architecture)
     check_architecture(config, unknown, max_length)
     with opening(name, "sentence_encoder"):
-        return auto_model.from_pretrained(name, config=config, dtype=torch.float32)
+        return AutoModel.from_pretrained(name, config=config, dtype=torch.float32)
 
 
 def check_architecture(config: Any, unknown: Collection[str], max_length: int) -> None:
@@ -130,26 +121,6 @@ def check_architecture(config: Any, unknown: Collection[str], max_length: int) -
     positions = longest_text(config)
     if positions is not None and max_length > positions:
         raise ValueError(f"max_length is {max_length}, but the encoder has {positions} positions; lower it")
-
-
-def cut_encoder(
-    model: PreTrainedModel, layers: list[int] | None, sentence_layer: int | None, freeze_words: bool
-) -> None:
-    """Take out the layers that are not kept, and freeze what is not trained.
-
-    Args:
-        layers, sentence_layer: see `SentenceEncoderOptions`.
-        freeze_words: whether the word embeddings stay as they are.
-
-    Raises:
-        ValueError: the encoder has no such layers.
-    """
-    if layers is not None:
-        take_layers(model, layers)
-    if sentence_layer is not None:
-        check_sentence_layer(sentence_layer, model.config)
-    if freeze_words:
-        model.get_input_embeddings().requires_grad_(False)
 
 
 def take_layers(encoder: Any, layers: Sequence[int]) -> None:

@@ -46,11 +46,6 @@ class Pair:
     languages: tuple[str, str]
     seed: int = 0
 
-    @property
-    def concept(self) -> str:
-        """What is the same for pairs that must not stand against each other. A subclass may tell them apart further."""
-        return self.id
-
 
 class Pairs(torch.utils.data.Dataset):
     """The pairs of one split, of all languages one after another, memory-mapped.

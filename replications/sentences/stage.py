@@ -3,23 +3,23 @@ losses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 from torch import Tensor
 
-from hmde.common.numbers import NonNegativeFloat, PositiveFloat, PositiveInt, Share
+from hmde.common.numbers import NonNegativeFloat, PositiveInt, Share
 from replications.sentences.batches import SentenceBatch, SentenceCollator
-from replications.sentences.encoder import SentenceEncoder, SentencePooling
+from replications.sentences.encoder import SentenceEncoder
 from replications.sentences.losses import PairVectors, Teacher
 from replications.sentences.pairs import DevPairs, Pairs
 from training.data.batches import Batches
 from training.loop.cached_gradients import Embeddings
-from training.loop.loop import Stage, Stateful
+from training.loop.loop import Stage
 from training.loop.meter import Work
 from training.loop.optimizer import groups_by_decay
 from training.loop.options import LoopOptions
@@ -37,40 +37,13 @@ class PairsOptions(LoopOptions):
 
     language_exponent: NonNegativeFloat = 0.7
     """A pair of languages with n pairs of sentences is drawn with a chance in proportion to n to this power. The
-    default is InfoXLM's."""
+    default is InfoXLM's (Chi et al., 2021)."""
 
     adam_beta2: Share = 0.999
-    """Second beta of AdamW (InfoXLM: 0.98)."""
-
-    adam_epsilon: PositiveFloat = 1e-8
-    """Epsilon of AdamW (InfoXLM: 1e-6)."""
+    """Second beta of AdamW (T-MDE: 0.98)."""
 
     eval_pairs: PositiveInt = 1000
     """Dev pairs of each pair of languages, at most, in which translations are sought."""
-
-
-@dataclass(kw_only=True)
-class SentenceEncoderOptions(PairsOptions):
-    """How the encoder starts, and how the vector of a sentence is read from it."""
-
-    architecture: dict[str, Any] = field(default_factory=dict)
-    """Fields of the encoder's configuration that differ from the start's; of a new encoder, its `model_type` too."""
-
-    layers: list[int] | None = None
-    """Which layers of the encoder to start from are kept, counted from 0; all if not given."""
-
-    freeze: Literal["nothing", "word_embeddings"] = "nothing"
-    """What is not trained. Frozen word_embeddings spare their large gradient."""
-
-    prompt: str = ""
-    """Text put before every sentence that is to become a vector (E5: `query: `)."""
-
-    pooling: SentencePooling = "mean"
-    """The vector of a sentence: the hidden state of its first token (cls, InfoXLM), or the mean over its tokens."""
-
-    sentence_layer: PositiveInt | None = None
-    """The layer, counted from 1, whose hidden states become the vector (the universal layer of InfoXLM, 8 of 12); the
-    last if not given."""
 
 
 def sentence_stage(
@@ -82,7 +55,6 @@ def sentence_stage(
     collate: SentenceCollator,
     losses: Callable[[PairVectors], dict[str, Tensor]],
     teacher: Teacher | None = None,
-    stateful: Sequence[Stateful] = (),
 ) -> Stage[SentenceBatch]:
     """
     Args:
@@ -91,7 +63,6 @@ def sentence_stage(
         collate: from some pairs to their batch.
         losses: from what the encoder makes of a batch to its weighted losses, by name.
         teacher: if there is a loss for its vectors.
-        stateful: what changes from step to step beside the encoder, such as keys of earlier batches.
 
     Raises:
         ValueError: there are no dev pairs, or fewer pairs than a batch has.
@@ -127,10 +98,10 @@ def sentence_stage(
         encoder.save(folder)
         collate.tokenizer.save_pretrained(folder)
 
-    adam = {"betas": (0.9, options.adam_beta2), "eps": options.adam_epsilon}
+    betas = (0.9, options.adam_beta2)
     return Stage(
         encoder=encoder,
-        parameter_groups=groups_by_decay(encoder, options.learning_rate, options.weight_decay, **adam),
+        parameter_groups=groups_by_decay(encoder, options.learning_rate, options.weight_decay, betas=betas),
         batches=batches,
         losses=batch_losses,
         work=work,
@@ -138,6 +109,5 @@ def sentence_stage(
         criterion="p_at_1",
         save=save,
         validation_batches=lambda: batches.in_order(dev_pairs.examples(), collate),
-        stateful=stateful,
         fingerprints={} if teacher is None else {"files of the teacher": teacher.fingerprint},
     )

@@ -123,7 +123,7 @@ def test_the_prompt_stands_before_every_sentence_that_becomes_a_vector():
     assert batch.other_rows["teacher"]["input_ids"][0].tolist() == first
 
 
-def test_alignment_is_equation_5_of_the_lightweight_encoder():
+def test_alignment_is_equation_5_of_mao_et_al():
     first, second, others = vectors(1), vectors(2), (vectors(3), vectors(4))
     found = align(first, second, *others)
     for row in range(PAIRS):

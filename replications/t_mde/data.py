@@ -1,16 +1,42 @@
-"""Batches of sentences with their translations as targets."""
+"""Pairs of sentences, and batches of sentences with their translations as targets."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from replications.sentences.batches import IGNORED, Rows, SentenceCollator
-from replications.sentences.pairs import Pair
+from replications.sentences.pairs import Pair, Pairs
+
+
+class DrawnPairs(Pairs):
+    """Pairs of which each gets a new seed in every epoch, so that its direction is drawn anew, and a run that goes on
+    from a checkpoint draws the same.
+
+    Args:
+        seed: of all draws.
+    """
+
+    def __init__(self, folder: str | Path, split: str, *, seed: int = 0) -> None:
+        super().__init__(folder, split)
+        self.seed = seed
+
+    def __getitem__(self, index: int) -> Pair:
+        draw = random.Random(f"{self.seed} {self.epoch} {index}")
+        return replace(super().__getitem__(index), seed=draw.getrandbits(63))
+
+    def sentences(self, count: int) -> Iterator[str]:
+        """Both sides of `count` pairs drawn by the seed; of all pairs if there are fewer."""
+        drawn = np.random.default_rng(self.seed).permutation(len(self))[:count]
+        for pair in self.pairs.select(np.sort(drawn)):
+            yield from (pair["first"], pair["second"])
 
 
 class TranslationCollator(SentenceCollator):

@@ -3,7 +3,7 @@
     accelerate launch replications/t_mde/pretrain.py --config replications/t_mde/t-mde.yaml [--key value ...]
 
 Reads and writes what replications/sentences/pretrain.py does. All options: `--help`, or this file and
-replications/translation/losses.py.
+losses.py.
 """
 
 from __future__ import annotations
@@ -21,17 +21,16 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hmde.common.command_line import options_from, run
-from replications.drawn_pairs import DrawnPairs
-from replications.new_encoder import StartOptions, start_encoder, start_tokenizer
 from replications.sentences.batches import SentenceBatch
 from replications.sentences.cards import write_sentence_card
 from replications.sentences.encoder import prepare_encoder
 from replications.sentences.losses import chosen_losses, weighted_losses
 from replications.sentences.stage import sentence_stage
-from replications.t_mde.data import TranslationCollator
+from replications.t_mde.data import DrawnPairs, TranslationCollator
 from replications.t_mde.decoder import TransformerDecoder
 from replications.t_mde.encoder import TranslatingEncoder, load_decoder
 from replications.t_mde.losses import LOSSES, Distance, Translation
+from replications.t_mde.new_encoder import StartOptions, start_encoder, start_tokenizer
 from training.loop.loop import Stage, train_stage
 
 

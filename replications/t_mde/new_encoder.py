@@ -1,4 +1,4 @@
-"""A new sentence encoder, where papers do not start from a trained one. Its tokenizer is trained on pairs, or given."""
+"""A new sentence encoder, for papers that start from none. Its tokenizer is trained on pairs, or given."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from hmde.common.files import folder_written_whole
 from hmde.common.fingerprints import fingerprint
 from hmde.common.numbers import PositiveInt
 from hmde.common.saved_models import model_type_of, opening
-from replications.drawn_pairs import DrawnPairs
 from replications.sentences.encoder import check_architecture, load_encoder
 from replications.sentences.stage import PairsOptions
+from replications.t_mde.data import DrawnPairs
 from training.loop.checkpoints import training_folder
 
 SENTENCE_PAIRS_OF_A_VOCABULARY = 1_000_000  # on which a tokenizer is trained, at most
@@ -63,17 +63,14 @@ class StartOptions(PairsOptions):
             )
 
 
-def start_encoder(options: StartOptions, tokenizer: PreTrainedTokenizerBase, auto_model: Any = AutoModel) -> Any:
+def start_encoder(options: StartOptions, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
     """The encoder that the options name, or a new one for the tokenizer.
-
-    Args:
-        auto_model: the Auto class that makes it.
 
     Raises:
         ValueError: there is no such encoder, or the architecture is none that it can have.
     """
     if options.sentence_encoder is not None:
-        return load_encoder(options.sentence_encoder, options.architecture, options.max_length, auto_model)
+        return load_encoder(options.sentence_encoder, options.architecture, options.max_length)
     architecture = dict(options.architecture)
     model_type = architecture.pop("model_type")
     ids = {
@@ -88,8 +85,7 @@ def start_encoder(options: StartOptions, tokenizer: PreTrainedTokenizerBase, aut
     for name, value in architecture.items():
         setattr(config, name, value)
     check_architecture(config, unknown, options.max_length)
-    model: PreTrainedModel = auto_model.from_config(config, dtype=torch.float32)
-    return model
+    return AutoModel.from_config(config, dtype=torch.float32)
 
 
 def start_tokenizer(options: StartOptions, pairs: DrawnPairs, accelerator: Accelerator) -> PreTrainedTokenizerBase:
@@ -117,7 +113,7 @@ def start_tokenizer(options: StartOptions, pairs: DrawnPairs, accelerator: Accel
 
 
 def train_tokenizer(sentences: Iterable[str], vocabulary_size: int) -> PreTrainedTokenizerFast:
-    """A tokenizer of XLM-R's kind, one vocabulary for all languages, lower-cased as the lightweight encoder's is."""
+    """A tokenizer of XLM-R's kind, one vocabulary for all languages, lower-cased."""
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])

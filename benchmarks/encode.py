@@ -108,8 +108,11 @@ def main(argv: list[str] | None = None) -> None:
 
 def encode(system: System, documents: Sequence[Document]) -> None:
     """Encode documents, those of a language together."""
-    for language in dict.fromkeys(document.language for document in documents):
-        system.encode_documents([one.text for one in documents if one.language == language], language)
+    by_language: dict[str, list[str]] = {}
+    for document in documents:
+        by_language.setdefault(document.language or "", []).append(document.text)
+    for language, texts in by_language.items():
+        system.encode_documents(texts, language)
 
 
 def trial(system: System, documents: Sequence[Document]) -> Trial:

@@ -26,7 +26,7 @@ from training.loop.meter import Work
 from training.loop.optimizer import groups_by_decay
 from training.loop.options import LoopOptions
 from training.lora import merged_weights
-from training.losses import Loss, Needs, check_losses, weighted_losses
+from training.losses import Loss, check_losses, weighted_losses
 from training.losses.batch import BatchVectors
 
 
@@ -90,11 +90,16 @@ def document_stage(
     dev_set = DevSet(triples.articles, options.eval_concepts, options.seed)
     prepare(model, options)
     set_seed(options.seed, device_specific=True)  # dropout of its own for each process, from here on
-    make_batch = collator(triples, tokenizer, needs, model.config.query_path)
-    kept = kept_sentence_vectors(triples, accelerator, model, tokenizer) if frozen else None
+    make_batch = functools.partial(
+        collate,
+        roles=triples.roles,
+        tokenizer=tokenizer,
+        query_path=(triples.queries.path or model.config.query_path) if needs.queries else None,
+        sentence_vectors=kept_sentence_vectors(triples, accelerator, model, tokenizer) if frozen else None,
+    )
     batches = Batches(
         triples,
-        functools.partial(make_batch, sentence_vectors=kept),
+        make_batch,
         accelerator,
         batch_size=options.batch_size,
         accumulation=options.gradient_accumulation_steps,
@@ -111,7 +116,6 @@ def document_stage(
         evaluate=functools.partial(scores_on_dev_set, dev_set, tokenizer),
         criterion="mrr",
         save=functools.partial(save_model, tokenizer),
-        validation_batches=lambda: batches.in_order(triples.of_split("dev"), make_batch),
         fingerprints={
             "losses": [{type(loss).__name__: asdict(loss)} for loss in losses],
             "queries": asdict(triples.queries),
@@ -137,20 +141,6 @@ def parameter_groups(model: HMDEForDocumentEmbedding, options: TrainOptions) -> 
         model.hmde.document_encoder: document_rate,
     }
     return [group for part, rate in rates.items() for group in groups_by_decay(part, rate, options.weight_decay)]
-
-
-def collator(triples: Triples, tokenizer: HMDETokenizer, needs: Needs, query_path: Any) -> Callable[..., Batch]:
-    """From some triples to their batch, with what the losses need.
-
-    Args:
-        query_path: the model's, for triples that name none.
-    """
-    return functools.partial(
-        collate,
-        roles=triples.roles,
-        tokenizer=tokenizer,
-        query_path=(triples.queries.path or query_path) if needs.queries else None,
-    )
 
 
 def kept_sentence_vectors(triples: Triples, accelerator: Accelerator, model: Any, tokenizer: Any) -> SentenceVectors:

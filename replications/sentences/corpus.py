@@ -90,7 +90,8 @@ def main(argv: list[str] | None = None) -> None:
             define_draw(connection, seed=0)
             if recipe.identify_languages:
                 connection.create_function("language_of", language_of, ["VARCHAR"], "VARCHAR")
-            steps = open_steps(output, recipe, [Path(name) for names in recipe.files.values() for name in names])
+            inputs = [Path(name) for names in recipe.files.values() for name in names]
+            steps = open_steps(output, recipe, inputs, Path(__file__).parent)
             for languages in recipe.files:
                 if not (steps / f"{languages}.json").exists():
                     counts = write_table(connection, recipe, languages, steps / f"{languages}.parquet")

@@ -115,10 +115,6 @@ class DevPairs:
             for table, languages in enumerate(self.pairs.languages)
         }
 
-    def examples(self) -> list[Pair]:
-        """The pairs, one after another."""
-        return [self.pairs[row] for rows in self.rows.values() for row in rows.tolist()]
-
     def evaluate(self, encode: Callable[[list[str]], np.ndarray]) -> dict[str, float]:
         """P@1: the share of sentences whose nearest one by cosine, of those of the other side, is their translation.
         There is a score of each table, both ways, and one of all sentences, `p_at_1`, which chooses the best model. A

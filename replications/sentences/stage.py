@@ -108,6 +108,5 @@ def sentence_stage(
         evaluate=score,
         criterion="p_at_1",
         save=save,
-        validation_batches=lambda: batches.in_order(dev_pairs.examples(), collate),
         fingerprints={} if teacher is None else {"files of the teacher": teacher.fingerprint},
     )

@@ -13,11 +13,10 @@ from replications.sentences.losses import PairVectors
 from replications.sentences.pairs import Pair
 from replications.t_mde.data import TranslationCollator
 from replications.t_mde.encoder import TranslatingEncoder
-from replications.t_mde.losses import Distance, Translation, distance_loss, drawn_by_lot, translation_loss
+from replications.t_mde.losses import EPSILON, Distance, Translation, distance_loss, drawn_by_lot, translation_loss
 from replications.t_mde.pretrain import TMDELosses, TMDERecipe, tmde_encoder
 from tests.sentence_pairs import TMDE_ARCHITECTURE
 from tests.tiny_encoders import randomise, unigram_tokenizer
-from training.losses.candidates import EPSILON
 
 START = {"corpus": "", "output": "", "vocabulary_size": 60, "max_length": 100}
 

@@ -21,6 +21,20 @@ def test_a_run_has_its_own_precision_after_another_of_the_same_process(tmp_path)
     assert found == [("bf16", "bf16"), ("no", "no")]
 
 
+def test_a_warm_up_that_the_run_does_not_reach_the_end_of_is_told(
+    corpus_folder, labse, tmp_path, monkeypatch, caplog
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Loop, "run", stop)
+    for warmup_steps, told in ((4, False), (20, True)):
+        arguments = options(corpus_folder, labse, tmp_path / "model", max_steps=5, warmup_steps=warmup_steps)
+        with pytest.raises(KeyboardInterrupt), caplog.at_level("WARNING"):
+            pretrain.main(arguments)
+        assert ("the run has 5 steps, so that the learning rate ends at 0.25 of learning_rate" in caplog.text) == told
+
+
 @pytest.mark.parametrize(("name", "package"), [("wandb", "wandb"), ("all", "tensorboard")])
 def test_a_tracker_that_is_not_installed_is_named_before_training(
     corpus_folder, labse, tmp_path, monkeypatch, name, package

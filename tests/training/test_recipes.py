@@ -16,6 +16,7 @@ from replications.evaluation_recipe import ReplicationsRecipe
 from replications.longformer.pretrain import LongformerRecipe
 from replications.sentences.pretrain import PretrainSentencesRecipe
 from replications.t_mde.pretrain import TMDERecipe
+from replications.wikipedia.articles import WikipediaRecipe
 from tests.paths import REPOSITORY
 from training.corpus.recipe import CorpusRecipe
 from training.finetune import FinetuneRecipe
@@ -33,6 +34,7 @@ RECIPES: dict[str, type] = {  # by the beginning of a file's path
     "replications/longformer/": LongformerRecipe,
     "replications/t_mde/evaluate": ReplicationsRecipe,
     "replications/t_mde/t-mde": TMDERecipe,
+    "replications/wikipedia/": WikipediaRecipe,
 }
 FILES = [
     path

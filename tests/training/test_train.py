@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from accelerate.utils import set_seed
@@ -50,11 +49,11 @@ def test_a_model_is_trained_from_python_as_by_the_command(corpus_folder: Path, l
 
 
 @dataclasses.dataclass(kw_only=True)
-class Length(Loss):
-    """The vectors of anchors are short."""
+class FirstNumber(Loss):
+    """The first numbers of the anchors' vectors are low."""
 
     def __call__(self, vectors: BatchVectors) -> dict[str, Tensor]:
-        return {"length": vectors.documents.vectors["anchor"].square().mean()}
+        return {"first": vectors.documents.vectors["anchor"][:, 0].mean()}
 
 
 def test_a_loss_of_ones_own_is_what_is_minimised(corpus_folder: Path, labse: Path, tmp_path: Path) -> None:
@@ -62,9 +61,9 @@ def test_a_loss_of_ones_own_is_what_is_minimised(corpus_folder: Path, labse: Pat
     texts = ["The cat sat on the mat.", "Die Katze lag auf der Matte."]
     before = model.encode_documents(texts, tokenizer, normalize=False)
     options = short(tmp_path / "model", learning_rate=1e-2, keep="last")
-    train(model, tokenizer, Triples(corpus_folder, "train"), [Length()], options)
+    train(model, tokenizer, Triples(corpus_folder, "train"), [FirstNumber()], options)
     after = model.encode_documents(texts, tokenizer, normalize=False)
-    assert np.square(after).sum() < 0.9 * np.square(before).sum()
+    assert (after[:, 0] < before[:, 0] - 1).all()
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,11 @@
 
     python -m training.corpus --config configuration/corpora/sample.yaml
 
-Reads article tables, documents of any kind, wiki-40b or Wikipedia, with the categories of Wikimedia's SQL dumps, and
-writes
+Reads article tables or documents of any kind, and writes
 
     articles/<language>.parquet   the articles of concepts in two languages and of negatives, each text once
     triples.parquet               ids, not texts: see `hard_negatives.TRIPLE_COLUMNS`
-    statistics.json, README.md    how much was read, dropped, kept and drawn; the dataset card
+    statistics.json               how much was read, dropped, kept and drawn
     mates.json                    of documents: what was left out, and what each least margin would keep
 
 The same input, languages and seed give the same bytes, whatever the number of threads: every draw is an MD5 hash.
@@ -17,7 +16,7 @@ Finished steps are kept in `<output>.steps` until the end, and a run that was st
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from shutil import copyfile
 from typing import Any
@@ -25,18 +24,8 @@ from typing import Any
 import duckdb
 
 from hmde.common.command_line import options_from
-from hmde.common.files import folder_written_whole, locked, write_json, write_text
-from modeling_hmde.publishing_hmde import upload_folder
-from training.corpus.articles import (
-    WIKI_COLUMNS,
-    article_files,
-    check_splits,
-    define_rules,
-    drop_short_concepts,
-    write_articles,
-    write_sentences,
-)
-from training.corpus.categories import write_categories
+from hmde.common.files import folder_written_whole, locked, write_json
+from training.corpus.articles import article_files, check_splits, define_rules, write_articles, write_sentences
 from training.corpus.database import (
     count_by,
     count_rows,
@@ -46,9 +35,7 @@ from training.corpus.database import (
     read_parquet,
     write_parquet,
 )
-from training.corpus.dataset_cards import triples_card
 from training.corpus.documents import document_files, write_document_tables
-from training.corpus.download import fetch_dumps
 from training.corpus.hard_negatives import draw_triples
 from training.corpus.recipe import CorpusRecipe
 from training.corpus.statistics import corpus_statistics
@@ -58,29 +45,13 @@ from training.corpus.subsample import sample_triples
 
 def main(argv: list[str] | None = None) -> None:
     recipe = options_from(CorpusRecipe, argv)
-    if recipe.size_of is not None:
-        recipe = replace(recipe, num_triples=size_of_corpus(recipe.size_of))
     output = Path(recipe.output)
     with locked(output, wait=False):
         check_output(output, Path(recipe.articles))
         with database(output, recipe.memory_limit, recipe.threads) as connection:
             statistics = build_corpus(connection, recipe, output)
         remove_steps(output)
-    if recipe.push_to_hub:
-        upload_folder(output, recipe.push_to_hub, "dataset")
     print(json.dumps(statistics, indent=2))
-
-
-def size_of_corpus(folder: str) -> int:
-    """The triples of a corpus.
-
-    Raises:
-        ValueError: the folder holds none.
-    """
-    statistics = Path(folder) / "statistics.json"
-    if not statistics.is_file():
-        raise ValueError(f"size_of is {folder}, which holds no corpus; make that one first, or give num_triples")
-    return int(json.loads(statistics.read_text(encoding="utf-8"))["triples_in_all"])
 
 
 def check_output(output: Path, articles: Path) -> None:
@@ -96,34 +67,21 @@ def check_output(output: Path, articles: Path) -> None:
 
 def build_corpus(connection: duckdb.DuckDBPyConnection, recipe: CorpusRecipe, output: Path) -> dict[str, Any]:
     """Writes the corpus and returns its statistics."""
-    define_rules(connection, recipe)
-    files = {"documents": document_files(recipe)} if recipe.source == "documents" else article_files(recipe)
-    dumps: dict[str, dict[str, Path]] = {}
-    if recipe.source in WIKI_COLUMNS:
-        dumps = fetch_dumps(recipe.languages, Path(recipe.dumps), recipe.dump_date, recipe.dump_mirror)
-    inputs = [path for paths in files.values() for path in paths]
-    inputs += [path for tables in dumps.values() for path in tables.values()]
-    steps = open_steps(output, recipe, inputs)
-    neighbours = None
+    define_rules(connection, recipe.min_sentences, recipe.seed)
     if recipe.source == "documents":
+        steps = open_steps(output, recipe, document_files(recipe))
         mined = steps / "documents"
         write_document_tables(connection, recipe, mined)
-        files = {language: [mined / f"{language}.parquet"] for language in recipe.languages}
+        files = {language: mined / f"{language}.parquet" for language in recipe.languages}
         neighbours = mined / "neighbours"
-
-    categories = {language: steps / f"{language}.categories.parquet" for language in dumps}
-    for language, target in categories.items():
-        if not target.with_suffix(".json").exists():
-            with query_progress(connection, f"categories of {language}"):
-                write_categories(connection, dumps[language], target)
+    else:
+        files, neighbours = article_files(recipe), None
+        steps = open_steps(output, recipe, list(files.values()))
     articles = {language: steps / f"{language}.articles.parquet" for language in recipe.languages}
     for language, target in articles.items():
         if not target.with_suffix(".json").exists():
             with query_progress(connection, f"articles of {language}"):
-                write_articles(connection, recipe, language, files[language], categories.get(language), target)
-    if recipe.drop_short_concepts:
-        with query_progress(connection, "concepts with a short article"):
-            drop_short_concepts(connection, list(articles.values()))
+                write_articles(connection, language, files[language], target)
     check_splits(connection, list(articles.values()))
     tables = {language: [path] for language, path in articles.items()}
     if recipe.sentences_per_document:
@@ -188,7 +146,7 @@ def write_corpus(
     triples: Path,
     folder: Path,
 ) -> dict[str, Any]:
-    """Writes the articles that make a pair or are a negative, the triples, the statistics and the card.
+    """Writes the articles that make a pair or are a negative, the triples and the statistics.
 
     Args:
         tables: by language, that of its documents and, if there are some, that of their sentences.
@@ -214,10 +172,8 @@ def write_corpus(
         write_parquet(connection, used, folder / "articles" / f"{language}.parquet", compression="zstd")
     write_parquet(connection, f"FROM {read_parquet(triples)}", folder / "triples.parquet")
     read = {language: counted(paths[0]) for language, paths in tables.items()}
-    dumps = {path.name.partition(".")[0]: counted(path) for path in sorted(triples.parent.glob("*.categories.json"))}
-    statistics = corpus_statistics(connection, folder, asdict(recipe), read, dumps)
+    statistics = corpus_statistics(connection, folder, asdict(recipe), read)
     if recipe.source == "documents":
         copyfile(triples.parent / "documents" / "mates.json", folder / "mates.json")
     write_json(folder / "statistics.json", statistics)
-    write_text(folder / "README.md", triples_card(statistics))
     return statistics

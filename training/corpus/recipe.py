@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from jsonargparse.typing import ClosedUnitInterval
@@ -19,8 +19,7 @@ class CorpusRecipe:
     articles: str
     """Folder of one table a language, <language>.jsonl or <language>.parquet, with the columns concept_id, language,
     title, text and split, none of them null, and if there are some, categories, source and license. For `documents`,
-    what `hmde encode` has read; rows of tables that have a concept_id keep it, and their split. For the other sources:
-    the data set on the Hub, or a folder of its Parquet files."""
+    what `hmde encode` has read; rows of tables that have a concept_id keep it, and their split."""
 
     output: str
     """Folder to write. It must not exist, or be one that this command wrote."""
@@ -28,9 +27,8 @@ class CorpusRecipe:
     languages: list[str]
     """ISO 639-1 codes. Pairs are made between all of them. In YAML, `no` needs quotes."""
 
-    source: Literal["tables", "documents", "wiki40b", "wikipedia"] = "tables"
-    """Tables of your own, documents of any kind whose links and hard negatives a model finds, wiki40b (google/wiki40b)
-    or wikipedia (wikimedia/wikipedia)."""
+    source: Literal["tables", "documents"] = "tables"
+    """Tables of articles, or documents of any kind, whose links and hard negatives a model finds."""
 
     embeddings: str | None = None
     """For `documents`: the folder that `hmde encode` wrote of them."""
@@ -42,21 +40,6 @@ class CorpusRecipe:
     """For `documents`: how much nearer two documents must be to each other than to their neighbours, as a ratio. A
     higher one links fewer and errs less; mates.json of the corpus says how many pairs others would keep."""
 
-    snapshot: str = "20231101"
-    """Version of wikimedia/wikipedia."""
-
-    dumps: str = "runs/dumps"
-    """Folder of Wikimedia's SQL dumps. Those that are missing are downloaded into it."""
-
-    dump_date: str = "latest"
-    """Date of the SQL dumps, as YYYYMMDD, or latest."""
-
-    dump_mirror: str = "https://dumps.wikimedia.org"
-    """Address from which the SQL dumps are downloaded."""
-
-    maintenance_categories: list[str] = field(default_factory=list)
-    """Regular expressions of categories that do not count, beside the hidden ones."""
-
     category_limit: PositiveInt = 10_000
     """Number of articles above which a category is drawn less often, in proportion."""
 
@@ -67,20 +50,14 @@ class CorpusRecipe:
     """Also make triples of up to this many lines of each document of train: a line, the line at its place in another
     language, where both documents have as many lines, and another line of the anchor's document as hard negative."""
 
-    drop_short_concepts: bool = False
-    """Whether a document that is too short takes all documents of its concept along, as in the authors' code."""
-
     dev_fraction: Share = 0.01
-    """Part of the concepts, for sources that have no split of their own. What dev and test leave is for training."""
+    """For `documents`: part of the concepts. What dev and test leave is for training."""
 
     test_fraction: Share = 0.01
     """Likewise."""
 
     num_triples: PositiveInt | None = None
     """Draw this many of the triples; all if not given."""
-
-    size_of: str | None = None
-    """Folder of another corpus: draw as many triples as it has, in place of num_triples."""
 
     pair_exponent: ClosedUnitInterval = 1.0
     """With num_triples, a pair of languages with n triples has a share in proportion to n^pair_exponent."""
@@ -91,14 +68,11 @@ class CorpusRecipe:
     memory_limit: str = "4GB"
     """Memory of DuckDB. What exceeds it goes to disk."""
 
-    push_to_hub: str | None = None
-    """Data set on the Hub to which the corpus is uploaded."""
-
     seed: Seed = 42
     """Seed of every draw."""
 
     def __post_init__(self) -> None:
         if len(set(self.languages)) < max(len(self.languages), 2):
             raise ValueError(f"languages are {self.languages}; name at least two, each once")
-        if self.pair_exponent != 1.0 and self.num_triples is None and self.size_of is None:
+        if self.pair_exponent != 1.0 and self.num_triples is None:
             raise ValueError("pair_exponent has an effect on the draw of num_triples only; set num_triples too")

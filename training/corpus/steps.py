@@ -15,11 +15,14 @@ from hmde.common.files import write_json
 from hmde.common.fingerprints import digest, fingerprint_of_folder
 from training.corpus.database import SECONDS
 
-NO_INFLUENCE = ("threads", "memory_limit", "push_to_hub")  # options that do not change what is written
+NO_INFLUENCE = ("threads", "memory_limit")  # options that do not change what is written
 
 
-def open_steps(output: Path, recipe: Any, inputs: list[Path]) -> Path:
+def open_steps(output: Path, recipe: Any, inputs: list[Path], *code: Path) -> Path:
     """The folder of the steps, emptied if they belong to another recipe, to other inputs or to other code.
+
+    Args:
+        code: folders of it, beside this one.
 
     Raises:
         ValueError: the folder holds something else.
@@ -28,7 +31,11 @@ def open_steps(output: Path, recipe: Any, inputs: list[Path]) -> Path:
     mark = {
         "recipe": {name: value for name, value in asdict(recipe).items() if name not in NO_INFLUENCE},
         "inputs": [[str(path), digest(path)] for path in tqdm(inputs, "checksums", delay=SECONDS, disable=None)],
-        "code": [fingerprint_of_folder(Path(__file__).parent, pattern) for pattern in ("*.py", "*.sql")],
+        "code": [
+            fingerprint_of_folder(folder, pattern)
+            for folder in (Path(__file__).parent, *code)
+            for pattern in ("*.py", "*.sql")
+        ],
     }
     path = folder / "mark.json"
     if not path.exists() or json.loads(path.read_text(encoding="utf-8")) != mark:

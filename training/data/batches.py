@@ -91,7 +91,6 @@ class Batches:
         self.fingerprint = examples.fingerprint
         self.collate = collate
         self.accelerator = accelerator
-        self.batch_size = batch_size
         self.accumulation = accumulation
         self.num_workers = num_workers
         self.order = functools.partial(
@@ -122,12 +121,6 @@ class Batches:
             while group := list(itertools.islice(on_device, self.accumulation)):
                 yield group
             epoch, steps_done = epoch + 1, 0
-
-    def in_order(self, examples: Any, collate: Callable[[Sequence[Any]], Any]) -> Iterator[Any]:
-        """Other examples, which have a length and indices, in batches of this process. The last may be smaller."""
-        for first in range(0, len(examples), self.batch_size):
-            rows = range(first, min(first + self.batch_size, len(examples)))
-            yield send_to_device(collate([examples[row] for row in rows]), self.accelerator.device)
 
 
 def collate(

@@ -82,11 +82,6 @@ class Triples(torch.utils.data.Dataset):
                     f"triples of language {language!r}; make the corpus anew with python -m training.corpus"
                 )
 
-    def of_split(self, split: str) -> Triples:
-        """The triples of another split of the same corpus, drawn by the same options."""
-        symmetric = "positive_negative" in self.roles
-        return Triples(self.folder, split, symmetric=symmetric, queries=self.queries, seed=self.seed)
-
     def __len__(self) -> int:
         return len(self.triples)
 

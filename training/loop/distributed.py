@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 import torch
 import torch.distributed as dist
 from accelerate import Accelerator
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 
@@ -32,7 +32,12 @@ def gradients_synchronised(accelerator: Accelerator, encoder: nn.Module, synchro
 
 
 @torch.no_grad()
-def copy_weights(copy: nn.Module, sharded: nn.Module) -> None:
-    """Give a copy of a model, which is whole, the weights that FSDP has sharded. All processes must ask for them."""
-    for whole, weight in zip(copy.parameters(), sharded.parameters()):
-        whole.copy_(weight.full_tensor() if isinstance(weight, DTensor) else weight)
+def copy_weights(copy: nn.Module, original: nn.Module) -> None:
+    """Give a copy of a model, which is whole, the weights of the original, which FSDP may have sharded."""
+    for target, weight in zip(copy.parameters(), original.parameters()):
+        target.copy_(whole(weight))
+
+
+def whole(weight: Tensor) -> Tensor:
+    """A weight that FSDP may have sharded. All processes must ask for it."""
+    return weight.full_tensor() if isinstance(weight, DTensor) else weight.detach()

@@ -27,17 +27,16 @@ from accelerate.utils import (
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 from transformers import get_scheduler
+from transformers.utils import logging
 
 from hmde.common.device import use_all_cores
 from hmde.common.files import folder_written_whole, locked
-from modeling_hmde.inference_hmde import evaluating
 from modeling_hmde.publishing_hmde import upload_folder
 from training.loop.cached_gradients import (
     Chunk,
     Embeddings,
     backward_through_chunks,
     cut_into_chunks,
-    embed_in_chunks,
 )
 from training.loop.checkpoints import (
     check_output,
@@ -53,10 +52,10 @@ from training.loop.distributed import copy_weights
 from training.loop.finite import check_grad_norm, check_losses
 from training.loop.meter import Meter, Work
 from training.loop.options import LoopOptions
-from training.loop.processes import only_this_process
+
+logger = logging.get_logger(__name__)
 
 EXIT_CODE_OF_SIGTERM = 143  # 128 + 15, as a shell reports it
-VALIDATION_LOSS = "validation_loss"  # a score of which less is better
 
 
 class Batch(Protocol):
@@ -93,13 +92,11 @@ class Stage(Generic[BatchType]):
         encoder: from a chunk to its embeddings; not yet distributed.
         parameter_groups: for the optimizer.
         batches: the training data.
-        losses: of a batch, by name, each a mean over its examples. Their sum is minimised. Called without gradients for
-            the validation loss.
+        losses: of a batch, by name, each a mean over its examples. Their sum is minimised.
         work: what a batch gives this process to do.
         evaluate: scores of an encoder on the dev split, by name. Called on the main process alone.
         criterion: the score by which the best model is chosen; higher is better.
         save: an encoder's model, into a folder.
-        validation_batches: the dev split in batches, on the device of this process, for `keep: validation_loss`.
         fingerprints: by name, of what else the losses depend on, which must be the same when a run is resumed.
     """
 
@@ -111,7 +108,6 @@ class Stage(Generic[BatchType]):
     evaluate: Callable[[nn.Module], dict[str, float]]
     criterion: str
     save: Callable[[nn.Module, Path], None]
-    validation_batches: Callable[[], Iterator[BatchType]]
     fingerprints: dict[str, Any] = field(default_factory=dict)
 
 
@@ -132,11 +128,8 @@ class Progress:
     @property
     def kept_step(self) -> int:
         """The best step, the later of equals: a start that is perfect already must not undo the training."""
-        criterion = self.criterion
-        if criterion is None or len(self.history) == 1:
+        if (criterion := self.criterion) is None:
             return max(self.history)
-        if criterion == VALIDATION_LOSS:
-            return min((step for step in self.history if step), key=lambda step: self.history[step][criterion])
         return max(self.history, key=lambda step: (self.history[step][criterion], step))
 
     def state_dict(self) -> dict[str, Any]:
@@ -185,14 +178,19 @@ class Loop(Generic[BatchType]):
         self.options = options
         self.accelerator = accelerator
         self.folder = training_folder(options.output)
-        criterion = {"best": stage.criterion, "validation_loss": VALIDATION_LOSS, "last": None}[options.keep]
-        self.progress = Progress(criterion)
+        self.progress = Progress(stage.criterion if options.keep == "best" else None)
         self.meter = Meter(accelerator.num_processes)
         # FSDP cuts the weights into pieces, so a whole copy is evaluated and saved.
         sharded = accelerator.distributed_type == DistributedType.FSDP
         self.whole_copy = copy.deepcopy(stage.encoder).requires_grad_(False).to(accelerator.device) if sharded else None
         all_steps = options.epochs * stage.batches.steps_per_epoch
         self.total_steps = min(all_steps, options.max_steps or all_steps)
+        if options.warmup_steps >= self.total_steps:
+            reached = self.total_steps / options.warmup_steps
+            logger.warning(
+                f"warmup_steps is {options.warmup_steps}, but the run has {self.total_steps} steps, so that the "
+                f"learning rate ends at {reached:.2g} of learning_rate; lower warmup_steps"
+            )
         data, num_processes = stage.batches.fingerprint, accelerator.num_processes
         self.run_description = describe_run(asdict(options) | stage.fingerprints, data, stage.encoder, num_processes)
         leave_out_frozen_weights(accelerator)
@@ -276,8 +274,6 @@ class Loop(Generic[BatchType]):
         if self.accelerator.is_main_process:
             with self.accelerator.autocast():
                 scores = self.stage.evaluate(encoder)
-                if self.options.keep == VALIDATION_LOSS:
-                    scores[VALIDATION_LOSS] = self.validation_loss(encoder)
             step = self.progress.step
             self.accelerator.print(
                 f"step {step}: " + ", ".join(f"{name} {score:.4f}" for name, score in scores.items())
@@ -288,17 +284,6 @@ class Loop(Generic[BatchType]):
                 with folder_written_whole(self.folder / "kept") as folder:
                     self.stage.save(encoder, folder)
         self.accelerator.wait_for_everyone()
-
-    def validation_loss(self, encoder: nn.Module) -> float:
-        """The mean loss of the dev split's examples, without dropout, on this process alone."""
-        total, count = 0.0, 0
-        with evaluating(encoder), only_this_process():
-            for batch in self.stage.validation_batches():
-                embeddings = embed_in_chunks(encoder, batch.rows, self.options.max_tokens_per_chunk)
-                losses = self.stage.losses(embeddings, batch)
-                total += sum(float(loss) for loss in losses.values()) * len(batch.names)
-                count += len(batch.names)
-        return total / count
 
     def save_checkpoint(self) -> None:
         folder, keep = self.folder / "checkpoints", self.options.keep_checkpoints
@@ -348,6 +333,7 @@ def train_stage(
                 shutil.copytree(folder / "kept", output, dirs_exist_ok=True)
                 if write_card is not None:
                     write_card(options, output, progress)
+            print(f"wrote {options.output}: the model of step {progress.kept_step} of {progress.step}")
             if options.push_to_hub:
                 upload_folder(options.output, options.push_to_hub)
     return progress

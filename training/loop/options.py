@@ -63,9 +63,9 @@ class LoopOptions:
     eval_steps: PositiveInt = 500
     """Optimizer steps between evaluations on the dev split."""
 
-    keep: Literal["best", "validation_loss", "last"] = "best"
-    """The step whose model is kept: the one with the best score on the dev split, the untrained start takes part;
-    the one with the least loss on the dev split, after the start; or the last."""
+    keep: Literal["best", "last"] = "best"
+    """The step whose model is kept: the one with the best score on the dev split, in which the untrained start takes
+    part, or the last."""
 
     save_steps: PositiveInt = 500
     """Optimizer steps between checkpoints."""

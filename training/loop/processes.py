@@ -2,30 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-
-_alone: ContextVar[bool] = ContextVar("alone", default=False)
-
-
-@contextmanager
-def only_this_process() -> Iterator[None]:
-    """Within, this process is all processes: to compute a loss that the others do not compute at the same time."""
-    token = _alone.set(True)
-    try:
-        yield
-    finally:
-        _alone.reset(token)
-
-
-def _is_alone() -> bool:
-    return _alone.get() or not dist.is_initialized()
 
 
 class _GatherRows(torch.autograd.Function):
@@ -51,14 +32,14 @@ class _GatherRows(torch.autograd.Function):
 
 def rows_of_all_processes(rows: Tensor) -> Tensor:
     """(rows, ...) -> (processes * rows, ...), in the order of ranks. Gradients go back to the process of each row."""
-    if _is_alone():
+    if not dist.is_initialized():
         return rows
     return _GatherRows.apply(rows.contiguous())
 
 
 def rows_of_other_processes(rows: Tensor) -> Tensor:
     """(rows, ...) -> ((processes - 1) * rows, ...). Gradients go back to the process of each row."""
-    if _is_alone():
+    if not dist.is_initialized():
         return rows[:0]
     gathered = rows_of_all_processes(rows)
     first = dist.get_rank() * len(rows)

@@ -13,8 +13,6 @@ from typing import Any
 
 import duckdb
 import pytest
-import yaml
-from markdown_it import MarkdownIt
 
 from hmde.common.progress import progress_bar
 from tests.training.corpus.own_articles import LANGUAGES, TEXT, run, world, write_articles
@@ -95,7 +93,6 @@ def test_lines_of_documents_make_triples_of_their_own(tmp_path):
     assert 8 <= len(by_document["Q0"]) <= 12  # of 12 drawn places, 3 may be the heading or the line that is there twice
     assert len(set(by_document["Q0"])) == len(by_document["Q0"])
     assert len(by_document["Q2"]) == 4  # all there are
-    assert "Up to 12 lines" in (tmp_path / "corpus" / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_blank_line_makes_no_document(tmp_path):
@@ -106,57 +103,6 @@ def test_a_blank_line_makes_no_document(tmp_path):
     tables = f"SELECT text FROM '{tmp_path}/corpus/articles/*.parquet' WHERE concept_id LIKE '%#%'"
     lines = {line for (line,) in duckdb.sql(tables).fetchall()}
     assert lines == {line for line in text.split("\n") if line not in blanks}
-
-
-def test_on_request_a_concept_is_dropped_in_all_languages_where_it_is_short_in_one(tmp_path):
-    rows = world()
-    for row in rows:
-        if (row["concept_id"], row["language"]) in {("Q0", "fr"), ("Q2", "de"), ("Q3", "en")}:
-            row["text"] = "One sentence. Another one. A third. A fourth one."  # the others have five
-    articles = write_articles(tmp_path / "articles", rows)
-    counts, languages = {}, {}
-    for rule in ("false", "true"):
-        output = tmp_path / rule
-        triples = run(articles, output, "--drop_short_concepts", rule)
-        statistics = json.loads((output / "statistics.json").read_text())
-        counts[rule] = {name: statistics["read"][name].get("in_short_concept") for name in LANGUAGES}
-        kept = duckdb.sql(f"SELECT concept_id, language FROM '{output}/articles/*.parquet'").fetchall()
-        languages[rule] = {name: {concept for concept, language in kept if language == name} for name in LANGUAGES}
-        used = {triple[key] for triple in triples for key in ("concept_id", "negative_id", "positive_negative_id")}
-        assert ({"Q0", "Q2", "Q3"} & used == set()) == (rule == "true")
-        assert len(triples) == {"false": 9 + 10 - 1 - 2 - 2, "true": 6 + 3 * 2}[rule]
-    assert counts == {"false": dict.fromkeys(LANGUAGES), "true": {"de": 2, "en": 2, "fr": 1}}
-    for name in LANGUAGES:
-        assert languages["true"][name] == languages["false"][name] - {"Q0", "Q2", "Q3"}
-
-
-@pytest.mark.slow
-def test_a_run_that_was_stopped_after_it_dropped_short_concepts_goes_on(tmp_path, monkeypatch):
-    rows = world()
-    rows[0]["text"] = "Too short. By far."
-    articles = write_articles(tmp_path / "articles", rows)
-    whole = run(articles, tmp_path / "whole", "--drop_short_concepts", "true")
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("training.corpus.build.check_splits", stop)
-    with pytest.raises(KeyboardInterrupt):
-        run(articles, tmp_path / "corpus", "--drop_short_concepts", "true")
-    monkeypatch.undo()
-    assert run(articles, tmp_path / "corpus", "--drop_short_concepts", "true") == whole
-    read = [json.loads((tmp_path / name / "statistics.json").read_text())["read"] for name in ("whole", "corpus")]
-    assert read[0] == read[1]
-
-
-@pytest.mark.slow
-def test_a_corpus_is_drawn_down_to_the_size_of_another(tmp_path):
-    articles = write_articles(tmp_path / "articles", world())
-    small = run(articles, tmp_path / "small", "--languages", '["en", "fr"]')
-    drawn = run(articles, tmp_path / "drawn", "--size_of", str(tmp_path / "small"))
-    assert 0 < len(drawn) == len(small) < len(run(articles, tmp_path / "all"))
-    with pytest.raises(ValueError, match="size_of is nowhere, which holds no corpus; make that one first"):
-        run(articles, tmp_path / "other", "--size_of", "nowhere")
 
 
 def test_statistics_count_what_was_written(tmp_path):
@@ -197,39 +143,12 @@ def test_a_corpus_without_a_triple_to_train_on_is_an_error_that_says_why(tmp_pat
         (["--dev_fraction", "-0.1"], r"(?s)dev_fraction.*v>=0 and v<1"),
         (["--num_triples", "9", "--pair_exponent", "1.5"], r"(?s)pair_exponent.*v>=0 and v<=1"),
         (["--memory_limit", "much"], "memory_limit is 'much'"),
-        (["--maintenance_categories", '["("]'], r"maintenance_categories: '\(' is no pattern"),
     ],
 )
 def test_a_value_that_a_recipe_cannot_have_is_named_before_any_work(tmp_path, options, message):
     with pytest.raises(ValueError, match=message):
         run(write_articles(tmp_path / "articles", world()), tmp_path / "corpus", *options)
     assert [file.name for file in tmp_path.glob("[!.]*")] == ["articles"]
-
-
-# The output
-
-
-def test_a_dataset_card_shows_sources_and_licences_as_the_text_they_are(tmp_path):
-    source = "a](x) | <script>\n---\n# *b* `c` _d_ ![i](http://x) &amp; $e$ \\ {num_triples}"
-    license_ = 'CC0-1.0"\nlicense: mit\n- [x'
-    rows = [row | {"source": source, "license": license_} for row in world()]
-    run(write_articles(tmp_path / "articles", rows), tmp_path / "corpus")
-    _, metadata, body = (tmp_path / "corpus" / "README.md").read_text().split("---\n", 2)
-    assert yaml.safe_load(metadata)["license"] == "other"
-    blocks = MarkdownIt("commonmark").enable("table").parse(body)
-    shown = next(block for block in blocks if block.content.startswith("Sources and licences"))
-    assert {part.type for part in shown.children} == {"text"}
-    assert shown.children[0].content == (
-        f"Sources and licences of the texts: {' '.join(source.split())}, {' '.join(license_.split())} (25)."
-    )
-    assert not any("html" in block.type for block in blocks)
-
-
-def test_a_card_names_the_most_frequent_sources_and_counts_the_others(tmp_path):
-    rows = [row | {"source": f"https://example.org/{row['title']}"} for row in world()]
-    run(write_articles(tmp_path / "articles", rows), tmp_path / "corpus")
-    assert (tmp_path / "corpus" / "README.md").read_text().count("https://example.org/") == 10
-    assert "and 15 others, see statistics.json" in (tmp_path / "corpus" / "README.md").read_text()
 
 
 @pytest.mark.slow
@@ -303,6 +222,21 @@ def test_a_run_that_is_killed_while_it_replaces_a_corpus_leaves_one_that_can_be_
             assert (tmp_path / output / path).read_bytes() == (tmp_path / "corpus-whole" / path).read_bytes()
     assert {path.name for path in tmp_path.glob("[!.]*")} == {"articles"} | outputs
     assert not list(tmp_path.glob("*.removed"))
+
+
+def test_threads_do_not_change_a_byte_and_a_seed_does(tmp_path):
+    folder = write_articles(tmp_path / "articles", world())
+    runs = {"one": ["--threads", "1"], "four": ["--threads", "4", "--memory_limit", "200MB"], "other": ["--seed", "7"]}
+    for name, options in runs.items():
+        run(folder, tmp_path / name, *options)
+    one, four, other = ((tmp_path / name / "triples.parquet").read_bytes() for name in runs)
+    assert one == four != other
+
+
+def test_a_concept_in_two_splits_is_named(tmp_path):
+    rows = [row | {"split": "dev"} if (row["concept_id"], row["language"]) == ("Q1", "en") else row for row in world()]
+    with pytest.raises(ValueError, match="Q1 is in the splits train in de, dev in en"):
+        run(write_articles(tmp_path / "articles", rows), tmp_path / "corpus")
 
 
 @pytest.mark.parametrize("written", range(9))

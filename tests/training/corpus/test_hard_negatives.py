@@ -6,7 +6,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from tests.training.corpus.wikipedias import rows_of
+from tests.wikipedias import rows_of
 from training.corpus.hard_negatives import draw_triples
 
 

@@ -8,19 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.training.corpus.wikipedias import arguments, rows_of, write_wikis
-from training.corpus import main
+from tests.training.corpus.own_articles import run, world, write_articles
 from training.corpus.subsample import quotas
 
 
 def test_a_sample_has_the_number_asked_for_in_the_shares_of_its_exponent(tmp_path):
-    world = write_wikis(tmp_path)
-    main(arguments(world, "all"))
-    main(arguments(world, "some", "--num_triples", "12", "--pair_exponent", "0.0"))
-    every = [tuple(row.values()) for row in rows_of(f"{world}/all/triples.parquet")]
-    some = [tuple(row.values()) for row in rows_of(f"{world}/some/triples.parquet")]
+    articles = write_articles(tmp_path / "articles", world())
+    every, some = (
+        [tuple(triple.values()) for triple in run(articles, tmp_path / name, *options)]
+        for name, options in (("all", []), ("some", ["--num_triples", "12", "--pair_exponent", "0.0"]))
+    )
     assert set(some) < set(every)
-    assert Counter("".join(sorted((row[1], row[2]))) for row in some) == {"deen": 4, "defi": 4, "enfi": 4}
+    assert Counter("".join(sorted((row[1], row[2]))) for row in some) == {"deen": 4, "defr": 4, "enfr": 4}
     assert some == sorted(some, key=lambda row: (row[6], row[0], row[1], row[2]))
 
 
@@ -37,4 +36,4 @@ def test_quotas_add_up_and_ask_for_no_more_than_there_are(sizes, total, exponent
 
 def test_an_exponent_without_a_number_is_an_error(tmp_path):
     with pytest.raises(ValueError, match="set num_triples too"):
-        main(arguments(tmp_path, "corpus", "--pair_exponent", "0.7"))
+        run(write_articles(tmp_path / "articles", world()), tmp_path / "corpus", "--pair_exponent", "0.7")

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.training.corpus.wikipedias import CREATE, write_dump
-from training.corpus.sql_dumps import column_types, dump_to_parquet, read_dump
+from replications.wikipedia.sql_dumps import column_types, dump_to_parquet, read_dump
+from tests.wikipedias import CREATE, write_dump
 
 
 @given(
@@ -40,14 +40,14 @@ def test_every_row_that_mysqldump_can_write_is_read_back(tmp_path_factory, rows,
     create = "`a` int(8),\n  `b` varbinary(255),\n  `c` float DEFAULT NULL"
     write_dump(path, create, rows, rows_per_insert, between)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("training.corpus.sql_dumps._BLOCK", block)
+        patch.setattr("replications.wikipedia.sql_dumps._BLOCK", block)
         table = pa.concat_tables(read_dump(path, ["a", "b", "c"]))
     expected = [(a, None if b is None else b.decode(errors="replace"), c) for a, b, c in rows]
     assert list(zip(*(table[name].to_pylist() for name in "abc"))) == expected
 
 
 def test_an_insert_of_many_megabytes_is_read_in_bounded_batches(tmp_path, monkeypatch):
-    monkeypatch.setattr("training.corpus.sql_dumps._BLOCK", 1 << 12)  # blocks end anywhere inside rows
+    monkeypatch.setattr("replications.wikipedia.sql_dumps._BLOCK", 1 << 12)  # blocks end anywhere inside rows
     rows = [(index, f"Title_{index}_" + "x" * 50) for index in range(2000)]
     path = tmp_path / "xxwiki-latest-page.sql.gz"
     write_dump(path, "`a` int(8),\n  `b` varbinary(255)", rows, rows_per_insert=300)

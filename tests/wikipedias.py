@@ -11,6 +11,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
+from replications.wikipedia import articles
+
 CREATE = {
     "page": """`page_id` int(8) unsigned NOT NULL AUTO_INCREMENT,
   `page_namespace` int(11) NOT NULL DEFAULT 0,
@@ -196,10 +198,12 @@ def arguments(world: Path, output: str, *options: str, source: str = "wiki40b") 
     return [word for name, value in named.items() for word in (f"--{name}", value)] + list(options)
 
 
-def rows_of(path: str) -> list[dict]:
-    table = duckdb.sql(f"SELECT * FROM read_parquet('{path}')")
+def write_tables(world: Path, output: str, *options: str, source: str = "wiki40b") -> Path:
+    """The tables of articles that the command makes."""
+    articles.main(arguments(world, output, *options, source=source))
+    return world / output
+
+
+def rows_of(path: str, order: str = "") -> list[dict]:
+    table = duckdb.sql(f"SELECT * FROM read_parquet('{path}') {order}")
     return [dict(zip(table.columns, row)) for row in table.fetchall()]
-
-
-def bytes_of(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.parquet"))}

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from hmde.common.files import locked
-from tests.training.corpus.wikipedias import all_wikis, arguments, write_wikis
-from training.corpus import main
-from training.corpus.download import fetch, fetch_dumps
+from replications.wikipedia.download import fetch, fetch_dumps
+from tests.wikipedias import all_wikis, write_tables, write_wikis
 
 
 @pytest.fixture
@@ -96,7 +95,7 @@ def test_a_list_of_checksums_that_is_none_is_named_with_the_line(tmp_path, conte
     with pytest.raises(
         ValueError, match=r"enwiki-latest-sha1sums\.txt, line 1: .*(is no checksum and file name|is not UTF-8)"
     ):
-        main(arguments(world, "corpus"))
+        write_tables(world, "articles")
 
 
 def test_two_builders_fetch_a_dump_once(tmp_path, mirror):
@@ -128,4 +127,4 @@ def test_without_a_network_every_file_to_bring_is_listed(tmp_path):
 
 def test_a_data_set_that_cannot_be_fetched_says_what_to_bring_where(tmp_path):
     with pytest.raises(ValueError, match=r"--articles:\n.*google/wiki40b/tree/main/zh-cn/\*\.parquet"):
-        main(f"--source wiki40b --articles google/wiki40b --languages [zh,en] --output {tmp_path}/out".split())
+        write_tables(tmp_path, "out", "--articles", "google/wiki40b", "--languages", "[zh,en]")

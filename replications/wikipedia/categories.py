@@ -8,8 +8,8 @@ import duckdb
 import pyarrow.compute as pc
 
 from hmde.common.files import write_json
+from replications.wikipedia.sql_dumps import column_types, dump_to_parquet
 from training.corpus.database import count_rows, read_parquet, write_parquet
-from training.corpus.sql_dumps import column_types, dump_to_parquet
 
 ARTICLE, CATEGORY = 0, 14  # namespaces of MediaWiki
 DUMP_COLUMNS = {  # the columns that are read of each dump, and which rows

@@ -3,12 +3,12 @@
     python -m benchmarks.attribution --config configuration/benchmarks/attribution.yaml [--key value ...]
 
 For each question to a paragraph that holds its answer, in every pair of languages, the sentences of the paragraph are
-ranked twice: by their contribution to the document embedding's cosine, and by their own cosine with the question (late
-interaction, or, for the kind `sentences`, plain similarity of the sentence encoder). Beside that stand chance, and the
-sentences that do answer. Paragraphs of one sentence leave nothing to rank and are left out. Writes
+ranked by their cosines with the question (for the kind `sentences`, plain similarity of the sentence encoder). Beside
+that stand chance, and the sentences that do answer. Paragraphs of one sentence leave nothing to rank and are left out.
+Writes
 
     results.json     all measures by system and pair, with recipe and environment
-    results.md       a table a measure: one row a mean over pairs, one column a system and scoring
+    results.md       a table a measure: one row a mean over pairs, one column a system
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import hmde.common.threads
 
@@ -33,7 +33,6 @@ from evaluation.tables import Scores, Table, averages
 from hmde.common.command_line import options_from, run
 from hmde.common.device import Dtype, dtype_of
 from modeling_hmde import DocumentSentences, score_sentences
-from modeling_hmde.attribution_hmde import Scoring
 
 Paragraphs = Mapping[str, Sequence[Paragraph]]  # by language
 
@@ -87,13 +86,12 @@ def main(argv: list[str] | None = None) -> None:
     for name, options in recipe.systems.items():
         system = load_system(options, dtype_of(recipe.dtype))
         queries = {language: encode_questions(system, texts) for language, texts in paragraphs.items()}
-        for scoring in get_args(Scoring):
-            documents = {language: prepare(system, texts, language, scoring) for language, texts in paragraphs.items()}
-            ranked = {
-                f"{asked}-{language}": rank(queries[asked], paragraphs[language], documents[language])
-                for asked, language in product(paragraphs, repeat=2)
-            }
-            columns[f"{name}, {scoring}"] = {pair: measures(found) for pair, found in ranked.items()}
+        documents = {language: prepare(system, texts, language) for language, texts in paragraphs.items()}
+        ranked = {
+            f"{asked}-{language}": rank(queries[asked], paragraphs[language], documents[language])
+            for asked, language in product(paragraphs, repeat=2)
+        }
+        columns[name] = {pair: measures(found) for pair, found in ranked.items()}
         # Tokenizers divide a paragraph differently, so each system has a chance of its own.
         columns[f"{name}, chance"] = {pair: chance(found) for pair, found in ranked.items()}
         columns[f"{name}, answers"] = {pair: measures(answers_first(found)) for pair, found in ranked.items()}
@@ -123,12 +121,10 @@ def encode_questions(system: HMDESystem, paragraphs: Sequence[Paragraph]) -> dic
     return dict(zip(texts, torch.from_numpy(system.encode_queries(list(texts.values())))))
 
 
-def prepare(
-    system: HMDESystem, paragraphs: Sequence[Paragraph], language: str, scoring: Scoring
-) -> list[DocumentSentences]:
+def prepare(system: HMDESystem, paragraphs: Sequence[Paragraph], language: str) -> list[DocumentSentences]:
     """The sentences of each paragraph with their vectors."""
     texts = [paragraph.text for paragraph in paragraphs]
-    return system.model.prepare_sentences(texts, system.tokenizer, language=language, scoring=scoring)
+    return system.model.prepare_sentences(texts, system.tokenizer, language=language)
 
 
 def rank(

@@ -71,7 +71,7 @@ class RandomEncoder(Encoder):
         vectors = self.encode(documents)
         own = random_vectors(len(documents) * count, seed=[2, int(documents[0].id)]).reshape(-1, count, HIDDEN)
         return vectors, [
-            DocumentSentences([(0, len(document.text))] * count, torch.from_numpy(vector + rows), None)
+            DocumentSentences([(0, len(document.text))] * count, torch.from_numpy(vector + rows))
             for document, vector, rows in zip(documents, vectors, own)
         ]
 

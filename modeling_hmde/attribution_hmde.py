@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from torch import Tensor
 
-Scoring = Literal["contribution", "maximum"]
 Score = TypeVar("Score", float, np.ndarray, Tensor)
 
 # The shares of the best and of the first sentence in the score of a document by both scales. Chosen on the development
@@ -18,19 +17,16 @@ BEST_SENTENCE, FIRST_SENTENCE = 0.6, 0.1
 
 
 class DocumentSentences(NamedTuple):
-    """The sentences of one document, each with a vector whose dot product with a query embedding is its score.
+    """The sentences of one document, each with a vector whose cosine with a query embedding is its score.
 
     Args:
         spans: begin and end of each sentence, in characters of the text as it was given. A sentence longer than
             `max_sentence_length` is split, and each part counts as a sentence. A sentence without text is (0, 0).
-        vectors: (sentences, hidden).
-        embedding: (hidden,), whose dot product with a query embedding is the document's score. None: the score of
-            the document is that of its best sentence.
+        vectors: (sentences, hidden), L2-normalised.
     """
 
     spans: list[tuple[int, int]]
     vectors: Tensor
-    embedding: Tensor | None
 
 
 class SentenceScore(NamedTuple):
@@ -42,7 +38,7 @@ class SentenceScore(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """The score of a document for a query, and its sentences, highest score first."""
+    """The score of a document for a query, which is that of its best sentence, and its sentences, best first."""
 
     score: float
     sentences: list[SentenceScore]
@@ -85,33 +81,14 @@ def spans_of_sentences(
     return spans
 
 
-def contributions(states: Tensor, weights: Tensor, embedding: Tensor) -> Tensor:
-    """The contribution of each sentence to the document embedding, a vector (sentences, hidden).
-
-    Where the embedding is a mean over sentences, the contributions add up to it, at unit length. With "mean_with_dbos",
-    they add up to it without the DBOS vector's part.
-
-    The weighted state of a sentence alone would favour long sentences under "token_mean": a large weight gives a large
-    dot product with every query. So the sum is shared evenly, and a sentence adds to its share, by its weight, only its
-    difference from the mean. With equal weights this equals the weighted state.
-
-    Args:
-        states: (sentences, hidden), contextualised sentence vectors.
-        weights: (sentences,), of each sentence in the mean. What is missing to 1 is the weight of the DBOS vector.
-        embedding: (hidden,), of any length.
-    """
-    parts = weights.unsqueeze(1) * states / embedding.norm()
-    return parts - (weights / weights.sum()).unsqueeze(1) * parts.sum(dim=0) + parts.mean(dim=0)
-
-
 def score_sentences(query: Tensor, document: DocumentSentences) -> Explanation:
-    """A document's score for a query, and those of its sentences.
+    """The cosines of a query with a document's sentences.
 
     Args:
         query: (hidden,), the query embedding, of unit length.
         document: of the same model.
     """
     scores = document.vectors @ query
-    score = scores.max() if document.embedding is None else document.embedding @ query
     sentences = [SentenceScore(begin, end, own) for (begin, end), own in zip(document.spans, scores.tolist())]
-    return Explanation(float(score), sorted(sentences, key=lambda sentence: sentence.score, reverse=True))
+    best_first = sorted(sentences, key=lambda sentence: sentence.score, reverse=True)
+    return Explanation(best_first[0].score, best_first)

@@ -8,20 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from numbers import Integral
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, get_args, overload
 
 import torch
 from torch import Tensor, nn
 from transformers.utils.logging import tqdm
 
-from .attribution_hmde import (
-    DocumentSentences,
-    Explanation,
-    Scoring,
-    contributions,
-    score_sentences,
-    spans_of_sentences,
-)
+from .attribution_hmde import DocumentSentences, Explanation, score_sentences, spans_of_sentences
 from .packing_hmde import padded_batches
 from .segmentation_hmde import language_of_each
 from .tokenization_hmde import HMDETokenizer
@@ -59,27 +52,16 @@ class DocumentOptions(QueryOptions, total=False):
     language: Language
 
 
-class SentenceVectors(NamedTuple):
-    """What the model makes of the sentences of a text, on the CPU.
-
-    Args:
-        vectors: (sentences, hidden), float32.
-        embedding: (hidden,), the text's, if these vectors are parts of it.
-    """
-
-    vectors: Tensor
-    embedding: Tensor | None = None
+# From a batch to the vectors of its texts (texts, hidden), or None, and to those of the sentences of each text
+# (sentences, hidden), L2-normalised, float32, on the CPU.
+Read = Callable[[Any], tuple[Tensor | None, Iterable[Tensor]]]
 
 
-# From a batch to the vectors of its texts (texts, hidden), or None, and what it makes of the sentences of each text.
-Read = Callable[[Any], tuple[Tensor | None, Iterable[SentenceVectors]]]
-
-
-def sentence_vectors(output: Any, size: int | None = None) -> Iterator[SentenceVectors]:
+def sentence_vectors(output: Any, size: int | None = None) -> Sequence[Tensor]:
     """For each document of an HMDEOutput the first `size` numbers of the vectors of its sentences, L2-normalised."""
     real = output.sentence_lengths > 0
     vectors = nn.functional.normalize(output.sentence_vectors[real][:, :size].float(), dim=-1).cpu()
-    return map(SentenceVectors, vectors.split(real.sum(dim=1).tolist()))
+    return vectors.split(real.sum(dim=1).tolist())
 
 
 class InferenceMixin(nn.Module):
@@ -165,7 +147,7 @@ class InferenceMixin(nn.Module):
         """
         size = self._vector_size(truncate_dim, return_tensors)
 
-        def read(inputs: Any) -> tuple[Tensor, Iterable[SentenceVectors]]:
+        def read(inputs: Any) -> tuple[Tensor, Iterable[Tensor]]:
             output = self(**inputs, output_sentence_vectors=sentences, return_dict=True)
             return output.pooler_output, sentence_vectors(output, size) if sentences else ()
 
@@ -234,29 +216,24 @@ class InferenceMixin(nn.Module):
         tokenizer: HMDETokenizer,
         *,
         language: Language = None,
-        scoring: Scoring = "contribution",
     ) -> list[Explanation]:
-        """Which sentences make each document match a query.
+        """Which sentences of each document match a query.
 
         Args:
             query: one text, in any language.
             documents, tokenizer, language: as in `encode_documents`.
-            scoring: `contribution` scores a document by its cosine with the query and divides that among its sentences
-                (see `contributions`). `maximum` is max-sim over sentences: the score of a sentence is the cosine of its
-                own vector with the query, and a document's score is that of its best sentence. `maximum` is better at
-                finding the sentence that answers a question.
 
         Returns:
-            one explanation for each document, in the order given: `score`, and `sentences`, each with `begin`, `end`
-            (characters of the document) and `score`, highest score first.
+            one explanation for each document, in the order given: `sentences`, each with `begin`, `end` (characters of
+            the document) and `score`, the cosine of its vector with the query, highest first; and the document's
+            `score`, that of its best sentence.
 
         Raises:
             TypeError: `query` is no string, `documents` is one string, or something in it is not a string.
-            ValueError: there is no such scoring, or `contribution` is asked of a model with `document_pooling="dbos"`.
         """
         if not isinstance(query, str):
             raise TypeError(f"query is {type(query).__name__}, not str; give one text")
-        prepared = self.prepare_sentences(documents, tokenizer, language=language, scoring=scoring)
+        prepared = self.prepare_sentences(documents, tokenizer, language=language)
         (vector,) = self.encode_queries([query], tokenizer, return_tensors="pt").float().cpu()
         return [score_sentences(vector, document) for document in prepared]
 
@@ -266,7 +243,6 @@ class InferenceMixin(nn.Module):
         tokenizer: HMDETokenizer,
         *,
         language: Language = None,
-        scoring: Scoring = "contribution",
         max_tokens_per_batch: int = 16_384,
     ) -> list[DocumentSentences]:
         """All that `explain` computes without the query, so that many queries can be compared with the same documents.
@@ -276,18 +252,9 @@ class InferenceMixin(nn.Module):
         Returns:
             what `score_sentences` takes, one for each document; float32, on the CPU.
         """
-        if scoring not in get_args(Scoring):
-            raise ValueError(f"scoring is {scoring!r}; it must be one of {', '.join(get_args(Scoring))}")
-        if scoring == "contribution" and self.config.document_pooling == "dbos":
-            raise ValueError(
-                "this model's document embedding is its DBOS vector (document_pooling='dbos'), to which sentences "
-                "contribute no part of their own; use scoring='maximum'"
-            )
         alone = bool(self.config.passage_length)  # then the pass for the document is not needed
 
-        def read(inputs: Any) -> tuple[None, Iterable[SentenceVectors]]:
-            if scoring == "contribution":
-                return None, self._contributions(self(**inputs, return_dict=True))
+        def read(inputs: Any) -> tuple[None, Iterable[Tensor]]:
             wanted = {"sentences_only": alone, "output_sentence_vectors": not alone}
             return None, sentence_vectors(self(**inputs, **wanted, return_dict=True))
 
@@ -300,16 +267,6 @@ class InferenceMixin(nn.Module):
             language=language,
             max_tokens_per_batch=max_tokens_per_batch,
         )[1]
-
-    def _contributions(self, output: Any) -> Iterator[SentenceVectors]:
-        """For each document the contributions of its sentences and its embedding, L2-normalised."""
-        weights = self.hmde.document_encoder.pooling_weights(output.sentence_lengths)
-        counts = (output.sentence_lengths > 0).sum(dim=1).tolist()
-        for count, states, sentence_weights, embedding in zip(
-            counts, output.last_hidden_state, weights[:, 1:], output.pooler_output.float()
-        ):
-            vectors = contributions(states[:count], sentence_weights[:count], embedding)
-            yield SentenceVectors(vectors.cpu(), nn.functional.normalize(embedding, dim=0).cpu())
 
     @property
     def _input_device(self) -> torch.device:
@@ -376,10 +333,10 @@ class InferenceMixin(nn.Module):
                     embeddings, of_sentences = read(inputs.to(device))
                     if embeddings is not None:
                         vectors[window.start + batch.to(device)] = embeddings[:, :size].to(vectors)
-                    for index, (states, embedding) in zip(batch.tolist(), of_sentences):
+                    for index, states in zip(batch.tolist(), of_sentences):
                         text = distinct[window[index]][0]
                         spans = spans_of_sentences(text, rows["sentence_ids"][index], rows["offset_mapping"][index])
-                        described[window[index]] = DocumentSentences(spans, states, embedding)
+                        described[window[index]] = DocumentSentences(spans, states)
                     progress.update(len(batch))
         places = {key: place for place, key in enumerate(distinct)}
         indices = [places[key] for key in keys]

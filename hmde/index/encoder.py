@@ -16,7 +16,7 @@ from hmde.common.saved_models import load_hmde
 from hmde.documents.documents import Document
 from hmde.release.released import RELEASED, opened_as
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from modeling_hmde.attribution_hmde import DocumentSentences, Scoring
+from modeling_hmde.attribution_hmde import DocumentSentences
 from modeling_hmde.inference_hmde import Truncation
 
 logger = logging.getLogger(__name__)
@@ -83,10 +83,10 @@ class Encoder(NamedTuple):
         """(queries, hidden), float32, L2-normalised."""
         return self.model.encode_queries(queries, self.tokenizer)
 
-    def encode_sentences(self, documents: Sequence[Document], scoring: Scoring) -> list[DocumentSentences]:
+    def encode_sentences(self, documents: Sequence[Document]) -> list[DocumentSentences]:
         """The sentences of each document and their vectors; see `HMDEForDocumentEmbedding.prepare_sentences`."""
         texts, languages = _texts_and_languages(documents)
-        return self.model.prepare_sentences(texts, self.tokenizer, language=languages, scoring=scoring)
+        return self.model.prepare_sentences(texts, self.tokenizer, language=languages)
 
     def name_truncated(self, documents: Sequence[Document]) -> int:
         """Warns of each document whose end the model does not read, with the share that it reads; how many they are."""

@@ -14,7 +14,7 @@ from hmde.documents.documents import Document
 from hmde.index.encoder import Encoder, cut
 from hmde.index.snapshot import Snapshot
 from modeling_hmde import Explanation
-from modeling_hmde.attribution_hmde import DocumentSentences, Scoring, score_sentences
+from modeling_hmde.attribution_hmde import DocumentSentences, score_sentences
 
 SNIPPET_CHARACTERS = 300  # about; a sentence that is longer is cut at a space
 MOST_PARTS = 3  # of a file that are shown beside its best one
@@ -109,14 +109,13 @@ def place_in_file(id: str) -> str:
 
 
 def hits_of(
-    index: Snapshot, encoder: Encoder, vector: np.ndarray, scores: Mapping[str, float], scoring: Scoring, hits: slice
+    index: Snapshot, encoder: Encoder, vector: np.ndarray, scores: Mapping[str, float], hits: slice
 ) -> list[Hit]:
     """Ranked documents as hits, the parts of a file together at the place of the best one.
 
     Args:
         vector: (hidden,), of the query.
         scores: by id, best first.
-        scoring: what the score of a sentence is.
         hits: which of them.
     """
     files: dict[str, list[str]] = {}
@@ -124,7 +123,7 @@ def hits_of(
         files.setdefault(file_of(id), []).append(id)
     shown = [ids[: 1 + MOST_PARTS] for ids in list(files.values())[hits]]
     ids = [id for group in shown for id in group]
-    sentences = sentences_of(index, ids, encoder, scoring)
+    sentences = sentences_of(index, ids, encoder)
     found = {
         document.id: Hit(document, scores[document.id], score_sentences(as_long_as(vector, own), own))
         for document, own in zip(index.documents(ids), sentences)
@@ -132,11 +131,9 @@ def hits_of(
     return [found[best]._replace(parts=[found[id] for id in others]) for best, *others in shown]
 
 
-def sentences_of(index: Snapshot, ids: Sequence[str], encoder: Encoder, scoring: Scoring) -> list[DocumentSentences]:
-    """The sentences of documents; encoded where the index keeps none, or their contributions are asked for."""
-    if scoring == "maximum" and index.keeps_sentences:
-        return index.sentences(ids)
-    return encoder.encode_sentences(index.documents(ids), scoring)
+def sentences_of(index: Snapshot, ids: Sequence[str], encoder: Encoder) -> list[DocumentSentences]:
+    """The sentences of documents; encoded where the index keeps none."""
+    return index.sentences(ids) if index.keeps_sentences else encoder.encode_sentences(index.documents(ids))
 
 
 def as_long_as(query: np.ndarray, document: DocumentSentences) -> torch.Tensor:

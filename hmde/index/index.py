@@ -22,7 +22,6 @@ from hmde.index.precomputed import PrecomputedEmbeddings
 from hmde.index.ranking import CANDIDATES, rank
 from hmde.index.snapshot import Snapshot, folder_of, is_index, open_snapshot
 from hmde.index.update import Changes, remove_documents, update_index
-from modeling_hmde.attribution_hmde import Scoring
 from modeling_hmde.inference_hmde import Truncation
 
 MOST_HITS = 2**31 - 1  # LanceDB counts no further
@@ -194,9 +193,7 @@ class Index:
 
         Returns:
             hits, whose score is a cosine in `dense`, a BM25 score in `bm25`, and in the other two a cosine from which
-            is taken what words in common speak against. The score of a sentence is its cosine with the query; in an
-            index without sentences, for `dense`, what it contributes to the document's cosine, unless the model's DBOS
-            vector gives that.
+            is taken what words in common speak against. The score of a sentence is its cosine with the query.
 
         Raises:
             ValueError: the query is blank; there is no such ranking; `hits` or `offset` is out of range; the files of
@@ -219,9 +216,7 @@ class Index:
             enough = len({*map(file_of, scores)}) >= offset + hits or depth >= PARTS_PER_HIT * (offset + hits)
             if enough or len(found) < depth:
                 break
-        adds_up = ranking == "dense" and self.encoder.model.config.document_pooling != "dbos"
-        scoring: Scoring = "contribution" if adds_up and not index.keeps_sentences else "maximum"
-        return hits_of(index, self.encoder, vector, scores, scoring, slice(offset, offset + hits))
+        return hits_of(index, self.encoder, vector, scores, slice(offset, offset + hits))
 
 
 def _check(query: str, hits: int, offset: int, ranking: Ranking | None) -> None:

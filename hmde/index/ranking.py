@@ -95,7 +95,7 @@ def _cosines_of_sentences(
     """As `Snapshot.cosines_of_sentences`, also in an index that keeps none."""
     if index.keeps_sentences:
         return index.cosines_of_sentences(vector, ids)
-    encoded = encoder.encode_sentences(index.documents(ids), "maximum")
+    encoded = encoder.encode_sentences(index.documents(ids))
     found = [document.vectors @ torch.from_numpy(vector) for document in encoded]
     return [float(cosines.max()) for cosines in found], [float(cosines[0]) for cosines in found]
 

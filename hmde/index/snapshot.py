@@ -241,7 +241,7 @@ class Snapshot:
         rows = self.rows(ids, ["id", "spans", *CODE_COLUMNS])
         spans = [list(map(tuple, cell)) for cell in rows["spans"].to_pylist()]
         vectors = torch.from_numpy(self.sentence_vectors(rows)).split(list(map(len, spans)))
-        return [DocumentSentences(*pair, None) for pair in zip(spans, vectors)]
+        return [*map(DocumentSentences, spans, vectors)]
 
     def sentence_vectors(self, rows: pa.Table) -> np.ndarray:
         """(sentences, sentence_size), float32, L2-normalised, of all documents of rows that hold CODE_COLUMNS."""

@@ -51,16 +51,9 @@ def test_the_answers_rank_is_that_of_the_sentence_in_which_it_begins() -> None:
     assert ranks == {(24,): 1, (22,): 2, (50, 3): 2, (90,): float("inf")}
 
 
-def contributing(*vectors: list[float]) -> DocumentSentences:
-    """Sentences of ten characters each, with mean pooling."""
-    states = torch.tensor(vectors)
-    mean = states.mean(dim=0)
-    return DocumentSentences(spans_of(vectors), states / (len(states) * mean.norm()), mean / mean.norm())
-
-
 def compared(*vectors: list[float]) -> DocumentSentences:
-    """The same sentences, each compared by itself."""
-    return DocumentSentences(spans_of(vectors), torch.nn.functional.normalize(torch.tensor(vectors)), None)
+    """Sentences of ten characters each."""
+    return DocumentSentences(spans_of(vectors), torch.nn.functional.normalize(torch.tensor(vectors)))
 
 
 def spans_of(vectors: Sequence[list[float]]) -> list[tuple[int, int]]:
@@ -76,20 +69,15 @@ def test_measures_are_shares_of_questions_and_leave_out_paragraphs_of_one_senten
     asked += [Question("q4", "asked in no other language", [1]), Question("q5", "up", [])]
     paragraphs = [Paragraph("", asked, []), Paragraph("", [Question("q6", "up", [0])], [])]
     queries = {"q1": UP, "q2": RIGHT, "q3": RIGHT, "q5": UP, "q6": UP}
-    by_contribution = rank(queries, paragraphs, [contributing(*one) for one in vectors])
-    # up: 1, .5, .1, 0 -> first; right: 3, 2, 1, 0 -> third and last.
-    assert measures(by_contribution) == pytest.approx(
-        {"answer first": 1 / 3, "answer in first three": 2 / 3, "beginning first": 1 / 3, "questions": 3}
-    )
-    by_maximum = rank(queries, paragraphs, [compared(*one) for one in vectors])
-    # right: the second sentence points that way entirely; its length does not count.
-    assert measures(by_maximum) == pytest.approx(
+    ranked = rank(queries, paragraphs, [compared(*one) for one in vectors])
+    # up: 1, 0, .16, .05 -> first; right: 0, 1, .99, .999 -> second and last; a vector's length does not count.
+    assert measures(ranked) == pytest.approx(
         {"answer first": 2 / 3, "answer in first three": 2 / 3, "beginning first": 1 / 3, "questions": 3}
     )
-    assert measures(answers_first(by_maximum)) == pytest.approx(
+    assert measures(answers_first(ranked)) == pytest.approx(
         {"answer first": 1, "answer in first three": 1, "beginning first": 2 / 3, "questions": 3}
     )
-    assert chance(by_maximum) == pytest.approx(
+    assert chance(ranked) == pytest.approx(
         {"answer first": 1 / 4, "answer in first three": 3 / 4, "beginning first": 1 / 4, "questions": 3}
     )
     assert chance([Ranked([(0, 9), (10, 19)], [0])])["answer in first three"] == 1
@@ -110,7 +98,7 @@ def test_a_run_writes_a_table_a_measure(
     )
     results = json.loads((output / "results.json").read_text(encoding="utf-8"))
     assert set(results["systems"]) == {
-        f"{name}, {column}" for name in systems for column in ("contribution", "maximum", "chance", "answers")
+        f"{name}{column}" for name in systems for column in ("", ", chance", ", answers")
     }
     assert results["systems"]["hmde, chance"]["en-de"]["answer first"] == 0.5
     assert (output / "results.md").read_text(encoding="utf-8").count("| paragraphs in de |") == 3

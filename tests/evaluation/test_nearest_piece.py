@@ -47,7 +47,7 @@ def test_scores_are_those_of_one_document_at_a_time(
         (query,) = model.encode_queries([QUERIES["en"][query_id]], tokenizer)
         for id, text in TEXTS[document_language].items():
             language = id.split(".")[0] if document_language == "all" else "de"
-            (found,) = model.explain(QUERIES["en"][query_id], [text], tokenizer, language=language, scoring="maximum")
+            (found,) = model.explain(QUERIES["en"][query_id], [text], tokenizer, language=language)
             whole = float(model.encode_documents([text], tokenizer, language=language)[0] @ query)
             best, first = found.sentences[0].score, min(found.sentences).score  # where it begins comes first
             expected = of_document * whole + of_best * best + of_first * first

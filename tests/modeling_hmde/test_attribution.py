@@ -45,69 +45,18 @@ def test_a_long_sentence_is_as_many_as_the_places_it_takes(
     assert document.spans == [(0, 11), (12, 22)]
 
 
-@pytest.mark.parametrize("document_norm", ["post", "pre"])
-@pytest.mark.parametrize("document_pooling", ["mean", "token_mean"])
-@pytest.mark.parametrize("document_residual", [0.0, 0.3])
-def test_contributions_add_up_to_the_cosine_where_the_pooling_is_a_mean_over_sentences(
-    labse: Path,
-    tokenizer: HMDETokenizer,
-    make_model: Callable,
-    documents: list[str],
-    document_norm: str,
-    document_pooling: str,
-    document_residual: float,
-) -> None:
-    options = {"document_pooling": document_pooling, "document_residual": document_residual}
-    model = make_model(labse, document_norm=document_norm, document_first_sentence=document_residual / 2, **options)
-    cosines = model.encode_documents(documents, tokenizer) @ model.encode_queries(["The cat"], tokenizer)[0]
-    for explanation, cosine in zip(model.explain("The cat", documents, tokenizer), cosines):
-        assert explanation.score == pytest.approx(cosine, abs=1e-6)
-        assert sum(sentence.score for sentence in explanation.sentences) == pytest.approx(cosine, abs=1e-6)
-
-
-@pytest.mark.parametrize("document_pooling", ["mean", "token_mean"])
-def test_a_sentence_that_weighs_more_gains_by_what_it_lifts_the_score_only(
-    labse: Path, tokenizer: HMDETokenizer, make_model: Callable, document_pooling: str
-) -> None:
-    """An even share of the cosine, and the weight of the sentence times how far it lies above the mean; of equal
-    weights, the dot product over number and length."""
-    model = make_model(labse, document_pooling=document_pooling)
-    query = model.encode_queries(["The cat"], tokenizer)[0]
-    with torch.no_grad():
-        output = model(**tokenizer([TEXT], return_tensors="pt"))
-    states, embedding = output.last_hidden_state[0].numpy(), output.pooler_output[0].numpy()
-    strengths = [float(query @ state) / np.linalg.norm(embedding) for state in states]
-    expected = [strength / 3 for strength in strengths]
-    if document_pooling == "token_mean":
-        shares = output.sentence_lengths[0].numpy() / output.sentence_lengths.sum().item()
-        assert len(set(shares)) > 1
-        cosine = float(query @ embedding) / np.linalg.norm(embedding)
-        expected = [share * (strength - cosine) + cosine / 3 for share, strength in zip(shares, strengths)]
-    (explanation,) = model.explain("The cat", [TEXT], tokenizer)
-    found = {TEXT[begin:end]: score for begin, end, score in explanation.sentences}
-    assert [found[sentence] for sentence in SENTENCES] == pytest.approx(expected, abs=1e-6)
-
-
-def test_sentences_are_ranked_by_score(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer) -> None:
-    for scoring in ("contribution", "maximum"):
-        (explanation,) = model.explain("The dog", [TEXT], tokenizer, scoring=scoring)
-        scores = [sentence.score for sentence in explanation.sentences]
-        assert len(scores) == 3
-        assert scores == sorted(scores, reverse=True)
-
-
-def test_late_interaction_scores_a_document_by_its_best_sentence(
+def test_a_document_is_explained_by_the_cosines_of_its_sentences_best_first(
     model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer
 ) -> None:
     query = model.encode_queries(["The cat"], tokenizer)[0]
     with torch.no_grad():
         states = model(**tokenizer([TEXT], return_tensors="pt")).last_hidden_state[0].numpy()
-    cosines = [float(query @ state / np.linalg.norm(state)) for state in states]
-    (explanation,) = model.explain("The cat", [TEXT], tokenizer, scoring="maximum")
-    assert explanation.score == pytest.approx(max(cosines), abs=1e-6)
-    assert [sentence.score for sentence in explanation.sentences] == pytest.approx(
-        sorted(cosines, reverse=True), abs=1e-6
-    )
+    cosines = {sentence: float(query @ state / np.linalg.norm(state)) for sentence, state in zip(SENTENCES, states)}
+    (explanation,) = model.explain("The cat", [TEXT], tokenizer)
+    found = {TEXT[begin:end]: score for begin, end, score in explanation.sentences}
+    assert found == pytest.approx(cosines, abs=1e-6)
+    assert [*found.values()] == sorted(found.values(), reverse=True)
+    assert explanation.score == max(found.values())
 
 
 def test_a_query_that_is_no_string_is_refused_before_documents_are_read(
@@ -128,38 +77,11 @@ def test_the_best_sentence_weighs_three_fifths_of_a_late_score_and_the_first_a_t
     np.testing.assert_allclose(late_score(document, best, first), [0.3, 0.35])
 
 
-def test_with_dbos_in_the_mean_the_rest_of_the_cosine_is_the_dbos_vectors(
-    labse: Path, tokenizer: HMDETokenizer, make_model: Callable
-) -> None:
-    model = make_model(labse, document_pooling="mean_with_dbos")
-    query = model.encode_queries(["The cat"], tokenizer)[0]
-    with torch.no_grad():
-        output = model(**tokenizer([TEXT], return_tensors="pt"))
-    embedding = output.pooler_output[0].numpy()
-    dbos = 4 * embedding - output.last_hidden_state[0].numpy().sum(axis=0)
-    (explanation,) = model.explain("The cat", [TEXT], tokenizer)
-    rest = float(query @ dbos) / (4 * np.linalg.norm(embedding))
-    assert abs(rest) > 1e-4
-    assert sum(sentence.score for sentence in explanation.sentences) + rest == pytest.approx(
-        explanation.score, abs=1e-6
-    )
-
-
-def test_pooling_by_the_dbos_vector_has_no_contributions_but_late_interaction(
-    labse: Path, tokenizer: HMDETokenizer, make_model: Callable
-) -> None:
-    model = make_model(labse, document_pooling="dbos")
-    with pytest.raises(ValueError, match="scoring='maximum'"):
-        model.explain("The cat", [TEXT], tokenizer)
-    (explanation,) = model.explain("The cat", [TEXT], tokenizer, scoring="maximum")
-    assert len(explanation.sentences) == 3
-
-
 def test_sentences_of_a_passage_are_compared_as_read_by_themselves(
     labse: Path, tokenizer: HMDETokenizer, make_model: Callable
 ) -> None:
     model = make_model(labse, sentence_pooling="mean", max_sentence_length=40, passage_length=40)
-    (explanation,) = model.explain("The cat", [TEXT], tokenizer, scoring="maximum")
+    (explanation,) = model.explain("The cat", [TEXT], tokenizer)
     vectors = model.encode_queries(SENTENCES, tokenizer, return_tensors="pt")
     query = model.encode_queries(["The cat"], tokenizer, return_tensors="pt")[0]
     cosines = torch.nn.functional.cosine_similarity(vectors, query, dim=-1).tolist()
@@ -167,9 +89,8 @@ def test_sentences_of_a_passage_are_compared_as_read_by_themselves(
     assert found == pytest.approx(dict(zip(SENTENCES, cosines)), abs=1e-5)
 
 
-@pytest.mark.parametrize("scoring", ["contribution", "maximum"])
-def test_a_document_is_read_once_for_either_scoring(
-    labse: Path, tokenizer: HMDETokenizer, make_model: Callable, scoring: str, monkeypatch: pytest.MonkeyPatch
+def test_a_document_is_read_once(
+    labse: Path, tokenizer: HMDETokenizer, make_model: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = make_model(labse, sentence_pooling="mean", max_sentence_length=40, passage_length=40)
     encode, calls = type(model.hmde).encode_sentences, []
@@ -179,7 +100,7 @@ def test_a_document_is_read_once_for_either_scoring(
         return encode(*args, **options)
 
     monkeypatch.setattr(type(model.hmde), "encode_sentences", counted)
-    model.prepare_sentences([TEXT], tokenizer, scoring=scoring)
+    model.prepare_sentences([TEXT], tokenizer)
     assert len(calls) == 1
 
 
@@ -188,11 +109,11 @@ def test_documents_keep_their_order_whatever_their_length_and_the_batches(
 ) -> None:
     together = model.prepare_sentences(documents, tokenizer)
     apart = model.prepare_sentences(documents, tokenizer, max_tokens_per_batch=1)
-    embeddings = model.encode_documents(documents, tokenizer)
-    for one, other, embedding in zip(together, apart, embeddings):
-        assert one.spans == other.spans
-        torch.testing.assert_close(one.vectors, other.vectors, atol=1e-5, rtol=1e-4)
-        np.testing.assert_allclose(one.embedding.numpy(), embedding, atol=1e-5)
+    for text, one, other in zip(documents, together, apart, strict=True):
+        (alone,) = model.prepare_sentences([text], tokenizer)
+        assert one.spans == other.spans == alone.spans
+        for vectors in (one.vectors, other.vectors):
+            torch.testing.assert_close(vectors, alone.vectors, atol=1e-5, rtol=1e-4)
 
 
 def test_an_empty_document_has_one_sentence_without_text(
@@ -215,8 +136,6 @@ def test_the_model_stays_in_training_if_it_was_and_computes_without_dropout(
 def test_bad_input_is_refused_with_the_way_out(model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer) -> None:
     with pytest.raises(TypeError, match="list of strings"):
         model.explain("The cat", TEXT, tokenizer)
-    with pytest.raises(ValueError, match="contribution, maximum"):
-        model.explain("The cat", [TEXT], tokenizer, scoring="mean")
     assert model.explain("The cat", [], tokenizer) == []
 
 
@@ -240,7 +159,7 @@ def test_documents_and_their_sentences_come_from_one_pass(
         ["The dog."],
         [""],
     ]
-    prepared = model.prepare_sentences(texts, tokenizer, scoring="maximum")
+    prepared = model.prepare_sentences(texts, tokenizer)
     for document, other in zip(sentences, prepared):
         torch.testing.assert_close(document.vectors, other.vectors)
         torch.testing.assert_close(document.vectors.norm(dim=-1), torch.ones(len(document.spans)))

@@ -525,9 +525,7 @@ def test_a_model_that_returns_tuples_encodes_too(
         for read in ("encode_documents", "encode_queries"):
             found = getattr(tuples, read)(documents, tokenizer)
             assert np.array_equal(found, getattr(model, read)(documents, tokenizer))
-    for scoring in ("contribution", "maximum"):
-        found = tuples.explain("The cat.", documents, tokenizer, scoring=scoring)
-        assert found == model.explain("The cat.", documents, tokenizer, scoring=scoring)
+    assert tuples.explain("The cat.", documents, tokenizer) == model.explain("The cat.", documents, tokenizer)
 
 
 def test_a_sentence_longer_than_the_sentence_encoder_has_positions_for_is_refused(

@@ -192,12 +192,12 @@ def test_sentences_of_a_model_in_half_precision_are_described_in_float32(
     model = make_model(labse, dtype=torch.bfloat16)
     _, (described,) = model.encode_documents([THIRTY_TWO_SENTENCES[0]], tokenizer, sentences=True, return_tensors="pt")
     assert described.vectors.dtype == torch.float32
-    (explanation,) = model.explain("the cat", ["The cat sat. It was warm."], tokenizer, scoring="maximum")
+    (explanation,) = model.explain("the cat", ["The cat sat. It was warm."], tokenizer)
     query, sentence = (
         torch.nn.functional.normalize(vectors.float()[0], dim=0)
         for vectors in (
             model.encode_queries(["the cat"], tokenizer, return_tensors="pt"),
-            model.prepare_sentences(["The cat sat. It was warm."], tokenizer, scoring="maximum")[0].vectors,
+            model.prepare_sentences(["The cat sat. It was warm."], tokenizer)[0].vectors,
         )
     )
     scores = {span.begin: span.score for span in explanation.sentences}

@@ -32,7 +32,7 @@ def test_a_rotation_turns_documents_sentences_and_queries_alike(
 
     def vectors(model: HMDEForDocumentEmbedding) -> list[np.ndarray]:
         documents, sentences = model.encode_documents([TEXT], tokenizer, sentences=True)
-        prepared = model.prepare_sentences([TEXT], tokenizer, scoring="maximum")
+        prepared = model.prepare_sentences([TEXT], tokenizer)
         queries = model.encode_queries(["The cat"], tokenizer)
         return [documents, queries, sentences[0].vectors.numpy(), prepared[0].vectors.numpy()]
 

@@ -96,7 +96,7 @@ WRAPPERS = [
 def vectors_by_method(model: Any, tokenizer: HMDETokenizer) -> dict[str, np.ndarray]:
     """What each public method of a model makes of some texts."""
     explained = model.explain("The cat", DOCUMENTS, tokenizer)
-    prepared = model.prepare_sentences(DOCUMENTS, tokenizer, scoring="maximum")
+    prepared = model.prepare_sentences(DOCUMENTS, tokenizer)
     rows = tokenizer(DOCUMENTS, padding=True, return_tensors="pt")
     queries = tokenizer(DOCUMENTS, padding=True, return_tensors="pt", as_queries=True)
     return {

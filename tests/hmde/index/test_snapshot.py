@@ -149,7 +149,7 @@ def test_the_language_of_a_document_tells_where_its_sentences_end(tmp_path: Path
     text = "Das steht in Kap. Drei. Der Hund sah sie."
     documents = [Document(language, "", language, text) for language in ("de", "en")]
     update_index(tmp_path, documents, encoder, sentences=True)
-    kept, read_again = open_snapshot(tmp_path).sentences(["de", "en"]), encoder.encode_sentences(documents, "maximum")
+    kept, read_again = open_snapshot(tmp_path).sentences(["de", "en"]), encoder.encode_sentences(documents)
     for of_german, of_english in (kept, read_again):
         assert [text[begin:end] for begin, end in of_german.spans] == ["Das steht in Kap. Drei.", "Der Hund sah sie."]
         assert len(of_english.spans) == 3

@@ -108,7 +108,7 @@ def test_dimensions_that_vectors_lack_are_refused_before_anything_is_encoded(
 
 def test_the_clients_of_cohere_rank_documents(server: SimpleNamespace, encoder: Encoder) -> None:
     query = encoder.encode_queries(["The cat"])[0]
-    sentences = encoder.encode_sentences(documents_of(TEXTS), "maximum")
+    sentences = encoder.encode_sentences(documents_of(TEXTS))
     cosines = [document.vectors.numpy() @ query for document in sentences]
     sentence_scores = np.array([0.6 * found.max() + 0.1 * found[0] for found in cosines])
     expected = 0.3 * encoder.encode(documents_of(TEXTS)) @ query + sentence_scores

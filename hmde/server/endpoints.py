@@ -18,16 +18,15 @@ from typing import Any
 
 import numpy as np
 from fastapi import HTTPException
-from prometheus_client import Histogram
 from torch import from_numpy
 
 from hmde.documents.documents import Document
-from hmde.index.encoder import Encoder, cut
+from hmde.index.encoder import cut
 from hmde.index.hits import Hit
 from hmde.index.index import Index
 from hmde.server.batching import Batcher
 from hmde.server.guards import Limits
-from hmde.server.schemas import EmbeddingsRequest, RerankDocument, RerankRequest, SearchRequest
+from hmde.server.schemas import QUESTION_CHARACTERS, EmbeddingsRequest, RerankRequest, SearchRequest
 from modeling_hmde import DocumentSentences, late_score
 
 PAGE = Template((Path(__file__).parent / "page.html").read_text(encoding="utf-8"))
@@ -39,11 +38,10 @@ class Endpoints:
     Args:
         index: it may be changed, here or by other processes.
         limits: of requests.
-        texts_together: is told how many texts are encoded in each call.
     """
 
-    def __init__(self, index: Index, limits: Limits, texts_together: Histogram) -> None:
-        self._index, self._limits, self._texts_together = index, limits, texts_together
+    def __init__(self, index: Index, limits: Limits) -> None:
+        self._index, self._limits = index, limits
         self._encoder = encoder = index.encoder
         self._name = Path(encoder.name).name
         # Questions have a thread of their own, so that none waits for a long document.
@@ -57,21 +55,21 @@ class Endpoints:
         )
 
     def _batcher(self, encode: Callable[[Sequence[str]], Any], thread: ThreadPoolExecutor) -> Batcher:
-        def counted(texts: Sequence[str]) -> Any:
-            self._texts_together.observe(len(texts))
-            return encode(texts)
-
-        return Batcher(counted, thread, self._limits.together, self._limits.waiting)
+        return Batcher(encode, thread, self._limits.together, self._limits.waiting)
 
     async def _tokens_of(self, texts: Sequence[str]) -> int:
-        """How many tokens the model reads of some texts, which may be sent."""
-        self._limits.check(texts)
-        counts = await asyncio.to_thread(num_tokens, texts, self._encoder)
-        self._limits.check_tokens(counts)
-        return sum(counts)
+        """How many tokens the model reads of some texts as documents.
+
+        Raises:
+            HTTPException: 413, there are too many.
+        """
+        rows = await asyncio.to_thread(self._encoder.tokenizer, list(texts))
+        tokens = sum(map(len, rows.input_ids))
+        if tokens > self._limits.tokens:
+            raise HTTPException(413, f"the texts have {tokens} tokens; send at most {self._limits.tokens} together")
+        return tokens
 
     async def _find(self, asked: SearchRequest) -> list[Hit]:
-        self._limits.check_question(asked.query)
         (vector,) = await self._encode_questions([asked.query])
         keeps_sentences = await asyncio.to_thread(lambda: self._index.snapshot.keeps_sentences)
         # Where no sentences are kept, the search encodes the found documents, and only one thread may use the model.
@@ -97,12 +95,12 @@ class Endpoints:
 
     async def embeddings(self, asked: EmbeddingsRequest) -> dict[str, Any]:
         """L2-normalised embeddings of documents or queries, as OpenAI's API gives them."""
-        texts = [asked.input] if isinstance(asked.input, str) else asked.input
-        tokens = await self._tokens_of(texts)
+        tokens = await self._tokens_of(asked.input)
         hidden = self._encoder.model.config.hidden_size
         if asked.dimensions is not None and asked.dimensions > hidden:
             raise HTTPException(400, f"dimensions is {asked.dimensions}; vectors of this model have {hidden}")
-        vectors = np.stack(await (self._embed_queries if asked.input_type == "query" else self._embed_documents)(texts))
+        embed = self._embed_queries if asked.input_type == "query" else self._embed_documents
+        vectors = np.stack(await embed(asked.input))
         if asked.dimensions is not None:
             vectors = cut(vectors, asked.dimensions)
         values = [encoded(vector, asked.encoding_format) for vector in vectors]
@@ -112,16 +110,14 @@ class Endpoints:
 
     async def rerank(self, asked: RerankRequest) -> dict[str, Any]:
         """Documents by relevance: by the cosines of a document and of its best sentence with the query."""
-        texts = [document.text if isinstance(document, RerankDocument) else document for document in asked.documents]
-        self._limits.check_question(asked.query)
+        texts = asked.documents
         await self._tokens_of(texts)
         (query,), documents = await asyncio.gather(self._encode_questions([asked.query]), self._encode_sentences(texts))
         scores = [relevance(query, *document) for document in documents]
         best = sorted(range(len(texts)), key=lambda place: -scores[place])[: asked.top_n]
         results: list[dict[str, Any]] = [{"index": place, "relevance_score": scores[place]} for place in best]
         if asked.return_documents:
-            shown = unnamed([texts[place] for place in best])  # without lone surrogates
-            results = [result | {"document": {"text": document.text}} for document, result in zip(shown, results)]
+            results = [result | {"document": {"text": texts[result["index"]]}} for result in results]
         return {"model": self._name, "results": results}
 
     async def models(self) -> dict[str, Any]:
@@ -134,7 +130,7 @@ class Endpoints:
 
     async def page(self) -> str:
         languages = json.dumps(await asyncio.to_thread(lambda: self._index.languages))
-        return PAGE.substitute(languages=html.escape(languages), characters=self._limits.question_characters)
+        return PAGE.substitute(languages=html.escape(languages), characters=QUESTION_CHARACTERS)
 
 
 def unnamed(texts: Sequence[str]) -> list[Document]:
@@ -145,11 +141,6 @@ def relevance(query: np.ndarray, document: np.ndarray, sentences: DocumentSenten
     """By the cosines of a document (hidden,) and of its sentences with a query (hidden,); see `late_score`."""
     cosines = sentences.vectors @ from_numpy(query)
     return late_score(float(document @ query), float(cosines.max()), float(cosines[0]))
-
-
-def num_tokens(texts: Sequence[str], encoder: Encoder) -> list[int]:
-    """Tokens that the model reads of each text as a document."""
-    return list(map(len, encoder.tokenizer(list(texts)).input_ids))
 
 
 def encoded(vector: np.ndarray, encoding_format: str) -> Any:

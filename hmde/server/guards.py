@@ -1,12 +1,11 @@
-"""What is refused before anything is computed: bodies too large or too slow, and requests without the token. Every
-error is {"error": {"message", "type"}}, which OpenAI's clients read."""
+"""What is refused before anything is computed: bodies too large, and requests without the token. Every error is
+{"error": {"message", "type"}}, which OpenAI's clients read."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated
@@ -25,45 +24,12 @@ from hmde.server.batching import Overloaded
 
 @dataclass(frozen=True)
 class Limits:
-    """What a request, and what all that wait, may hold."""
+    """What a request, and what all that wait, may hold. Those of single fields stand in schemas.py."""
 
-    question_characters: int = 8192
-    characters: int = 100_000  # of a text
-    texts: int = 2048  # of a request, beside its question: as many as OpenAI takes
     tokens: int = 300_000  # of all texts of a request, as OpenAI takes; a core needs a minute for them
     together: int = 64  # texts encoded together
     waiting: int = 8192  # texts of all requests, for each way of encoding them
     body_bytes: int = 32 * 2**20
-    body_seconds: float = 30.0  # from the head of a request to its last byte
-
-    def check_question(self, question: str) -> None:
-        """
-        Raises:
-            HTTPException: 413, it is too long.
-        """
-        if len(question) > self.question_characters:
-            message = f"the question has {len(question)} characters; send at most {self.question_characters}"
-            raise HTTPException(413, message)
-
-    def check(self, texts: Sequence[str]) -> None:
-        """
-        Raises:
-            HTTPException: 413, there are too many texts, or one is too long.
-        """
-        if len(texts) > self.texts:
-            raise HTTPException(413, f"there are {len(texts)} texts; send at most {self.texts} together")
-        for number, text in enumerate(texts):
-            if len(text) > self.characters:
-                message = f"text {number} has {len(text)} characters; send at most {self.characters}"
-                raise HTTPException(413, message)
-
-    def check_tokens(self, counts: Sequence[int]) -> None:
-        """
-        Raises:
-            HTTPException: 413, the texts have too many tokens together.
-        """
-        if sum(counts) > self.tokens:
-            raise HTTPException(413, f"the texts have {sum(counts)} tokens; send at most {self.tokens} together")
 
 
 def required(token: str | None) -> Callable[..., None]:
@@ -81,29 +47,26 @@ def required(token: str | None) -> Callable[..., None]:
     return check
 
 
-class Refused(Exception):
-    """A request is answered by this status and this message."""
-
-
 class Requests:
-    """Middleware that reads the body of a request, at most so large and so slowly, before the app sees it, unpacks it,
-    ends the work for a client that has gone, and answers HEAD as GET."""
+    """Middleware that reads the body of a request before the app sees it, ends the work for a client that has gone, and
+    answers HEAD as GET."""
 
-    def __init__(self, app: ASGIApp, limits: Limits) -> None:
-        self.app, self.limits = app, limits
+    def __init__(self, app: ASGIApp, body_bytes: int) -> None:
+        self.app, self.body_bytes = app, body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        try:
-            body = await asyncio.wait_for(self._body(Headers(scope=scope), receive), self.limits.body_seconds)
-        except asyncio.TimeoutError:
-            message = f"the request did not arrive within {self.limits.body_seconds:.0f} seconds"
-            await error_response(408, message)(scope, receive, send)
+        packed = Headers(scope=scope).get("content-encoding", "identity")
+        body = await self._body(receive)
+        if body is None:
+            message = f"the request is larger than {self.body_bytes} bytes; send fewer texts"
+            await error_response(413, message)(scope, receive, send)
             return
-        except Refused as refused:
-            await error_response(*refused.args)(scope, receive, send)
+        if packed != "identity":
+            message = f"the body is packed as {packed}; send it as it is"
+            await error_response(415, message)(scope, receive, send)
             return
         if scope["method"] == "HEAD":  # the server leaves the body out
             scope = {**scope, "method": "GET"}
@@ -113,48 +76,23 @@ class Requests:
         async def replay() -> Message:
             return unread.pop() if unread else await asyncio.shield(gone)
 
-        async def answered() -> None:
-            await self.app(scope, replay, send)
-
-        answer = asyncio.create_task(answered())
+        answer = asyncio.ensure_future(self.app(scope, replay, send))
         await asyncio.wait([answer, gone], return_when=asyncio.FIRST_COMPLETED)
         answer.cancel()  # nothing, if it is done
         gone.cancel()
         with suppress(asyncio.CancelledError):
             await answer
 
-    async def _body(self, headers: Headers, receive: Receive) -> bytes:
-        """The whole body, unpacked.
-
-        Raises:
-            Refused: it is too large, packed as this server does not unpack it, or no JSON.
-        """
-        body, too_large = bytearray(), f"the request is larger than {self.limits.body_bytes} bytes; send fewer texts"
-        while True:
+    async def _body(self, receive: Receive) -> bytes | None:
+        """The whole body; None if it is too large."""
+        body, more = bytearray(), True
+        while more:
             message = await receive()
             body += message.get("body", b"")
-            if len(body) > self.limits.body_bytes:
-                raise Refused(413, too_large)
-            if not message.get("more_body"):
-                break
-        kind = headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-        if body and kind != "application/json" and not kind.endswith("+json"):
-            raise Refused(415, f"the body is said to be {kind}; send JSON with `Content-Type: application/json`")
-        packed = headers.get("content-encoding", "identity").lower()
-        if packed == "identity":
-            return bytes(body)
-        if packed != "gzip":
-            raise Refused(415, f"the body is packed as {packed}; send it as it is, or packed by gzip")
-        unpacking = zlib.decompressobj(wbits=31)
-        try:
-            unpacked = unpacking.decompress(body, self.limits.body_bytes + 1)
-        except zlib.error as error:
-            raise Refused(400, f"the body is no gzip ({error}); pack it again") from None
-        if len(unpacked) > self.limits.body_bytes:
-            raise Refused(413, too_large)
-        if not unpacking.eof:
-            raise Refused(400, "the body is no whole gzip; pack it again")
-        return unpacked
+            more = message.get("more_body", False)
+            if len(body) > self.body_bytes:
+                return None
+        return bytes(body)
 
 
 async def _gone(receive: Receive) -> Message:
@@ -179,10 +117,11 @@ def say_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def malformed(_: object, error: RequestValidationError) -> JSONResponse:
+        if isinstance(error.body, bytes):
+            return error_response(422, "the body is not said to be JSON; send it with `Content-Type: application/json`")
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"][1:])
-        said = first["msg"].removeprefix("Value error, ")
-        return error_response(422, f"{where}: {said}" if where else said)
+        return error_response(422, f"{where}: {first['msg']}" if where else first["msg"])
 
     @app.exception_handler(UnknownLanguage)
     @app.exception_handler(InvalidCondition)

@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, PositiveInt, StringConstraints, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, StringConstraints, model_validator
 
 from hmde.index import Ranking
+from modeling_hmde.segmentation_hmde import replace_surrogates
 
-Query = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+QUESTION_CHARACTERS = 8192
+TEXTS = 2048  # as many as OpenAI takes and its clients send
+
+
+def _text_of(given: Any) -> Any:
+    """A text, which may come as {"text": ...}. A lone surrogate, half of a character, becomes U+FFFD."""
+    text = given.get("text") if isinstance(given, dict) else given
+    return replace_surrogates(text) if isinstance(text, str) else text
+
+
+def _listed(given: Any) -> Any:
+    """A list, of which the only text may come by itself."""
+    return [given] if isinstance(given, str) else given
+
+
+Query = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=QUESTION_CHARACTERS)]
+Text = Annotated[str, StringConstraints(max_length=100_000), BeforeValidator(_text_of)]
+Texts = Annotated[list[Text], Field(min_length=1, max_length=TEXTS), BeforeValidator(_listed)]
 
 
 class Body(BaseModel):
     """The JSON object of a request. A field that is null counts as not given: clients in other languages send all."""
 
+    model_config = ConfigDict(extra="forbid")
+
     @model_validator(mode="before")
     @classmethod
-    def known_and_not_null(cls, fields: Any) -> Any:
+    def without_nulls(cls, fields: Any) -> Any:
         if not isinstance(fields, dict):
             return fields
-        given = {name: value for name, value in fields.items() if value is not None}
-        for name in given:
-            if name not in cls.model_fields:
-                like = get_close_matches(name, cls.model_fields, 1)
-                meant = f"did you mean {like[0]}? " if like else ""
-                raise ValueError(f"{name} is no field of this request; {meant}there are {', '.join(cls.model_fields)}")
-        return given
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 class SearchRequest(Body):
@@ -51,18 +64,14 @@ class NamedModel(Body):
 
 
 class EmbeddingsRequest(NamedModel):
-    input: str | Annotated[list[str], Field(min_length=1)]
+    input: Texts
     input_type: Literal["document", "query"] = "document"
     dimensions: Annotated[PositiveInt | None, Field(description="The first so many, L2-normalised again.")] = None
     encoding_format: Literal["float", "base64"] = "float"
 
 
-class RerankDocument(BaseModel):
-    text: str
-
-
 class RerankRequest(NamedModel):
     query: Query
-    documents: Annotated[list[str | RerankDocument], Field(min_length=1)]
+    documents: Texts
     top_n: Annotated[PositiveInt | None, Field(description="The best so many documents; all if not given.")] = None
     return_documents: bool = False

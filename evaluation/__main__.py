@@ -16,7 +16,6 @@ kept in the same way.
 
 from __future__ import annotations
 
-import hmde.common.terminal
 import hmde.common.threads
 
 from evaluation.recipes import EvaluationRecipe

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from importlib import import_module
 
-import hmde.common.terminal
 import hmde.common.threads
 
 from hmde.common.extras import MissingExtra, missing_extras_named
@@ -25,6 +25,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def start() -> None:
     """Runs the command, of which a user's mistake, a missing extra among them, becomes one line and exit code 2."""
+    gc.set_threshold(100_000)  # imports make many objects, and nearly all stay; to look for others takes a second
     try:
         with missing_extras_named():
             from hmde.common.command_line import run

@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import hmde.common.terminal
 import hmde.common.threads
 
 from evaluation.compare import compare

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import hmde.common.terminal
 import hmde.common.threads
 
 import numpy as np

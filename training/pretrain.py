@@ -10,7 +10,6 @@ Python: training/train.py.
 
 from __future__ import annotations
 
-import hmde.common.terminal
 import hmde.common.threads
 
 from accelerate.utils import set_seed

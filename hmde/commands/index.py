@@ -13,8 +13,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hmde.common.quick_imports import quick_imports
-
 from hmde.commands.opening import without_bars
 from hmde.commands.options import IndexOptions
 from hmde.common.files import write_json
@@ -31,9 +29,9 @@ def main(options: IndexOptions) -> None:
     language, columns = how_to_read(options)
     documents = Documents(options.documents, language, columns, options.strict)
     check_apart(Path(options.index), Path(options.documents))
-    with quick_imports():
-        from hmde.index.index import Index
-        from hmde.index.precomputed import PrecomputedEmbeddings
+    from hmde.index.index import Index
+    from hmde.index.precomputed import PrecomputedEmbeddings
+
     without_bars()
     index = Index(options.index, options.model, dtype=options.dtype, truncation="error" if options.strict else True)
     changes = index.update(

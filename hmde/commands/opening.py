@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hmde.common.quick_imports import quick_imports
-
 from hmde.commands.options import QueryOptions, ServeOptions
 
 if TYPE_CHECKING:
@@ -17,9 +15,9 @@ def opened(options: QueryOptions | ServeOptions) -> Index:
     Raises:
         IndexNotFound: there is no index.
     """
-    with quick_imports():
-        from hmde.index.index import Index
-        from hmde.index.snapshot import open_snapshot
+    from hmde.index.index import Index
+    from hmde.index.snapshot import open_snapshot
+
     without_bars()
     open_snapshot(options.index)  # so that none is made
     return Index(options.index, options.model, dtype=options.dtype)

@@ -9,14 +9,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from hmde.common.terminal import printable
-
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
 from hmde.commands.opening import opened
 from hmde.commands.options import QueryOptions
+from hmde.common.command_line import printable
 from hmde.server.client import ask_server, is_address
 
 logger = logging.getLogger(__name__)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -14,8 +15,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from hmde.common.terminal import printable
-
 import yaml
 from jsonargparse import auto_cli, set_parsing_settings
 
@@ -23,6 +22,15 @@ from hmde.common.extras import MissingExtra
 
 # Errors that an option, an input or the machine causes. Training raises the last at a loss that is not finite.
 MISTAKES = (ValueError, TypeError, OSError, MemoryError, FloatingPointError, MissingExtra)
+
+MOST_CHARACTERS = 2000  # of one line
+
+# What an error says of the types of an option that may be of several, or not given.
+_TYPES = re.compile(
+    r"Does not validate against any of the Union subtypes.*?Errors:\s+|- Expected a <class 'NoneType'>\s+"
+    r"|Given value type: [^\n]*\s+",
+    re.DOTALL,
+)
 
 set_parsing_settings(docstring_parse_attribute_docstrings=True)  # --help shows the sentence under each field
 
@@ -47,7 +55,7 @@ def options_from(dataclass: Any, argv: list[str] | None = None, *, positional: b
     try:
         options = _plain(auto_cli(dataclass, args=argv, as_positional=positional, exit_on_error=False, **texts))
     except ArgumentError as error:
-        raise ValueError(_shortened(str(error))) from None
+        raise ValueError(_TYPES.sub("", str(error))) from None
     _check_empty_sections(argv, options)
     return options
 
@@ -70,29 +78,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _shortened(message: str) -> str:
-    r"""What is wrong with an option that may be of several types, without the list of these types.
-
-    >>> _shortened('Parser key "size":\n  Does not validate against any of the Union subtypes\n  Subtypes: [...]\n'
-    ...            '  Errors:\n    - Not of type PositiveInt: 0 does not conform to restriction v>0\n'
-    ...            "    - Expected a <class 'NoneType'>\n  Given value type: <class 'int'>\n  Given value: 0")
-    'Parser key "size": Not of type PositiveInt: 0 does not conform to restriction v>0. Got value: 0'
-    """
-
-    def reasons(union: re.Match[str]) -> str:
-        said = [reason.split("\n  Given value")[0] for reason in re.split(r"\n *- ", union[1])]
-        wanted = "; or ".join(reason for reason in said if not reason.startswith("Expected a <class 'None"))
-        return f" {wanted}. Got value: {union[2]}"
-
-    return re.sub(
-        r"\s+Does not validate against any of the Union subtypes\s+Subtypes: .*?Errors:\s+- (.*)\n +Given value type"
-        r".*\n +Given value: (.*)",
-        reasons,
-        message,
-        flags=re.DOTALL,
-    )
-
-
 def _check_empty_sections(argv: list[str], options: Any) -> None:
     """
     Raises:
@@ -110,10 +95,30 @@ def _check_empty_sections(argv: list[str], options: Any) -> None:
                 sections.append((f"{name}{key}.", value, getattr(filled, key)))
 
 
+def printable(text: str) -> str:
+    r"""One line of text that is safe in any terminal, though others have chosen its names: white space becomes blanks,
+    and control characters and lone surrogates become escapes. The middle of a very long text is left out.
+
+    >>> printable("a\x1b[2J\tb\x9b2J")
+    'a\\x1b[2J b\\x9b2J'
+    """
+    if len(text) > MOST_CHARACTERS:
+        text = f"{text[: MOST_CHARACTERS // 2]} [...] {text[-MOST_CHARACTERS // 2 :]}"
+    one_line = re.sub(r"[\t\n\r]+", " ", text)
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", lambda match: ascii(match[0])[1:-1], one_line)
+
+
+class _OneLine(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
 def run(main: Callable[[], None]) -> None:
     """Run a program, in the main thread. One of `MISTAKES` becomes one line on stderr and exit code 2. SIGINT and
     SIGTERM become one line and the codes that a shell gives them, 130 and 143; whatever is half written is removed on
     the way. With HMDE_TRACEBACK set, an error ends in a traceback, as errors of other kinds do."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_OneLine())  # of all loggers that nobody has configured
     program, received = os.getpid(), list[signal.Signals]()
 
     def stop(number: int, _frame: object) -> None:

@@ -10,21 +10,17 @@ import json
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from hmde.common.progress import progress_bar
 
 if TYPE_CHECKING:
-    from pyarrow import RecordBatch
     from pyarrow.parquet import ParquetFile
 
-# Limits of what is read at once. They hold whatever a file says of itself, so that no file takes all memory.
-ROWS_AT_ONCE = 1024  # most rows of a Parquet file
-BYTES_AT_ONCE = 2**26  # of a Parquet file; fewer rows are read where they are large
-LONGEST_LINE = 2**28  # in bytes
-MOST_VALUES = 2**23  # of the JSON of a line
+# Most that is read at once of a Parquet file.
+ROWS_AT_ONCE = 1024
+BYTES_AT_ONCE = 2**26
 PARQUET = ".parquet"
 
 
@@ -78,16 +74,13 @@ def sized_lines(path: Path, name: str = "") -> Iterator[tuple[int, str, int]]:
         name: of a progress bar over the bytes; empty for none.
 
     Raises:
-        ValueError: the file is missing, cannot be read, is no whole gzip file or is not UTF-8, or a line is longer than
-            LONGEST_LINE.
+        ValueError: the file is missing, cannot be read, is no whole gzip file or is not UTF-8.
     """
     number = 0
     try:
         with unpacked(path) as file, progress_bar(name, path.stat().st_size, unit="B", delay=1) as progress:
             packed = getattr(file, "fileobj", file)
-            for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), b""), start=1):
-                if len(line) > LONGEST_LINE:
-                    raise malformed(path, number, f"is longer than {LONGEST_LINE >> 20} MiB; divide the text")
+            for number, line in enumerate(file, start=1):
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
                 yield number, text.removesuffix("\n").removesuffix("\r"), len(line)
                 progress.update(packed.tell() - progress.n)
@@ -126,10 +119,8 @@ def json_value(path: Path, number: int, line: str) -> Any:
     """The JSON value of a line.
 
     Raises:
-        ValueError: it is no JSON, or has more than MOST_VALUES values, each of which takes many times its length.
+        ValueError: it is no JSON.
     """
-    if len(line) > MOST_VALUES and sum(map(line.count, "[{,:")) > MOST_VALUES:
-        raise malformed(path, number, f"has more than {MOST_VALUES} JSON values; leave out what is no text")
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -138,20 +129,13 @@ def json_value(path: Path, number: int, line: str) -> Any:
 
 @contextmanager
 def _parquet_file(path: Path) -> Iterator[ParquetFile]:
-    """A file of which equal texts are read once, as they are stored, and not once for each row."""
     import pyarrow  # takes a tenth of a second, and few commands read Parquet
     import pyarrow.parquet
 
     try:
         # Opened here, since Arrow takes no name that is not UTF-8.
-        with path.open("rb") as file:
-            metadata = pyarrow.parquet.read_metadata(file)
-            columns = map(metadata.schema.column, range(metadata.num_columns))
-            texts = [
-                column.path for column in columns if column.physical_type == "BYTE_ARRAY" and "." not in column.path
-            ]
-            with pyarrow.parquet.ParquetFile(file, metadata=metadata, read_dictionary=texts) as table:
-                yield table
+        with path.open("rb") as file, pyarrow.parquet.ParquetFile(file) as table:
+            yield table
     except pyarrow.ArrowException as error:
         fault = "is no Parquet file, or not a whole one"
         raise ValueError(f"{path} {fault} ({error}); download or copy it again") from None
@@ -176,8 +160,8 @@ def parquet_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[t
         columns: to read, as far as the file has them; all if None.
 
     Raises:
-        ValueError: the file is missing, no Parquet file, damaged, or has a column of these twice, a text that
-            is not UTF-8, or a date that Python does not know.
+        ValueError: the file is missing, no Parquet file, damaged, has a column of these twice, or a value that Python
+            does not know, such as a date behind the year 9999.
     """
     import pyarrow
 
@@ -190,47 +174,13 @@ def parquet_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[t
             size = sum(table.metadata.row_group(group).total_byte_size for group in range(table.num_row_groups))
             rows_at_once = BYTES_AT_ONCE * table.metadata.num_rows // max(size, 1)
             for batch in table.iter_batches(min(max(rows_at_once, 1), ROWS_AT_ONCE), columns=names):
-                for part in _written_out(batch):
-                    for row in _as_python(part):
-                        number += 1
-                        yield number, row
-        except UnicodeDecodeError as error:
-            raise malformed(path, number + 1, f"is not UTF-8 ({error}); write the file anew") from None
-        except OverflowError as error:
-            rule = f"a date lies outside of the years 1 to 9999 ({error}); correct it, or leave its column out"
-            raise malformed(path, number + 1, rule) from None
-        except (pyarrow.ArrowException, OSError) as error:
-            raise ValueError(f"{path} is damaged behind row {number} ({error}); download or copy it again") from None
-
-
-def _as_python(batch: RecordBatch) -> Iterator[dict[str, Any]]:
-    """The rows of a batch; an error comes when its row does."""
-    try:
-        rows = batch.to_pylist()
-    except (OverflowError, UnicodeDecodeError):
-        rows = (row for place in range(len(batch)) for row in batch.slice(place, 1).to_pylist())
-    yield from rows
-
-
-def _written_out(batch: RecordBatch) -> Iterator[RecordBatch]:
-    """A batch in which a text may stand for many rows, as batches in which each row has its own text: of at most
-    BYTES_AT_ONCE, or of one row."""
-    import pyarrow
-    import pyarrow.compute as compute
-
-    def is_text(column: Any) -> bool:
-        return isinstance(column, pyarrow.DictionaryArray)
-
-    texts = filter(is_text, batch.columns)
-    sizes = [compute.sum(compute.binary_length(text.dictionary).take(text.indices)).as_py() or 0 for text in texts]
-    if sum(sizes) > BYTES_AT_ONCE and len(batch) > 1:
-        for part in (batch[: len(batch) // 2], batch[len(batch) // 2 :]):
-            yield from _written_out(part)
-    elif not batch.columns:  # `from_arrays` would forget how many rows it has
-        yield batch
-    else:
-        columns = [column.dictionary_decode() if is_text(column) else column for column in batch.columns]
-        yield pyarrow.RecordBatch.from_arrays(columns, batch.schema.names)
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, row
+        except (pyarrow.ArrowException, OSError, OverflowError, UnicodeDecodeError) as error:
+            raise ValueError(
+                f"{path} cannot be read behind row {number} ({error}); correct it, or download or copy it again"
+            ) from None
 
 
 def rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[tuple[int, Any]]:

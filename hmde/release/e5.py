@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import hmde.common.terminal
 import hmde.common.threads
 
 import numpy as np

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-import hmde.common.terminal
 import hmde.common.threads
 
 import duckdb

@@ -14,7 +14,6 @@ import functools
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import hmde.common.terminal
 import hmde.common.threads
 
 from accelerate import Accelerator

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field
 
-import hmde.common.terminal
 import hmde.common.threads
 
 import torch

@@ -1,7 +1,5 @@
 """Training data from text: triples of documents (paper, section 3.1), see `build`."""
 
-import hmde.common.terminal  # this file is run before those of the commands, and duckdb takes long to import
-
 from training.corpus.article_tables import ARTICLE_COLUMNS
 from training.corpus.build import main
 from training.corpus.hard_negatives import TRIPLE_COLUMNS

@@ -1,4 +1,3 @@
-import hmde.common.terminal
 import hmde.common.threads
 
 from hmde.common.command_line import run

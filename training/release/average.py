@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import hmde.common.terminal
 import hmde.common.threads
 
 import torch

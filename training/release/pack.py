@@ -11,7 +11,6 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-import hmde.common.terminal
 import hmde.common.threads
 
 import numpy as np

@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import hmde.common.terminal
 import hmde.common.threads
 
 import torch

@@ -125,7 +125,7 @@ def test_nothing_in_a_document_commands_the_terminal(
         (["index", "documents", "index", "--model", "nowhere"], "nowhere does not open, as a folder"),
         (["query", "nowhere", "The cat", "--hits", "0"], "does not conform to restriction v>0"),
         (["query", "nowhere", "The cat", "--top", "1"], "unrecognized arguments: --top 1"),
-        (["query", "nowhere", "The cat", "--ranking", "best"], "Got value: best"),
+        (["query", "nowhere", "The cat", "--ranking", "best"], "Given value: best"),
         (["query", "nowhere"], "required: query.question"),
         (["index", "documents", "file", "--model", "{model}"], "Not a directory"),
         (["serve", "nowhere", "--port", "70000"], "no server can listen at 127.0.0.1, port 70000"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hmde.common.command_line import options_from, run
+from hmde.common.command_line import MOST_CHARACTERS, options_from, run
 from hmde.common.numbers import PositiveInt
 from tests.paths import REPOSITORY
 
@@ -61,7 +62,7 @@ def test_an_unknown_section_of_a_file_is_an_error_and_an_empty_known_one_takes_t
 
 
 def test_a_number_out_of_range_is_named_without_the_types_that_it_might_have(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r'(?s)^Parser key "first": .*size') as error:
+    with pytest.raises(ValueError, match=r'(?s)^Parser key "first":\s.*size') as error:
         options_from(Nested, ["--first.size", "four"])
     assert "NoneType" not in str(error.value)
     assert type(options_from(Nested, ["--sizes", '{"a": 4}']).sizes["a"]) is int
@@ -95,6 +96,18 @@ def test_what_an_option_an_input_or_the_machine_causes_is_one_line(
     with pytest.raises(SystemExit) as ended:
         run(main)
     assert (ended.value.code, capsys.readouterr().err) == (2, "error: this is so; do that\n")
+
+
+def test_what_the_terminal_shows_of_a_warning_is_one_short_line_without_control_characters() -> None:
+    run(lambda: None)
+    record = logging.LogRecord(
+        "", logging.WARNING, "", 0, "%s is\n\x1b[2J%s", ("it", "x" * 10**6 + "the way out"), None
+    )
+    assert logging.lastResort is not None
+    line = logging.lastResort.format(record)
+    assert line.startswith("it is \\x1b[2J")
+    assert line.endswith("the way out")
+    assert len(line) < MOST_CHARACTERS + 10
 
 
 def test_a_mistake_of_ours_keeps_its_traceback() -> None:

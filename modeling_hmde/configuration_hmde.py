@@ -18,7 +18,7 @@ except ImportError as error:
     ) from error
 from huggingface_hub.dataclasses import StrictDataclassFieldValidationError, strict
 
-from .encoders_hmde import check_layers, check_sentence_layer, longest_text
+from .encoders_hmde import check_sentence_layer, longest_text
 from .loading_hmde import AUTO_MAP, ShipsCode, be_found_by_dill
 from .pipeline_hmde import width_after
 
@@ -233,8 +233,6 @@ class HMDEConfig(ShipsCode, PreTrainedConfig):
 
     def _check_against_sentence_encoder(self) -> None:
         sentence = self.sentence_config
-        for config in (self, sentence):
-            check_layers(config)
         for field in ("hidden_size", "vocab_size"):
             if not getattr(sentence, field, None):
                 raise ValueError(f"sentence_config of type {sentence.model_type!r} has no {field}; use an encoder's")

@@ -46,10 +46,6 @@ ENCODER_FAMILIES = {
 }
 
 
-# An encoder may have so many layers. The deepest published ones have about a hundred.
-MOST_LAYERS = 1000
-
-
 def encoder_family(sentence_config: Any) -> EncoderFamily:
     """The family of the encoder that a configuration describes."""
     return ENCODER_FAMILIES.get(sentence_config.model_type, EncoderFamily())
@@ -64,17 +60,6 @@ def longest_text(sentence_config: Any) -> int | None:
     """Most tokens of a text that an encoder has positions for; None if it has no table of positions."""
     positions = getattr(sentence_config, "max_position_embeddings", None)
     return None if positions is None else positions - first_position(sentence_config)
-
-
-def check_layers(config: Any) -> None:
-    """
-    Raises:
-        ValueError: a configuration describes no layers, or more than any encoder has, which would take
-            forever to make.
-    """
-    for field in ("num_hidden_layers", "num_document_layers"):
-        if not 1 <= getattr(config, field, 1) <= MOST_LAYERS:
-            raise ValueError(f"{field} is {getattr(config, field)}; an encoder has from 1 to {MOST_LAYERS} layers")
 
 
 def check_sentence_layer(layer: int, sentence_config: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
@@ -64,17 +63,6 @@ def refuse_misspelt(names: Iterable[str], options: Collection[str]) -> None:
     for name in names:
         if similar := get_close_matches(name, options, cutoff=0.75):
             raise ValueError(f"the tokenizer has no option {name}; did you mean {similar[0]}?")
-
-
-def check_weight_map(folder: Path) -> None:
-    """
-    Raises:
-        ValueError: the weights of a folder are said to be in a file outside of it.
-    """
-    for index in (*folder.glob("*.safetensors.index.json"), *folder.glob("*.bin.index.json")):
-        for file in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values():
-            if Path(file).name != file:
-                raise ValueError(f"{index} says that weights are in {file!r}, which is no file of its folder")
 
 
 def check_weights(name: str, missing: Iterable[str]) -> None:

@@ -27,7 +27,7 @@ from .document_encoder_hmde import DocumentEncoder, DocumentPositions, ResidualP
 from .encoders_hmde import encoder_family
 from .inference_hmde import InferenceMixin
 from .layers_hmde import auto_class, cut_above_layer
-from .loading_hmde import AUTO_MAP, ShipsCode, be_found_by_dill, check_weight_map, check_weights, refuse_arguments
+from .loading_hmde import AUTO_MAP, ShipsCode, be_found_by_dill, check_weights, refuse_arguments
 from .outputs_hmde import HMDEOutput
 from .packing_hmde import scatter_sentences
 from .pipeline_hmde import read_pipeline
@@ -76,21 +76,10 @@ class HMDEPreTrainedModel(ShipsCode, PreTrainedModel):
         """The default is "packed", as that of other models is "sdpa"."""
         return super().get_correct_attn_implementation(requested_attention or "packed", is_init_check)
 
-    @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
-        """As for other models, but missing weights are an error.
-
-        Raises:
-            ValueError: weights are missing, other than those of a head, or lie outside of the folder. With
-                `ignore_mismatched_sizes=True`, those that are missing are new.
-        """
-        if pretrained_model_name_or_path is not None:
-            check_weight_map(Path(pretrained_model_name_or_path))
-        return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
-
     @staticmethod
     def _finalize_model_loading(model: Any, load_config: Any, loading_info: Any) -> Any:
-        # Here, transformers draws missing weights at random, however large they are, and only says so in a table.
+        """Refuses a folder that lacks weights, other than those of a head, unless `ignore_mismatched_sizes` is true:
+        transformers draws them at random, however large they are, and only says so in a table."""
         if not load_config.ignore_mismatched_sizes:
             missing = loading_info.missing_and_mismatched() - model.all_tied_weights_keys.keys()
             # The weights of a head, ours or a subclass's, may be missing: they are trained anew.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from transformers.utils import logging
@@ -35,9 +34,7 @@ def refuse_arguments(known: Collection[str], text_pair: Any, others: Mapping[str
         raise ValueError("HMDE reads one document at a time; join the texts instead of giving a text_pair")
     for name, value in others.items():
         if name not in known and name != "sanitize_control_tokens":  # which transformers gives the tokens of a chat
-            similar = get_close_matches(name, {*known, "truncation", "padding"}, 1, cutoff=0.75)
-            hint = f"did you mean {similar[0]}?" if similar else "help(HMDETokenizer) describes those it has"
-            raise ValueError(f"the tokenizer has no option {name}; {hint}")
+            raise ValueError(f"the tokenizer has no option {name}; help(HMDETokenizer) describes those it has")
         if name in WITHOUT_EFFECT and (value is False if name == "split_special_tokens" else value):
             raise ValueError(f"{name}={value} is not supported; {WITHOUT_EFFECT[name]}")
 

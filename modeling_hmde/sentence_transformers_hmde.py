@@ -41,16 +41,6 @@ def write_sentence_transformers_files(folder: Path) -> None:
     (folder / "modules.json").write_text(json.dumps(MODULES, indent=2) + "\n", encoding="utf-8")
 
 
-class Features(dict):
-    """What `forward` returns, with a clear error for what an HMDE does not compute."""
-
-    def __missing__(self, name: str) -> None:
-        raise ValueError(
-            f"HMDE gives a 'sentence_embedding' for each text, and for documents 'token_embeddings', the vectors of "
-            f"their sentences; it has no {name!r}"
-        )
-
-
 def _precise(vectors: Tensor) -> Tensor:
     return vectors.to(torch.promote_types(vectors.dtype, torch.float32))
 
@@ -184,14 +174,14 @@ class HMDESentenceTransformersModule(nn.Module):
         """
         tokens = {name: features[name] for name in ("input_ids", "attention_mask", "sentence_ids")}
         if (task or features.get("task")) == "query":
-            return Features(features, sentence_embedding=_precise(self.model.embed_queries(**tokens)))
+            return {**features, "sentence_embedding": _precise(self.model.embed_queries(**tokens))}
         output = self.model(**tokens)
-        return Features(
-            features,
-            sentence_embedding=_precise(output.pooler_output),
-            token_embeddings=output.last_hidden_state,
-            attention_mask=(output.sentence_lengths > 0).long(),
-        )
+        return {
+            **features,
+            "sentence_embedding": _precise(output.pooler_output),
+            "token_embeddings": output.last_hidden_state,
+            "attention_mask": (output.sentence_lengths > 0).long(),
+        }
 
     @property
     def max_seq_length(self) -> int:

@@ -25,7 +25,7 @@ from .marks_hmde import read_past_marks
 from .pipeline_hmde import read_pipeline
 from .publishing_hmde import upload
 from .refusals_hmde import refuse_arguments, refuse_truncated, warn_of_truncation
-from .rows_hmde import Piece, Row, Tokens, common_start, join_pieces, rows_by_passage
+from .rows_hmde import Piece, Tokens, common_start, join_pieces, rows_by_passage
 from .segmentation_hmde import check_texts, join_short_spans, language_of_each, sentence_spans
 
 # A text that is not split into sentences is cut before it is tokenised, to this many characters for each token that it
@@ -314,7 +314,7 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
         if refuse:
             self.refuse_truncated(texts, [row.num_truncated_tokens for row in rows], limit=limit)
         for pieces, row in zip(documents, rows):
-            self._warn_of_truncation(pieces, row, limit)
+            warn_of_truncation(pieces, row, self.max_sentences, self.max_sentence_length, limit)
         batch = {name: [getattr(row, name) for row in rows] for name in columns}
         if isinstance(text, str) and return_tensors is None:
             batch = {name: values[0] for name, values in batch.items()}
@@ -338,9 +338,6 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
         limits = f"max_sentences {self.max_sentences}, max_sentence_length {self.max_sentence_length}"
         limits += "" if limit is None else f", max_length {limit}"
         refuse_truncated(texts, num_truncated_tokens, limits)
-
-    def _warn_of_truncation(self, pieces: list[Piece], row: Row, limit: int | None) -> None:
-        warn_of_truncation(pieces, row, self.max_sentences, self.max_sentence_length, limit)
 
     def _pieces(
         self,

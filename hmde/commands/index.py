@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from hmde.commands.opening import without_bars
 from hmde.commands.options import IndexOptions
 from hmde.common.files import write_json
-from hmde.documents.documents import Columns, Documents, check_apart
+from hmde.documents.documents import Columns, Documents
 
 if TYPE_CHECKING:  # the model's libraries take seconds to import: what can be refused before is refused at once
     from hmde.index.update import Changes
@@ -28,7 +28,6 @@ HOW_TO_READ = "how-to-read.json"  # in the folder of an index: the options by wh
 def main(options: IndexOptions) -> None:
     language, columns = how_to_read(options)
     documents = Documents(options.documents, language, columns, options.strict)
-    check_apart(Path(options.index), Path(options.documents))
     from hmde.index.index import Index
     from hmde.index.precomputed import PrecomputedEmbeddings
 

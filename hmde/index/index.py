@@ -145,7 +145,11 @@ class Index:
             show_progress_bar: over documents.
 
         Raises:
-            TypeError, ValueError, OSError: as `hmde.index.update.update_index`.
+            TypeError: `documents` can be read only once.
+            ValueError: the index was made by another model, keeps sentences against `sentences` or `embeddings`, keeps
+                none against `sentences`, lies among the documents, or is damaged; an id is used twice; metadata of one
+                name have several types; or the folder holds something else.
+            OSError: the disk is full.
         """
         changes = update_index(
             self.folder,

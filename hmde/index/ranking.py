@@ -53,14 +53,7 @@ def rank(
         encoder: the model that made the index, see `Snapshot.check`.
         ranking: see the description of this file.
         depth: documents at most. `hybrid` and `late` consider at least CANDIDATES.
-        languages: only documents in these (ISO 639-1); in all if None.
-        where: only documents that meet this condition in SQL, on metadata, id, title, language and text.
-        vector: (hidden,), the query's, if it is known already: many queries are encoded faster together.
-
-    Raises:
-        UnknownLanguage: the index has no document in a language.
-        InvalidCondition: `where` is no condition on documents of the index, or cannot be computed for one of them.
-        ValueError: its files are damaged.
+        languages, where, vector: as in `Index.search`, as are the errors.
     """
     condition = index.condition(languages, where)
     if ranking == "bm25":

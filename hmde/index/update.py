@@ -20,7 +20,7 @@ from lancedb.index import FTS, BTree, IvfSq
 
 from hmde.common.files import folder_written_whole, locked
 from hmde.common.progress import Advance, progress_bar
-from hmde.documents.documents import Document, Documents, distinct
+from hmde.documents.documents import Document, Documents, check_apart, distinct
 from hmde.index.bm25 import document_terms
 from hmde.index.codes import encode
 from hmde.index.encoder import Encoder, cut
@@ -55,8 +55,6 @@ CHARACTERS_OF_WORDS = 2**21
 # How long an old version stays on disk, for those who still read it, after a newer one has taken its place.
 READING_TIME = timedelta(minutes=10)
 
-EXACT_AS_FLOAT = 2**53  # up to here, all integers are
-
 METADATA_TYPES = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
 
 
@@ -81,35 +79,19 @@ def update_index(
     embeddings: PrecomputedEmbeddings | None = None,
     show_progress_bar: bool = False,
 ) -> Changes:
-    """Makes an index the index of some documents: encodes what is new or changed, keeps the rest, removes what is gone.
-    A document that is only renamed keeps its vectors. What is held of a file that `Documents` cannot read now, stays.
+    """As `Index.update`, whose arguments and errors these are, or, with `keep_others`, as `Index.add`.
 
     Commits every DOCUMENTS_PER_COMMIT documents; a killed process that is started again resumes at the last commit.
     Memory holds the texts of two commits, and the ids, titles and metadata of all documents.
-
-    Args:
-        folder: of the index; made if it does not exist.
-        documents: all that the index is to hold. They are read twice, first to find what is wrong with them.
-        encoder: the model; for an index that exists, the one that made it.
-        keep_others: do not remove the documents of the index that are not among these.
-        sentences: keep the sentence vectors too, which `late` and explanations need. If None, a new index keeps them
-            unless `embeddings` are given, and an index that exists goes on as it began.
-        embeddings: of the same model, for an index without sentences; documents that are found there are not encoded.
-        show_progress_bar: over documents, on stderr if this is a terminal.
-
-    Raises:
-        TypeError: `documents` can be read only once.
-        ValueError: the index was made by another model, keeps sentences against `sentences` or `embeddings`, keeps none
-            against `sentences`, or is damaged; an id is used twice; metadata of one name have several types, or
-            fractions and integers beyond 2**53; or the folder holds something else.
-        OSError: the disk is full.
     """
     folder = folder_of(folder)
     if isinstance(documents, Iterator):
         raise TypeError("documents are read twice; give a list or a Documents, not an iterator")
+    if isinstance(documents, Documents):
+        check_apart(folder, Path(documents.source))
     if sentences and embeddings is not None:
         raise ValueError("sentences is True, but precomputed embeddings hold no sentences; leave one of the two out")
-    count, metadata, large = _survey(documents)
+    count, metadata = _survey(documents)
     with locked(folder):
         if not is_index(folder):
             _create(folder, encoder, embeddings is None if sentences is None else sentences)
@@ -123,7 +105,7 @@ def update_index(
                 f"{folder} keeps sentences, whose vectors are not among precomputed embeddings; make an index without "
                 "sentences in another folder, or leave the embeddings out"
             )
-        _keep_metadata(index, metadata, large)
+        _keep_metadata(index, metadata)
         stored = _stored_states(index)
         # What is read here is read by a thread while the model computes; what else may be bound to the thread it is of.
         reading = read_ahead(documents, DOCUMENTS_PER_COMMIT) if isinstance(documents, Documents) else documents
@@ -155,14 +137,13 @@ def remove_documents(folder: str | Path, ids: Iterable[str]) -> int:
         return count - len(index)
 
 
-def _survey(documents: Iterable[Document]) -> tuple[int, dict[str, type], dict[str, str]]:
-    """How many documents there are, of which type their metadata are, by name, and by name the id of a document with an
-    integer that no fraction may stand beside.
+def _survey(documents: Iterable[Document]) -> tuple[int, dict[str, type]]:
+    """How many documents there are, and of which type their metadata are, by name.
 
     Raises:
         ValueError: an id is used twice, or metadata of one name are of several types.
     """
-    count, types, large = 0, dict[str, type](), dict[str, str]()
+    count, types = 0, dict[str, type]()
     for document in distinct(documents):
         count += 1
         for name, value in document.metadata.items():
@@ -174,21 +155,11 @@ def _survey(documents: Iterable[Document]) -> tuple[int, dict[str, type], dict[s
                     f"{document.id}: {name} is {value!r}, and of another document it is of type {before.__name__}; "
                     "make them alike"
                 )
-            if type(value) is int and abs(value) > EXACT_AS_FLOAT:
-                large[name] = document.id
-    for name, id in large.items():
-        if types[name] is float:
-            raise _too_large(name, id)
-    return count, types, large
+    return count, types
 
 
-def _too_large(name: str, id: str) -> ValueError:
-    rule = "beside fractions it cannot be kept exactly; write all as strings, or all as integers"
-    return ValueError(f"{id}: {name} is an integer beyond 2**53, and {rule}")
-
-
-def _keep_metadata(index: Snapshot, types: dict[str, type], large: dict[str, str]) -> None:
-    """Makes the columns for metadata that the index lacks. Arguments as `_survey` gives them.
+def _keep_metadata(index: Snapshot, types: dict[str, type]) -> None:
+    """Makes the columns for metadata that the index lacks. Types as `_survey` gives them.
 
     Raises:
         ValueError: the index keeps metadata of this name, but of another type.
@@ -198,8 +169,6 @@ def _keep_metadata(index: Snapshot, types: dict[str, type], large: dict[str, str
         stored = index.table.schema.field(name).type if name in index.metadata_columns else column
         if stored != column and not (pa.types.is_floating(stored) and pa.types.is_integer(column)):
             raise ValueError(f"{name} is of type {column}, but the index keeps it as {stored}; make them alike")
-        if stored != column and name in large:
-            raise _too_large(name, large[name])
     new = [pa.field(name, column) for name, column in columns.items() if name not in index.metadata_columns]
     if new:
         with store_errors(index.folder):

@@ -193,22 +193,12 @@ def test_an_unknown_module_is_never_dropped_but_by_choice(plain: str, tmp_path: 
     assert (chosen.config.sentence_pooling, chosen.config.sentence_modules) == ("cls", ())
 
 
-DENSE = {"type": "dense", "in_features": 768, "out_features": 8, "bias": True, "activation": "Tanh", "residual": False}
-
-
 @pytest.mark.parametrize(
     ("module", "message"),
     [
         ({"type": "cnn"}, "its type must be one of dense"),
         ({"type": "truncate"}, "has the fields size"),
         ({"type": ["cnn"]}, "its type must be one of dense"),
-        ({"type": "truncate", "size": 0}, "has size 0; give a whole number from 1"),
-        ({"type": "truncate", "size": "8"}, "has size '8'; give a whole number from 1"),
-        ({"type": "truncate", "size": True}, "has size True; give a whole number from 1"),
-        ({"type": "dropout", "p": 1.0}, r"has p 1\.0; give a number from 0 to below 1"),
-        ({"type": "dropout", "p": None}, "has p None; give a number from 0 to below 1"),
-        (DENSE | {"out_features": -8}, "has out_features -8; give a whole number from 1"),
-        (DENSE | {"bias": "no"}, "has bias 'no'; give true or false"),
         ({"type": "layer_norm", "dimension": 8}, "reads vectors of 8 numbers, but gets vectors of 768"),
     ],
 )

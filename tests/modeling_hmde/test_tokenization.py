@@ -600,8 +600,6 @@ def test_a_text_without_content_is_one_empty_sentence(
         ({"return_token_type_ids": True}, "return_token_type_ids=True is not supported"),
         ({"stride": 3}, "stride=3 is not supported"),
         ({"colour": "red"}, "the tokenizer has no option colour; help"),
-        ({"max_lenght": 7}, "the tokenizer has no option max_lenght; did you mean max_length"),
-        ({"as_query": True}, "the tokenizer has no option as_query; did you mean as_queries"),
         ({"is_split_into_words": True}, "is_split_into_words=True is not supported"),
         ({"return_overflowing_tokens": True}, "return_overflowing_tokens=True is not supported"),
         ({"truncation": True, "max_length": 2}, "max_length is 2, but a sentence takes 2 special tokens"),

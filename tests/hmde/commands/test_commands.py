@@ -121,7 +121,7 @@ def test_nothing_in_a_document_commands_the_terminal(
     [
         (["query", "nowhere", "The cat"], "holds no index"),
         (["index", "nowhere", "index", "--model", "{model}"], "nowhere is missing"),
-        (["index", "documents", "documents/index"], "would be read as documents"),
+        (["index", "documents", "documents/index", "--model", "{model}"], "would be read as documents"),
         (["index", "documents", "index", "--model", "nowhere"], "nowhere does not open, as a folder"),
         (["query", "nowhere", "The cat", "--hits", "0"], "does not conform to restriction v>0"),
         (["query", "nowhere", "The cat", "--top", "1"], "unrecognized arguments: --top 1"),

@@ -357,9 +357,12 @@ def test_an_index_has_the_mode_of_other_folders(tmp_path: Path, encoder: Encoder
         assert path.stat().st_mode == like.stat().st_mode, path
 
 
-def test_documents_that_can_be_read_only_once_and_ids_that_come_twice_are_refused(
+def test_what_cannot_become_an_index_is_refused_before_anything_is_encoded(
     tmp_path: Path, counting: CountingEncoder
 ) -> None:
+    (tmp_path / "cat.txt").write_text("The cat.")
+    with pytest.raises(ValueError, match=r"index lies in .* and would be read as documents; put it elsewhere"):
+        update_index(tmp_path / "index", Documents(tmp_path), counting)
     with pytest.raises(TypeError, match="give a list or a Documents"):
         update_index(tmp_path / "index", iter(documents_of(TEXTS)), counting)
     with pytest.raises(ValueError, match="the id cat is used twice"):

@@ -23,7 +23,7 @@ quickstart: .venv/quickstart
 
 ## The released model and its sentence encoder as folders, without a network: runs/hmde-small and runs/e5-small.
 model: .venv/quickstart
-	$(BIN)/python -m hmde.release.e5 --output runs/e5-small
+	test -d runs/e5-small || $(BIN)/python -m hmde.release.e5 --output runs/e5-small
 	test -d runs/hmde-small || $(BIN)/hmde model runs/hmde-small
 
 ## Train on articles of your own as the released model was trained, and upload the mean of the trainings: make release
@@ -31,7 +31,7 @@ model: .venv/quickstart
 release: .venv/quickstart
 	@test -n "$(HUB)" -a -n "$(ARTICLES)" -a -n "$(LANGUAGES)" || \
 	    { echo "name the repository, the articles and their languages: make release HUB=you/name ARTICLES=folder LANGUAGES='[en, fr]'"; exit 2; }
-	$(BIN)/python -m hmde.release.e5 --output runs/e5-small
+	test -d runs/e5-small || $(BIN)/python -m hmde.release.e5 --output runs/e5-small
 	$(BIN)/python -m training.corpus --articles $(ARTICLES) --output runs/corpus --languages '$(LANGUAGES)' $(CORPUS)
 	$(call train,e5-small,first-42) --seed 42 $(FIRST_STAGE)
 	$(call train,e5-small,first-43) --seed 43 $(FIRST_STAGE)

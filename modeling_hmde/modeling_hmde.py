@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from huggingface_hub import CommitInfo, ModelCard
 from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedModel
 from transformers import initialization as init
@@ -31,7 +30,6 @@ from .loading_hmde import AUTO_MAP, ShipsCode, be_found_by_dill, check_weights, 
 from .outputs_hmde import HMDEOutput
 from .packing_hmde import scatter_sentences
 from .pipeline_hmde import read_pipeline
-from .publishing_hmde import model_card, upload
 from .rotation_hmde import Rotation
 from .sentence_modules_hmde import load_weights, make_modules
 from .sentence_reading_hmde import SentenceReadingMixin
@@ -150,19 +148,6 @@ class HMDEPreTrainedModel(ShipsCode, PreTrainedModel):
         self.config.auto_map = dict(AUTO_MAP)
         super().save_pretrained(save_directory, **kwargs)
         write_sentence_transformers_files(Path(save_directory))
-
-    def push_to_hub(self, repo_id: str, **options: Any) -> CommitInfo:  # type: ignore[override]
-        """Upload weights, configuration and code. The tokenizer is pushed by itself.
-
-        A repository without a card gets that of the folder the model was loaded from, or a new one.
-
-        Args:
-            repo_id: `name` or `organisation/name`; created if it does not exist.
-            options: `private`, `token`, `revision`, `create_pr`, `commit_message`, `commit_description`.
-        """
-        readme = Path(self.name_or_path or repo_id, "README.md")
-        card = ModelCard.load(readme) if readme.exists() else model_card(repo_id, self.config)
-        return upload(self, repo_id, card, **options)
 
 
 class HMDEModel(SentenceReadingMixin, HMDEPreTrainedModel):

@@ -14,7 +14,6 @@ from itertools import islice
 from typing import Any, Literal, get_args
 
 import numpy as np
-from huggingface_hub import CommitInfo
 from tokenizers import Regex, normalizers
 from transformers import AutoTokenizer, BatchEncoding, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER, TruncationStrategy
@@ -23,7 +22,6 @@ from .configuration_hmde import HMDEConfig
 from .loading_hmde import ShipsCode, be_found_by_dill, refuse_misspelt
 from .marks_hmde import read_past_marks
 from .pipeline_hmde import read_pipeline
-from .publishing_hmde import upload
 from .refusals_hmde import refuse_arguments, refuse_truncated, warn_of_truncation
 from .rows_hmde import Piece, Tokens, common_start, join_pieces, rows_by_passage
 from .segmentation_hmde import check_texts, join_short_spans, language_of_each, sentence_spans
@@ -175,10 +173,6 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
         names = {"query_prompt": query_prompt_name, "sentence_prompt": sentence_prompt_name}
         prompts = {option: pipeline.prompt(name) for option, name in names.items() if option not in options}
         return cls(tokenizer_object=backend, **{**base.special_tokens_map, **prompts, **options})
-
-    def push_to_hub(self, repo_id: str, **options: Any) -> CommitInfo:
-        """Upload the tokenizer's files and code; `options` as the model's. The card comes with the model."""
-        return upload(self, repo_id, card=None, **options)
 
     def by_passage(self, rows: Mapping[str, Any], config: HMDEConfig) -> dict[str, np.ndarray]:
         """The inputs of an exported model: documents cut into passages.

@@ -29,7 +29,6 @@ from evaluation.registry import TASKS
 from evaluation.report import Results
 from evaluation.tables import Table
 from hmde.common.files import write_text
-from hmde.common.records import read_text
 
 
 @dataclass
@@ -65,9 +64,9 @@ def read_published(path: Path) -> list[Published]:
     try:
         return [
             Published(**table | {"rows": {name: Row(**row) for name, row in table["rows"].items()}})
-            for table in yaml.safe_load(read_text(path))
+            for table in yaml.safe_load(path.read_text(encoding="utf-8"))
         ]
-    except (TypeError, ValueError, LookupError, AttributeError, RecursionError, yaml.YAMLError) as error:
+    except (OSError, TypeError, ValueError, LookupError, AttributeError, RecursionError, yaml.YAMLError) as error:
         raise ValueError(
             f"{path} is no list of tables as replications/published.py describes them: {error!r}"
         ) from None

@@ -13,11 +13,17 @@ from jinja2 import Environment, FileSystemLoader
 
 from hmde.common.saved_models import card_of
 from modeling_hmde import HMDEConfig
-from modeling_hmde.publishing_hmde import METADATA, model_card
 from training.loop.loop import Progress
 from training.pretrain_recipe import PretrainRecipe
 
 TEMPLATES = Path(__file__).parent / "templates"
+
+# Metadata of every HMDE.
+METADATA: dict[str, Any] = {
+    "library_name": "transformers",
+    "pipeline_tag": "feature-extraction",
+    "tags": ["hmde", "sentence-transformers", "document-embeddings", "multilingual", "cross-lingual-retrieval"],
+}
 
 
 def write_model_card(recipe: PretrainRecipe, folder: Path, progress: Progress) -> None:
@@ -45,9 +51,9 @@ def write_model_card(recipe: PretrainRecipe, folder: Path, progress: Progress) -
         num_concepts=recipe.eval_concepts,
         rows={f"step {step}" if step else "before training": row for step, row in progress.history.items()},
     )
-    sentence_encoder = str(data.base_model or recipe.sentence_encoder)
-    card = model_card(name, HMDEConfig.from_pretrained(folder), data, sentence_encoder, training)
-    card.save(folder / "README.md")
+    config, sentence_encoder = HMDEConfig.from_pretrained(folder), data.base_model or recipe.sentence_encoder
+    values = {"name": name, "config": config, "sentence_encoder": sentence_encoder, "training": training}
+    write_card(folder, TEMPLATES / "card.md", data, **values)
 
 
 def write_average_card(
@@ -73,7 +79,9 @@ def write_average_card(
     data = card_data(models[0], **METADATA, language=first.data.get("language") if first else None, model_name=name)
     trainings = [below_heading(card.text, "How it was trained") if card else "" for card in cards]
     training = section("average.md", models=models, trainings=trainings, num_concepts=num_concepts, rows=scores)
-    model_card(name, config, data, str(data.base_model or ""), training).save(folder / "README.md")
+    sentence_encoder = data.base_model or config.sentence_config.model_type
+    values = {"name": name, "config": config, "sentence_encoder": sentence_encoder, "training": training}
+    write_card(folder, TEMPLATES / "card.md", data, **values)
 
 
 def dev_result(task: str, corpus: str, metric: str, name: str, value: float) -> EvalResult:

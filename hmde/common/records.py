@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from hmde.common.progress import progress_bar
 
 if TYPE_CHECKING:
+    from pyarrow import RecordBatch
     from pyarrow.parquet import ParquetFile
 
 # Most that is read at once of a Parquet file.
@@ -89,21 +90,6 @@ def sized_lines(path: Path, name: str = "") -> Iterator[tuple[int, str, int]]:
         raise malformed(path, number, f"is not UTF-8 ({byte}); save the file as UTF-8") from None
 
 
-def read_text(path: Path) -> str:
-    """A whole UTF-8 file. A byte-order mark is no text.
-
-    Raises:
-        ValueError: the file cannot be read or is not UTF-8.
-    """
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        byte = f"byte {error.start} is 0x{error.object[error.start]:02x}"
-        raise ValueError(f"{path} is not UTF-8 ({byte}); save the file as UTF-8") from None
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
-
-
 def json_rows(path: Path) -> Iterator[tuple[int, Any]]:
     """The JSON value of each line that is not blank, and its number, from 1.
 
@@ -160,8 +146,8 @@ def parquet_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[t
         columns: to read, as far as the file has them; all if None.
 
     Raises:
-        ValueError: the file is missing, no Parquet file, damaged, has a column of these twice, or a value that Python
-            does not know, such as a date behind the year 9999.
+        ValueError: the file is missing, no Parquet file, damaged, or has a column of these twice, a text that is not
+            UTF-8, or a date that Python does not know.
     """
     import pyarrow
 
@@ -174,13 +160,23 @@ def parquet_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[t
             size = sum(table.metadata.row_group(group).total_byte_size for group in range(table.num_row_groups))
             rows_at_once = BYTES_AT_ONCE * table.metadata.num_rows // max(size, 1)
             for batch in table.iter_batches(min(max(rows_at_once, 1), ROWS_AT_ONCE), columns=names):
-                for row in batch.to_pylist():
+                for row in _as_python(batch):
                     number += 1
                     yield number, row
-        except (pyarrow.ArrowException, OSError, OverflowError, UnicodeDecodeError) as error:
-            raise ValueError(
-                f"{path} cannot be read behind row {number} ({error}); correct it, or download or copy it again"
-            ) from None
+        except (OverflowError, UnicodeDecodeError) as error:
+            rule = f"has a value that Python does not know ({error}); correct it, or leave its column out"
+            raise malformed(path, number + 1, rule) from None
+        except (pyarrow.ArrowException, OSError) as error:
+            raise ValueError(f"{path} is damaged behind row {number} ({error}); download or copy it again") from None
+
+
+def _as_python(batch: RecordBatch) -> Iterator[dict[str, Any]]:
+    """The rows of a batch; an error comes when its row does."""
+    try:
+        rows = batch.to_pylist()
+    except (OverflowError, UnicodeDecodeError):
+        rows = (row for place in range(len(batch)) for row in batch.slice(place, 1).to_pylist())
+    yield from rows
 
 
 def rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[tuple[int, Any]]:

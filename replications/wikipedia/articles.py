@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-import hmde.common.terminal
 import hmde.common.threads
 
 import duckdb

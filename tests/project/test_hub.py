@@ -34,7 +34,6 @@ SHIPPED_CODE = {
     "packing_hmde.py",
     "pipeline_hmde.py",
     "pooling_hmde.py",
-    "publishing_hmde.py",
     "refusals_hmde.py",
     "rotation_hmde.py",
     "rows_hmde.py",

@@ -5,6 +5,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from datasets import load_dataset_builder
+from huggingface_hub import DatasetCard
 
 from modeling_hmde.segmentation_hmde import sentence_spans
 from tests.paths import REPOSITORY
@@ -87,3 +89,13 @@ def test_ten_questions_seek_a_long_article_without_naming_it(language):
     assert Counter(relevant.values()) == {"danube": 10, "mississippi": 10, "nile": 10}
     titles = [document["title"].lower() for document in articles(language, SAMPLE / "long")]
     assert not [query for query in queries.values() if any(title in query.lower() for title in titles)]
+
+
+def test_the_samples_card_names_its_files_as_huggingface_datasets_reads_them():
+    card = DatasetCard.load(SAMPLE / "README.md")
+    assert card.data.license == "cc-by-4.0"
+    for config in card.data.configs:
+        for file in config["data_files"]:
+            assert list(SAMPLE.glob(file["path"])), file
+    builder = load_dataset_builder(str(SAMPLE), "docs")
+    assert builder.config.name == "docs"

@@ -31,7 +31,7 @@ from transformers.utils import logging
 
 from hmde.common.device import use_all_cores
 from hmde.common.files import folder_written_whole, locked
-from modeling_hmde.publishing_hmde import upload_folder
+from training.hub import upload_folder
 from training.loop.cached_gradients import (
     Chunk,
     Embeddings,

@@ -23,9 +23,9 @@ from hmde.common.files import check_is_new, folder_written_whole
 from hmde.common.numbers import PositiveInt, Seed
 from hmde.common.saved_models import check_is_hmde, load_hmde, save_changed
 from modeling_hmde import HMDEForDocumentEmbedding
-from modeling_hmde.publishing_hmde import upload_folder
 from modeling_hmde.rotation_hmde import Rotation
 from training.data.articles import draw_documents
+from training.hub import upload_folder
 
 
 @dataclass(kw_only=True)

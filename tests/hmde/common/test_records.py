@@ -40,11 +40,11 @@ def test_a_row_of_parquet_without_any_column_asked_for_is_a_row(tmp_path: Path) 
     assert [*rows(tmp_path / "table.parquet", ["text"])] == [(number, {}) for number in range(1, 1026)]
 
 
-def test_a_date_that_python_does_not_know_is_named(tmp_path: Path) -> None:
+def test_a_date_that_python_does_not_know_is_named_with_its_row(tmp_path: Path) -> None:
     days = pa.array([0, 1, 2**30, 3], pa.date32())
     parquet.write_table(pa.table({"day": days, "text": ["x"] * 4}), tmp_path / "table.parquet")
     assert len([*rows(tmp_path / "table.parquet", ["text"])]) == 4
-    with pytest.raises(ValueError, match=r"table\.parquet cannot be read behind row 0 \(.*; correct it"):
+    with pytest.raises(ValueError, match=r"table\.parquet, row 3: has a value that Python does not know .*; correct"):
         [*rows(tmp_path / "table.parquet")]
 
 

@@ -111,7 +111,7 @@ def test_a_parquet_file_that_is_damaged_is_named(tmp_path, damage):
         content[4:400] = bytes(396)
     path.write_bytes(content)
     messages = {
-        "text not UTF-8": "row 1: is not UTF-8",
+        "text not UTF-8": "row 1: has a value that Python does not know",
         "a column twice": "two columns of one name",
         "no row": "has no row",
         "bytes changed": "damaged",

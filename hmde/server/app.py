@@ -62,8 +62,8 @@ def make_app(
     app.add_middleware(Requests, body_bytes=limits.body_bytes)
     say_errors(app)
     answer, allowed = Endpoints(index, limits), [Depends(required(token))]
-    metrics = Instrumentator(should_group_status_codes=False, should_instrument_requests_inprogress=True)
-    metrics.instrument(app, metric_namespace="hmde").expose(app, dependencies=allowed)
+    metrics = Instrumentator(should_group_status_codes=False).instrument(app, metric_namespace="hmde")
+    metrics.expose(app, dependencies=allowed)
     app.post("/search", dependencies=allowed)(answer.search)
     app.post("/v1/embeddings", dependencies=allowed)(answer.embeddings)
     app.post("/rerank", dependencies=allowed)(answer.rerank)

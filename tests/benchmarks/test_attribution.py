@@ -126,5 +126,5 @@ def test_bad_files_are_named_before_anything_is_computed(data: Path, content: st
 
 def test_systems_without_sentences_are_refused(data: Path, tmp_path: Path) -> None:
     systems = json.dumps({"first": {"kind": "first", "model": "m", "pooling": "cls"}})
-    with pytest.raises(ValueError, match=r"(?s)hmde.*sentences.*Given value: first"):
+    with pytest.raises(ValueError, match=r"(?s)hmde.*sentences.*Got value: first"):
         main([f"--data={data}", "--languages=[en, de]", f"--systems={systems}", f"--output={tmp_path}"])

@@ -127,11 +127,6 @@ def test_from_sentence_encoder_takes_the_labels(labse: Path, labels: dict) -> No
     assert model.num_labels == model.classifier.out_features == 3
 
 
-def test_one_label_a_document_that_does_not_exist_is_refused(labse: Path, inputs: dict[str, torch.Tensor]) -> None:
-    with pytest.raises(IndexError):
-        make_classifier(labse, num_labels=2)(**inputs, labels=CLASSES)
-
-
 def test_the_trainers_loss_of_accumulated_batches_is_the_mean_over_their_documents(
     labse: Path, inputs: dict[str, torch.Tensor], tmp_path: Path
 ) -> None:

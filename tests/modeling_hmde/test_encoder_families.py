@@ -118,19 +118,6 @@ def test_a_batch_of_one_gives_the_vectors_of_a_batch_of_many(encoder: Encoder) -
         np.testing.assert_allclose(vectors, alone, **CLOSE)
 
 
-@pytest.mark.parametrize("name", each_of(["bert", "bge-m3", "camembert", "mmbert", "roberta"]))
-def test_a_vector_of_a_middle_layer_is_what_the_whole_encoder_has_there(name: str, encoders: Any) -> None:
-    encoder = encoders(name)
-    inputs = encoder.tokenizer(SENTENCES[:1], return_tensors="pt")
-    whole, cut = encoder.hmde(attn_implementation="eager").hmde, encoder.hmde(sentence_layer=1).hmde
-    rows = {name: inputs[name] for name in ("input_ids", "attention_mask")}
-    with torch.no_grad():
-        states = whole.sentence_encoder(**rows, output_hidden_states=True).hidden_states[1][0]
-        expected = states[0] if encoder.family.pooling == "cls" else states.mean(dim=0)
-        found = cut.encode_sentences(**inputs)[1][0]
-    torch.testing.assert_close(found, whole.sentence_modules(expected), rtol=0, atol=1e-5)
-
-
 IN_A_FRESH_PROCESS = """
 import json, sys, warnings
 warnings.filterwarnings("ignore")

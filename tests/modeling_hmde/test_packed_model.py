@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from transformers import AutoConfig, AutoModel, AutoTokenizer, BertModel, MPNetConfig
+from transformers import AutoConfig, AutoModel, AutoTokenizer, BertModel
 
-from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, attention_hmde, sentence_reading_hmde
+from modeling_hmde import HMDEForDocumentEmbedding, attention_hmde, sentence_reading_hmde
 from tests.encoder_families import FAMILIES, save_family
 from tests.reference_model import (
     DOCUMENTS,
@@ -176,24 +176,6 @@ def test_the_embedding_matrix_has_one_gradient_however_many_buckets_there_are(
     assert len(calls) == 1
 
 
-def test_distributed_data_parallel_finds_a_gradient_for_every_weight(
-    encoder_folder: Path, make_model: MakeModel, tmp_path: Path
-) -> None:
-    inputs = tokenize(encoder_folder)
-    expected = gradients_of(make_model(encoder_folder, dtype=torch.float64), inputs)
-    model = make_model(encoder_folder, dtype=torch.float64)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    try:
-        parallel = torch.nn.parallel.DistributedDataParallel(model)
-        for _ in range(2):  # the second step waits for what the first left without a gradient
-            model.zero_grad()
-            actual = gradients_of(parallel, inputs)
-        del parallel  # before its process group: the other order now and then waits for ever for a lock
-    finally:
-        torch.distributed.destroy_process_group()
-    assert_same_gradients({name.removeprefix("module."): gradient for name, gradient in actual.items()}, expected)
-
-
 def test_a_sentence_encoder_called_by_itself_says_which_attention_it_needs(labse: Path, make_model: MakeModel) -> None:
     sentence_encoder = make_model(labse).hmde.sentence_encoder
     inputs = AutoTokenizer.from_pretrained(labse)(["The cat sat", "The dog"], padding=True, return_tensors="pt")
@@ -204,21 +186,6 @@ def test_a_sentence_encoder_called_by_itself_says_which_attention_it_needs(labse
         found = sentence_encoder(**inputs).last_hidden_state[0]
         expected = AutoModel.from_pretrained(labse)(**inputs).last_hidden_state[0]
     torch.testing.assert_close(found, expected, **TOLERANCE)
-
-
-def test_a_sentence_encoder_that_cannot_be_packed_is_padded() -> None:
-    config = MPNetConfig(
-        vocab_size=300, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64
-    )
-    torch.manual_seed(0)
-    model = HMDEForDocumentEmbedding(
-        HMDEConfig(sentence_config=config, start_token_id=2, pad_token_id=1, num_document_attention_heads=4)
-    ).eval()
-    rows = torch.tensor([[2, 7, 8, 9, 2, 5, 6], [2, 4, 1, 1, 1, 1, 1]])
-    with torch.no_grad():
-        together = model(rows, (rows != 1).long()).pooler_output
-        alone = model(rows[1:, :2]).pooler_output
-    torch.testing.assert_close(together[1:], alone, **TOLERANCE)
 
 
 @pytest.mark.parametrize("attn_implementation", ["packed", "sdpa"])

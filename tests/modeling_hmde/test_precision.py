@@ -105,16 +105,6 @@ def get_layers(encoder: PreTrainedModel) -> torch.nn.ModuleList:
     return encoder.encoder.layer if hasattr(encoder, "encoder") else encoder.layers
 
 
-def test_dropout_acts_in_training_only(labse: Path, make_model: MakeModel) -> None:
-    inputs = tokenize(labse)
-    model = make_model(labse)
-    model.hmde.sentence_encoder.eval()
-    with torch.no_grad():
-        assert torch.equal(model(**inputs).pooler_output, model(**inputs).pooler_output)
-        model.hmde.document_encoder.train()
-        assert not torch.equal(model(**inputs).pooler_output, model(**inputs).pooler_output)
-
-
 @pytest.mark.parametrize("attn_implementation", ["packed", "sdpa", "eager"])
 def test_all_dropout_of_the_document_encoder_is_that_of_its_dropout_modules(
     labse: Path, make_model: MakeModel, attn_implementation: str
@@ -150,25 +140,21 @@ def test_what_each_sublayer_adds_loses_some_values_in_training(
 
 @torch.no_grad()
 @pytest.mark.parametrize("attn_implementation", ["packed", "sdpa", "eager"])
-def test_attention_loses_some_weights_in_training(labse: Path, make_model: MakeModel, attn_implementation: str) -> None:
-    model = make_model(labse, document_dropout=0.5, attn_implementation=attn_implementation)
+def test_each_dropout_of_the_document_encoder_acts_in_training_only(
+    labse: Path, make_model: MakeModel, attn_implementation: str
+) -> None:
+    """That on the input, too, where there are positions, and norms follow sums, as in BERT's embeddings."""
+    options = {"document_positions": True, "document_norm": "post", "document_dropout": 0.5}
+    model = make_model(labse, sentence_vector_dropout=0.25, attn_implementation=attn_implementation, **options)
     inputs = tokenize(labse)
     expected = model(**inputs).pooler_output
-    model.hmde.document_encoder.layers[0].attention.dropout.train()
-    assert not torch.allclose(model(**inputs).pooler_output, expected, **TOLERANCE)
-
-
-@torch.no_grad()
-def test_with_positions_and_norms_after_sums_the_input_loses_some_values_in_training(
-    labse: Path, make_model: MakeModel
-) -> None:
-    """As BERT's embeddings do."""
-    model = make_model(labse, document_positions=True, document_norm="post", document_dropout=0.5)
-    read = []
-    model.hmde.document_encoder.layers[0].register_forward_pre_hook(lambda _, arguments: read.append(arguments[0]))
-    model.hmde.document_encoder.input_dropout.train()
-    model(**tokenize(labse))
-    assert float((read[0] == 0).float().mean()) == pytest.approx(0.5, abs=0.1)
+    dropouts = [each for each in model.hmde.document_encoder.modules() if isinstance(each, torch.nn.Dropout)]
+    assert len(dropouts) == 2 + 2 * model.config.num_document_layers
+    for dropout in dropouts:
+        dropout.train()
+        assert not torch.allclose(model(**inputs).pooler_output, expected, **TOLERANCE)
+        dropout.eval()
+        assert torch.equal(model(**inputs).pooler_output, expected)
 
 
 @torch.no_grad()

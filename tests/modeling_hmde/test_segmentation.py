@@ -187,10 +187,6 @@ def test_the_region_of_a_language_is_ignored() -> None:
     assert sentences(text, "en") != sentences(text, "de")
 
 
-def test_an_unknown_language_is_split_by_general_rules() -> None:
-    assert sentences("One. Two.", "no such language") == ["One.", "Two."]
-
-
 @pytest.mark.parametrize("text", ["", " ", "\n\n", "\t\u3000\u2029 \x85"], ids=ascii)
 def test_white_space_has_no_sentence(text: str) -> None:
     assert sentences(text) == []

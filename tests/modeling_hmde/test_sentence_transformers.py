@@ -83,16 +83,6 @@ def test_another_path_of_queries_and_a_middle_layer_are_the_models_own(
     assert_close(loaded.encode_document(documents), model.encode_documents(documents, tokenizer, normalize=False))
 
 
-def test_the_language_reaches_the_sentence_splitter(
-    folder: Path, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer
-) -> None:
-    text = "Er hat mind. Drei Hunde. Sie sah ihn."
-    german = model.encode_documents([text], tokenizer, language="de", normalize=False)
-    general = model.encode_documents([text], tokenizer, normalize=False)
-    assert not np.allclose(german, general)
-    assert_close(load(folder).encode_document([text], language="de"), german)
-
-
 def test_each_document_may_come_with_its_language(
     folder: Path, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer
 ) -> None:

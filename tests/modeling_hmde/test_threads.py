@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from modeling_hmde.inference_hmde import evaluating, read_ahead
+from modeling_hmde.inference_hmde import read_ahead
 
 MakeModel = Callable[..., HMDEForDocumentEmbedding]
 
@@ -29,15 +29,6 @@ def test_threads_that_encode_with_a_model_in_training_mode_get_its_vectors_and_l
     for vectors in found:
         np.testing.assert_allclose(vectors, expected, atol=1e-5)
     assert [module.training for module in model.modules()] == modes
-
-
-def test_the_mode_comes_back_when_the_last_one_is_done(labse: Path, make_model: MakeModel) -> None:
-    model = make_model(labse).train()
-    with evaluating(model):
-        with evaluating(model):
-            assert not model.training
-        assert not model.training
-    assert model.training
 
 
 def test_reading_ahead_stops_at_its_depth_and_an_error_comes_after_the_items_before_it() -> None:

@@ -388,13 +388,6 @@ def test_save_and_load_keeps_every_option(
         assert same.special_tokens_map == tokenizer.special_tokens_map
 
 
-def test_an_option_changed_later_is_saved(make_tokenizer: Callable[..., HMDETokenizer], tmp_path: Path) -> None:
-    tokenizer = make_tokenizer()
-    tokenizer.max_sentences = 2
-    tokenizer.save_pretrained(tmp_path)
-    assert AutoTokenizer.from_pretrained(tmp_path).max_sentences == 2
-
-
 # --- as with any tokenizer of Hugging Face ---------------------------------------------------------------------------
 
 
@@ -440,13 +433,6 @@ def test_one_text_gives_one_row_and_as_a_tensor_a_batch_of_one(wide: HMDETokeniz
     assert wide(["the cat"])["input_ids"] == [row]
 
 
-def test_the_longest_row_is_told_by_model_max_length(make_tokenizer: Callable[..., HMDETokenizer]) -> None:
-    tokenizer = make_tokenizer(max_sentences=3, max_sentence_length=5)
-    assert tokenizer.model_max_length == 15
-    assert len(tokenizer("cat " * 100, truncation=True)["input_ids"]) == 15
-    assert len(tokenizer("cat", padding="max_length")["input_ids"]) == 15
-
-
 @pytest.mark.parametrize(
     ("misspelt", "meant"),
     [("max_sentence", "max_sentences"), ("segmentaton", "segmentation"), ("query_promt", "query_prompt")],
@@ -464,7 +450,10 @@ def test_a_model_max_length_of_ones_own_is_kept_until_the_limits_change(
     make_tokenizer: Callable[..., HMDETokenizer], tmp_path: Path
 ) -> None:
     limits = {"max_sentences": 3, "max_sentence_length": 5}
-    assert make_tokenizer(**limits, model_max_length=16).model_max_length == 15
+    tokenizer = make_tokenizer(**limits, model_max_length=16)
+    assert tokenizer.model_max_length == 15
+    assert len(tokenizer("cat " * 100, truncation=True)["input_ids"]) == 15
+    assert len(tokenizer("cat", padding="max_length")["input_ids"]) == 15
     tokenizer = make_tokenizer(**limits, model_max_length=8)
     assert len(tokenizer("cat " * 100, truncation=True)["input_ids"]) == 8
     tokenizer.save_pretrained(tmp_path / "eight")

@@ -94,7 +94,8 @@ def main(argv: list[str] | None = None) -> None:
         scores = {}
         if dev_set is not None:
             for name, path in [*zip(models, models), ("their mean", str(folder))]:
-                model = HMDEForDocumentEmbedding.from_pretrained(path, dtype=dtype_of("auto")).to(device())
+                model = HMDEForDocumentEmbedding.from_pretrained(path, dtype=dtype_of("auto"))
+                model.to(device())  # type: ignore[arg-type]
                 scores[name] = dev_set.evaluate(model, tokenizer)
         write_average_card(folder, output, mean.config, models, scores, DEV_CONCEPTS)
     print(f"wrote {output}")

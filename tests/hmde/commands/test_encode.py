@@ -174,18 +174,9 @@ def test_what_cannot_be_encoded_is_named_before_anything_is_computed(
     [
         ("", "holds no document; documents are files that end in"),
         ('{"id": 1, "text": "a"}\n{"id"', r"documents\.jsonl, line 2: is no JSON"),
-        (
-            '{"id": 1, "text": "a"}\n{"id": true, "text": "b"}',
-            r"documents\.jsonl, line 2: id is True; it must be a",
-        ),
         ('{"id": 1, "text": "a"}\n{"text": "b"}', r"documents\.jsonl, line 2: there is no 'id'"),
-        (
-            '{"id": 1, "text": "a"}\n{"id": null, "text": "b"}',
-            r"documents\.jsonl, line 2: id is None; it must be a",
-        ),
+        ('{"id": 1, "text": "a"}\n{"id": null, "text": "b"}', r"documents\.jsonl, line 2: id is None; it must be a"),
         ('{"id": 1, "text": "a"}\n\n{"id": "1", "text": "b"}', r"the id 1 is used twice"),
-        ('{"id": 1, "text": "a"}\n{"id": 2, "text": ["b"]}', r"documents\.jsonl, line 2: text is \['b'\]; it must be"),
-        ('{"id": 1, "text": "a"}\n{"id": 2}', r"documents\.jsonl, line 2: there is no 'text'"),
     ],
 )
 def test_a_row_that_cannot_be_encoded_is_named_before_anything_is_computed(

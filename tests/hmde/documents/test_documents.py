@@ -150,6 +150,7 @@ def test_a_lone_surrogate_anywhere_does_not_stop_an_index(tmp_path: Path, encode
         ("a.jsonl", b'{"title": "one"}', r"a\.jsonl, line 1: there is no 'text'"),
         ("a.jsonl", b'{"text": 1}', r"a\.jsonl, line 1: text is 1"),
         ("a.jsonl", b'{"text": "one", "id": [1]}', r"a\.jsonl, line 1: the id is \[1\]"),
+        ("a.jsonl", b'{"text": "one", "id": true}', r"a\.jsonl, line 1: the id is True"),
         ("a.jsonl", b'{"text": "one", "id": "x"}\n{"text": "two", "id": "x"}', r"a\.jsonl#x is used twice"),
         ("a.parquet", b"PAR1", r"a\.parquet is no Parquet file"),
         ("a.parquet", b"", r"a\.parquet is no Parquet file"),

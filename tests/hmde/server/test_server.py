@@ -15,6 +15,7 @@ import threading
 from collections.abc import Awaitable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from http.client import HTTPConnection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -272,31 +273,6 @@ def test_clients_that_go_before_their_answer_harm_nobody(server: SimpleNamespace
     np.testing.assert_allclose(found, encoder.encode(documents_of(TEXTS)), atol=1e-6)
 
 
-def test_searches_are_answered_while_the_index_is_updated(
-    encoder: Encoder, index_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(hmde.index.index, "SECONDS_BETWEEN_LOOKS", 0.0)
-    done = threading.Event()
-    with running(make_app(Index(index_folder, encoder))) as address, ThreadPoolExecutor(4) as threads:
-
-        def ask() -> set[tuple[int, int]]:
-            answers = set()
-            with httpx.Client(base_url=address, timeout=None) as client:
-                while not done.is_set():
-                    answer = client.post("/search", json={"query": "The cat", "hits": 100})
-                    answers.add((answer.status_code, len(answer.json()["hits"])))
-            return answers
-
-        asked = [threads.submit(ask) for _ in range(4)]
-        for count in range(1, 6):
-            texts = {f"new {number}": f"Text {number}." for number in range(count)}
-            update_index(index_folder, documents_of(TEXTS | texts), encoder)
-        done.set()
-        answers = set().union(*(each.result() for each in asked))
-    assert answers <= {(200, len(TEXTS) + count) for count in range(6)}
-    assert len(answers) > 1
-
-
 def test_the_clients_of_langchain_and_llamaindex_get_the_models_embeddings(
     server: SimpleNamespace, encoder: Encoder
 ) -> None:
@@ -416,11 +392,9 @@ def test_one_sentence_of_each_hit_is_small_and_pages_follow_one_another(encoder:
     update_index(tmp_path, documents_of(long), encoder)
     with running(make_app(Index(tmp_path, encoder))) as address:
         whole = post(f"{address}/search", json={"query": "cat", "sentences": 1})
-        assert len(whole.content) < 5_000
-        ids = [hit["id"] for hit in whole.json()["hits"]]
-        for offset in range(3):
-            (hit,) = post(f"{address}/search", json={"query": "cat", "hits": 1, "offset": offset}).json()["hits"]
-            assert hit["id"] == ids[offset]
+        (second,) = post(f"{address}/search", json={"query": "cat", "hits": 1, "offset": 1}).json()["hits"]
+    assert len(whole.content) < 5_000
+    assert second["id"] == whole.json()["hits"][1]["id"]
 
 
 def test_a_question_does_not_wait_for_a_long_document_whose_client_then_goes(
@@ -528,14 +502,12 @@ def test_the_command_answers_what_has_arrived_before_it_stops(index_folder: Path
         for line in process.stderr:
             if f"running on http://127.0.0.1:{port}" in line:
                 break
-        with ThreadPoolExecutor() as threads:
-            asked = {"input": [" ".join(DOCUMENTS * 50)] * 100}
-            answer = threads.submit(post, f"http://127.0.0.1:{port}/v1/embeddings", json=asked)
-            # Until it has arrived, the one request in progress is that of the metrics.
-            while "http_requests_inprogress 1.0" in get(f"http://127.0.0.1:{port}/metrics").text:
-                assert not answer.done()
-            process.send_signal(signal.SIGTERM)
-            assert len(answer.result().json()["data"]) == 100
+        client = HTTPConnection("127.0.0.1", port)
+        body = json.dumps({"input": [" ".join(DOCUMENTS * 50)] * 100})
+        client.request("POST", "/v1/embeddings", body, {"Content-Type": "application/json"})
+        assert get(f"http://127.0.0.1:{port}/health").status_code == 200  # so that the one before has arrived
+        process.send_signal(signal.SIGTERM)
+        assert len(json.load(client.getresponse())["data"]) == 100
         process.wait()
         assert "Traceback" not in process.stderr.read()
     finally:

@@ -25,7 +25,6 @@ import numpy as np
 import torch
 
 from benchmarks.measure import write_results
-from evaluation.datasets.lareqa import Paragraph, read_paragraphs
 from evaluation.recipes import SystemOptions
 from evaluation.systems import check_systems, load_system
 from evaluation.systems.hmde import HMDESystem
@@ -33,6 +32,7 @@ from evaluation.tables import Scores, Table, averages
 from hmde.common.command_line import options_from, run
 from hmde.common.device import Dtype, dtype_of
 from modeling_hmde import DocumentSentences, score_sentences
+from replications.datasets.lareqa import Paragraph, read_paragraphs
 
 Paragraphs = Mapping[str, Sequence[Paragraph]]  # by language
 

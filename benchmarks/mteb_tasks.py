@@ -1,5 +1,5 @@
 """The public test sets by mteb's own tasks, so that numbers are those of its leaderboard: XQuADRetrieval,
-SIB200Classification and Tatoeba, on the files that `python -m evaluation.datasets.public` fetched.
+SIB200Classification and Tatoeba, on the files that `python -m replications.datasets.public` fetched.
 
     python -m benchmarks.mteb_tasks --model runs/hmde-small --public data/public --output runs/mteb [--key value ...]
 
@@ -26,10 +26,11 @@ from datasets import Dataset
 from mteb.models import SentenceTransformerEncoderWrapper
 
 from benchmarks.measure import markdown_table, write_results
-from evaluation.datasets.files import lines, table
-from evaluation.datasets.lareqa import read_paragraphs
+from evaluation.datasets.files import lines
 from hmde.common.command_line import options_from, run
 from hmde.common.device import Dtype, device, dtype_of
+from replications.datasets.files import table
+from replications.datasets.lareqa import read_paragraphs
 
 
 @dataclass
@@ -38,7 +39,7 @@ class MTEBOptions:
 
     Args:
         model: folder or Hub name that sentence-transformers opens; an HMDE, too.
-        public: folder that `python -m evaluation.datasets.public` wrote.
+        public: folder that `python -m replications.datasets.public` wrote.
         output: folder to write.
         tasks: the names of some of mteb's tasks.
         parts: of these tasks, such as hi or tha_Thai; all that there are if none is named.

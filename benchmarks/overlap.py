@@ -24,11 +24,12 @@ import hmde.common.threads
 import regex
 
 from benchmarks.measure import markdown_table, write_results
-from evaluation.datasets.files import lines, table
-from evaluation.datasets.lareqa import read_paragraphs
+from evaluation.datasets.files import lines
 from hmde.common.command_line import options_from, run
 from hmde.common.progress import progress_bar
 from hmde.common.records import rows
+from replications.datasets.files import table
+from replications.datasets.lareqa import read_paragraphs
 
 WORDS, CHARACTERS = 8, 20
 # With the vowel signs of Indic scripts, which `\w` lacks.
@@ -44,7 +45,7 @@ class OverlapOptions:
     Args:
         articles: folders of tables of articles, as `python -m training.corpus` reads them.
         languages: of the articles, as `python -m training.corpus` takes them; all if none is named.
-        public: folder that `python -m evaluation.datasets.public` wrote.
+        public: folder that `python -m replications.datasets.public` wrote.
         output: folder to write.
     """
 
@@ -107,7 +108,7 @@ def public_texts(folder: Path) -> Iterator[PublicText]:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     if not files:
         raise ValueError(
-            f"{folder} has no files; `python -m evaluation.datasets.public --output {folder}` fetches them"
+            f"{folder} has no files; `python -m replications.datasets.public --output {folder}` fetches them"
         )
     for path in files:
         name = path.relative_to(folder).parts[0]

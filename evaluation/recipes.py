@@ -103,7 +103,7 @@ class RetrievalTask(TaskOptions):
         pairs: `<query language>-<document language>`, such as en-de. `en-all` searches the pool of the document
             languages of all other pairs, and reports how many of the first ten are in the query's own language.
         format: of `data`: hmde, which evaluation/datasets describes; or the full name of the module that reads it, such
-            as evaluation.datasets.ir_datasets or replications.datasets.clef.
+            as replications.datasets.ir_datasets or replications.datasets.clef.
         split: of the qrels: qrels.<split>.tsv selects the queries or, if documents give the queries, the documents.
             Without a split: qrels.tsv and all documents.
         query_source: what the queries are: `queries`; whole `documents` (mate retrieval); or `late_sentences`, from

@@ -1,6 +1,6 @@
-"""Data sets. retrieval_sets.py and labelled_sets.py read this project's own format. A recipe names the module of a
-published set as `format`: it says how the set's files are to lie, and its function `convert(task, output)` turns them
-into that format. ir_datasets.py, mldr.py and others of this folder are such modules; replications/datasets has more.
+"""Data sets. retrieval_sets.py and labelled_sets.py read this project's own format. A recipe names the module of
+another set as `format`: it says how the set's files are to lie, and its function `convert(task, output)` turns them
+into that format. articles.py is such a module, and replications/datasets has those of published sets.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def module_of(task: RetrievalTask | ClassificationTask) -> ModuleType:
     Raises:
         ValueError: the format is no module's full name, or that of a module that converts nothing.
     """
-    rule = "it must be hmde, or the full name of a module, such as evaluation.datasets.ir_datasets"
+    rule = "it must be hmde, or the full name of a module, such as replications.datasets.ir_datasets"
     if "." not in task.format.strip("."):
         raise ValueError(f"format is {task.format!r}; {rule}")
     try:

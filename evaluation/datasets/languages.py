@@ -9,12 +9,6 @@ import langcodes
 # The document language that stands for all document languages of a set together.
 POOL = "all"
 
-# The language that stands for a group of languages, in NTREX and in FLORES, from which SIB-200 is made.
-INDIVIDUAL_LANGUAGES = {
-    "ar": "arb", "az": "azj", "fa": "pes", "lv": "lvs", "mg": "plt", "mn": "khk", "ms": "zsm", "ne": "npi", "no": "nob",
-    "om": "gaz", "or": "ory", "ps": "pbt", "sq": "als", "sw": "swh", "uz": "uzn", "yi": "ydd",
-}  # fmt: skip
-
 
 def check_language(code: str) -> None:
     """Raises:
@@ -46,15 +40,6 @@ def languages_of(pair: str) -> tuple[str, str]:
     if len(languages) != 2 or not all(languages):
         raise ValueError(f"pair {pair!r} is not <query language>-<document language>, such as en-de or en-pt_BR")
     return languages[0], languages[1]
-
-
-def long_code(language: str) -> str:
-    """ISO 639-3.
-
-    >>> long_code("de"), long_code("zh"), long_code("pcm")
-    ('deu', 'zho', 'pcm')
-    """
-    return langcodes.get(language).to_alpha3()
 
 
 def query_and_document_languages(pairs: Sequence[str]) -> tuple[list[str], list[str]]:

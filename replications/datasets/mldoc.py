@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evaluation.datasets.files import lines, parts
+from evaluation.datasets.files import lines
 from evaluation.recipes import ClassificationTask
 from hmde.common.files import write_text
+from replications.datasets.files import parts
 
 LANGUAGES = {
     "en": "english", "es": "spanish", "de": "german", "fr": "french", "it": "italian", "ru": "russian",

@@ -120,12 +120,14 @@ def test_what_ir_datasets_knows_becomes_a_retrieval_set(tmp_path: Path) -> None:
         qrels_trec=str(written(tmp_path / "qrels", "q1 0 d2 3\n")),
     )
     ir_datasets.registry.register("small", dataset)
-    convert(RetrievalTask("small", ["en-ru"], format="evaluation.datasets.ir_datasets"), tmp_path / "out")
+    convert(RetrievalTask("small", ["en-ru"], format="replications.datasets.ir_datasets"), tmp_path / "out")
     found = read_retrieval_set(tmp_path / "out", ["en-ru"])
     assert dict(found.documents["ru"]) == {"d1": "ноль", "d2": "один"}
     assert (found.queries, found.qrels) == ({"en": {"q1": "one"}}, {"q1": {"d2": 3}})
     with pytest.raises(ValueError, match="ir_datasets holds one pair"):
-        convert(RetrievalTask("small", ["en-ru", "en-fa"], format="evaluation.datasets.ir_datasets"), tmp_path / "out")
+        convert(
+            RetrievalTask("small", ["en-ru", "en-fa"], format="replications.datasets.ir_datasets"), tmp_path / "out"
+        )
 
 
 def test_names_in_ir_datasets_are_those_that_the_recipes_use() -> None:
@@ -162,4 +164,4 @@ def test_mldoc_is_renamed(tmp_path: Path) -> None:
 
 def test_a_name_that_ir_datasets_does_not_know_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"'none', which ir_datasets does not know"):
-        convert(RetrievalTask("none", ["en-en"], format="evaluation.datasets.ir_datasets"), tmp_path / "out")
+        convert(RetrievalTask("none", ["en-en"], format="replications.datasets.ir_datasets"), tmp_path / "out")

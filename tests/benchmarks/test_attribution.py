@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from benchmarks.attribution import Ranked, answers_first, chance, main, measures, rank, rank_of_answer
-from evaluation.datasets.lareqa import Paragraph, Question
 from modeling_hmde import DocumentSentences, HMDEForDocumentEmbedding, HMDETokenizer
+from replications.datasets.lareqa import Paragraph, Question
 
 TEXT = "The cat sat on the mat. It was warm there! Did the dog see it?"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import langcodes
 
-from evaluation.datasets.files import fetch, parts, table, write_labelled
-from evaluation.datasets.languages import INDIVIDUAL_LANGUAGES, long_code
 from evaluation.recipes import ClassificationTask
+from replications.datasets.files import fetch, parts, table, write_labelled
+from replications.datasets.languages import INDIVIDUAL_LANGUAGES, long_code
 
 # FLORES names one script by its alphabet, not by the mixed script of ISO 15924.
 SCRIPTS = {"Kore": "Hang"}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from evaluation.datasets.files import write_documents, write_qrels, write_queries
 from evaluation.datasets.languages import query_and_document_languages
-from evaluation.datasets.lareqa import read_paragraphs
 from evaluation.recipes import RetrievalTask
+from replications.datasets.lareqa import read_paragraphs
 
 
 def convert(task: RetrievalTask, output: Path) -> None:

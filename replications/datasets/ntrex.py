@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from evaluation.datasets.files import lines, write_documents
-from evaluation.datasets.languages import INDIVIDUAL_LANGUAGES, long_code, query_and_document_languages
+from evaluation.datasets.languages import query_and_document_languages
 from evaluation.recipes import RetrievalTask
+from replications.datasets.languages import INDIVIDUAL_LANGUAGES, long_code
 
 
 def convert(task: RetrievalTask, output: Path) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evaluation.datasets.files import fetch, parts, table, write_labelled
-from evaluation.datasets.languages import long_code
 from evaluation.recipes import ClassificationTask
+from replications.datasets.files import fetch, parts, table, write_labelled
+from replications.datasets.languages import long_code
 
 
 def convert(task: ClassificationTask, output: Path) -> None:

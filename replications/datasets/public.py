@@ -1,7 +1,7 @@
 """Fetches the public test sets of configuration/evaluate/public.yaml, 29 MB: XQuAD-R of LAReQA, the languages of
 Tatoeba that XTREME takes, and 36 languages of SIB-200.
 
-    python -m evaluation.datasets.public --output data/public
+    python -m replications.datasets.public --output data/public
 
 The files come from their repositories, at commits that are fixed here, and public.sha256 has the checksum of each. A
 file that is already there and whole is kept. Licences: CC BY-SA 4.0, CC BY 2.0 FR and CC BY-SA 4.0.

@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from evaluation.datasets import module_of, public
-from evaluation.datasets.files import parts
+from evaluation.datasets import module_of
 from evaluation.datasets.labelled_sets import read_labelled_texts
-from evaluation.datasets.languages import long_code
 from evaluation.datasets.retrieval_sets import read_retrieval_set
-from evaluation.datasets.sib200 import file_of
 from evaluation.recipes import ClassificationTask, RetrievalTask
 from hmde.common.fingerprints import digest
+from replications.datasets import public
+from replications.datasets.files import parts
+from replications.datasets.languages import long_code
+from replications.datasets.sib200 import file_of
 from tests.paths import written
 
 
@@ -25,7 +26,7 @@ def json_lines(*rows: dict) -> str:
 
 
 def convert(task: RetrievalTask | ClassificationTask, output: Path) -> None:
-    task = replace(task, format=f"evaluation.datasets.{task.format}")
+    task = replace(task, format=f"replications.datasets.{task.format}")
     module_of(task).convert(task, output)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evaluation.datasets.files import fetch, fields_of_lines, write_documents, write_qrels, write_queries
+from evaluation.datasets.files import write_documents, write_qrels, write_queries
 from evaluation.datasets.languages import query_and_document_languages
 from evaluation.recipes import RetrievalTask
+from replications.datasets.files import fetch, fields_of_lines
 
 
 def convert(task: RetrievalTask, output: Path) -> None:

@@ -39,7 +39,7 @@ Length = Literal["short", "mixed", "long"]
 class EncodingSystem(SystemOptions):
     """A system of a kind that has a vector of each document."""
 
-    kind: Literal["hmde", "first", "windows", "sentences", "passages", "sentence_transformers"]
+    kind: Literal["hmde", "first", "windows", "sentences", "passages"]
 
 
 @dataclass

@@ -38,7 +38,7 @@ from hmde.common.fingerprints import (
     fingerprint_of_model,
 )
 
-QUERY_OPTIONS = ("query_path", "query_prompt")  # which change no vector of a document
+QUERY_OPTIONS = ("query_prompt",)  # which change no vector of a document
 
 
 @dataclass

@@ -28,26 +28,22 @@ class SystemOptions:
     Args:
         kind: what the system is.
         model: folder or Hub name.
-        query_path: what encodes a query, see HMDEConfig. The model's own if not given.
         pooling: how the vector of a text is read from a sentence encoder: this and nothing else. If not given, as its
             pipeline of sentence-transformers says, with the modules behind the pooling and its prompts.
         query_prompt, document_prompt: text put before each query and each piece of a document, such as e5's "query: "
-            and "passage: "; for `sentence_transformers`, what the model itself says if not given.
+            and "passage: ".
         max_length: tokens of a piece, including start token, end token and prompt. If not given, 512 for `first` and
-            `passages`, the model's own for `sentence_transformers`, 128 for the others.
+            `passages`, 128 for the others.
         max_pieces: windows or sentences of a document. If not given, 32 windows, as the paper has it, or 128 sentences.
-        trust_remote_code: whether code from the model's folder may run.
     """
 
     kind: str
     model: str = ""
-    query_path: Literal["sentence_encoder", "document_encoder"] | None = None
     pooling: Pooling | None = None
     query_prompt: str = ""
     document_prompt: str = ""
     max_length: PositiveInt | None = None
     max_pieces: PositiveInt | None = None
-    trust_remote_code: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in SYSTEMS:

@@ -37,7 +37,7 @@ class SystemKind(NamedTuple):
     ranks: bool = False
 
 
-_HMDE = SystemKind("evaluation.systems.hmde", takes=("model", "query_path"))
+_HMDE = SystemKind("evaluation.systems.hmde", takes=("model",))
 # Sentence encoders that were never trained on documents; each kind reads a document in its own way.
 _FIRST = SystemKind(
     "evaluation.systems.pieces", takes=("model", "pooling", "query_prompt", "document_prompt", "max_length")
@@ -57,11 +57,6 @@ SYSTEMS = {
     "sentences": _PIECES,
     # The mean over the tokens of sentences that are read together, up to max_length tokens at a time.
     "passages": _PIECES,
-    # A model of the library sentence-transformers, read as its own configuration says.
-    "sentence_transformers": SystemKind(
-        "evaluation.systems.sentence_transformers",
-        takes=("model", "query_prompt", "document_prompt", "max_length", "trust_remote_code"),
-    ),
     # A document's score is that of its nearest sentence, read by itself, or of its nearest window. The kinds from here
     # on skip queries that are whole documents.
     "nearest_sentence": _HMDE._replace(module=_NEAREST, ranks=True),

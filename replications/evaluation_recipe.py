@@ -8,11 +8,15 @@ from dataclasses import dataclass, field
 from evaluation.recipes import ClassificationTask, EvaluationRecipe, RetrievalTask, SystemOptions
 from evaluation.registry import SYSTEMS, TASKS, SystemKind
 from hmde.common.numbers import PositiveInt
-from replications.longformer.options import LongformerOptions
+from replications.system_options import OtherSystemOptions
 
 SYSTEMS["longformer"] = SystemKind(
     "replications.longformer.system",
     takes=("model", "pooling", "query_prompt", "document_prompt", "global_attention"),
+)
+SYSTEMS["sentence_transformers"] = SystemKind(
+    "replications.sentence_transformers_system",
+    takes=("model", "query_prompt", "document_prompt", "max_length", "trust_remote_code"),
 )
 TASKS["reranking"] = "replications.reranking"
 TASKS["translation_search"] = "replications.translation_search"
@@ -74,7 +78,7 @@ class ReplicationsRecipe(EvaluationRecipe):
         published: file of published numbers to show beside ours; replications/published.py describes it.
     """
 
-    systems: Mapping[str, LongformerOptions]
+    systems: Mapping[str, OtherSystemOptions]
     reranking: dict[str, RerankingTask] = field(default_factory=dict)
     translation_search: dict[str, TranslationTask] = field(default_factory=dict)
     mlp_classification: dict[str, MLPTask] = field(default_factory=dict)

@@ -88,7 +88,7 @@ def test_a_malformed_file_of_published_numbers_is_named(recipe: dict[str, Any], 
     entry = "- {table: 1, source: s, task: t, measure: MAP, protocol: p, rows: {x: {cells: {}}}}\n"
     with pytest.raises(ValueError, match=r"b.yaml is no list of tables .* argument: 'label'"):
         read_published(written(tmp_path / "b.yaml", entry))
-    with pytest.raises(ValueError, match=r"nowhere.yaml cannot be read"):
+    with pytest.raises(ValueError, match=r"nowhere.yaml is no list of tables .*No such file"):
         results_of(recipe | {"published": "nowhere.yaml"})
     assert not Path(recipe["output"]).exists()
 

@@ -43,6 +43,5 @@ def check(name: str, options: SystemOptions) -> None:
 
 def load(options: SystemOptions, dtype: torch.dtype) -> HMDESystem:
     model, tokenizer = load_hmde(options.model, dtype)
-    model.config.query_path = options.query_path or model.config.query_path
     model.to(device())  # type: ignore[arg-type]
     return HMDESystem(model, tokenizer)

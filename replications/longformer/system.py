@@ -16,7 +16,7 @@ from hmde.common.device import device
 from hmde.common.saved_models import model_type_of
 from modeling_hmde.packing_hmde import bucket_by_length
 from modeling_hmde.sentence_reading_hmde import MAX_TOKENS_PER_BUCKET
-from replications.longformer.options import LongformerOptions
+from replications.system_options import OtherSystemOptions
 
 
 @dataclass
@@ -96,7 +96,7 @@ def first_token(input_ids: Tensor) -> Tensor:
     return mask
 
 
-def check(name: str, options: LongformerOptions) -> None:
+def check(name: str, options: OtherSystemOptions) -> None:
     """Raises:
     ValueError: the model cannot be found or is no Longformer, or its pooler, which was never trained, is asked for.
     """
@@ -107,7 +107,7 @@ def check(name: str, options: LongformerOptions) -> None:
         raise ValueError(f"{name}: {options.model} holds a model of type {model_type}, no Longformer")
 
 
-def load(options: LongformerOptions, dtype: torch.dtype = torch.float32) -> LongformerSystem:
+def load(options: OtherSystemOptions, dtype: torch.dtype = torch.float32) -> LongformerSystem:
     return LongformerSystem(
         AutoModel.from_pretrained(options.model, dtype=dtype, add_pooling_layer=False).to(device()),
         AutoTokenizer.from_pretrained(options.model),

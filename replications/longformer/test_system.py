@@ -11,9 +11,9 @@ import torch
 from transformers import LongformerForMaskedLM
 
 from replications import evaluate
-from replications.longformer.options import LongformerOptions
 from replications.longformer.pretrain import convert
 from replications.longformer.system import check, load
+from replications.system_options import OtherSystemOptions
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +34,7 @@ def test_a_longformer_reads_one_document_at_a_time(
     model.save_pretrained(tmp_path)
     model = LongformerForMaskedLM.from_pretrained(tmp_path).eval()
     tokenizer.save_pretrained(tmp_path)
-    options = LongformerOptions(
+    options = OtherSystemOptions(
         "longformer",
         str(tmp_path),
         pooling=pooling,
@@ -64,9 +64,9 @@ def test_a_longformer_reads_one_document_at_a_time(
 def test_a_longformer_is_a_kind_of_its_own(labse: Path, tmp_path: Path) -> None:
     assert evaluate.main  # which registers it
     with pytest.raises(ValueError, match=r"here: pooling is pooler"):  # which was never trained
-        check("here", LongformerOptions("longformer", "x", pooling="pooler"))
+        check("here", OtherSystemOptions("longformer", "x", pooling="pooler"))
     with pytest.raises(ValueError, match=r"here: .* a model of type bert, no Longformer"):
-        check("here", LongformerOptions("longformer", str(labse)))
+        check("here", OtherSystemOptions("longformer", str(labse)))
     recipe = "{flat: {kind: longformer, model: nowhere, global_attention: false}}"
     task = f"{{t: {{data: {tmp_path}, pairs: [en-de]}}}}"
     with pytest.raises(ValueError, match="system flat: nowhere does not open"):

@@ -36,7 +36,6 @@ from training.corpus.database import (
     count_rows,
     database,
     drawn_split,
-    query_progress,
     quoted,
     read_parquet,
     write_parquet,
@@ -138,15 +137,12 @@ def write_tables(connection: duckdb.DuckDBPyConnection, recipe: WikipediaRecipe,
     for language in recipe.languages:
         categories, table = (steps / f"{language}.{what}.parquet" for what in ("categories", "articles"))
         if not categories.with_suffix(".json").exists():
-            with query_progress(connection, f"categories of {language}"):
-                write_categories(connection, dumps[language], categories)
+            write_categories(connection, dumps[language], categories)
         if not table.with_suffix(".json").exists():
-            with query_progress(connection, f"articles of {language}"):
-                write_articles(connection, recipe, language, files[language], categories, table)
+            write_articles(connection, recipe, language, files[language], categories, table)
         tables[language] = table
     if recipe.drop_short_concepts:
-        with query_progress(connection, "concepts with a short article"):
-            drop_short_concepts(connection, list(tables.values()))
+        drop_short_concepts(connection, list(tables.values()))
     return tables
 
 

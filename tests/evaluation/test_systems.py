@@ -10,8 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers import models as modules
 from transformers import AutoModel, AutoTokenizer
 
 from evaluation.__main__ import main
@@ -224,9 +222,9 @@ def test_what_is_wrong_with_a_system_is_found_before_any_is_loaded(
     [
         ("windos", {}, r"kind is 'windos'; it must be one of hmde, first"),
         ("windows", {"pooling": "cls"}, r"'pooling': 'cls'\}; of kind windows it needs a model and"),
-        ("windows", {"model": "x", "pooling": "cls", "query_path": "document_encoder"}, "'query_path'.*may have"),
-        ("hmde", {"model": "x", "pooling": "cls"}, r"may have \['model', 'query_path'\]"),
-        ("late", {"model": "x", "query_prompt": "q: "}, r"may have \['model', 'query_path'\]"),
+        ("first", {"model": "x", "pooling": "cls", "max_pieces": 2}, "'max_pieces'.*may have"),
+        ("hmde", {"model": "x", "pooling": "cls"}, r"may have \['model'\]"),
+        ("late", {"model": "x", "query_prompt": "q: "}, r"may have \['model'\]"),
         ("hybrid", {}, "needs a model and"),
         ("bm25", {"model": "x"}, r"has no model and may have \[\]"),
     ],
@@ -238,7 +236,7 @@ def test_a_kind_has_its_own_options_and_no_others(kind: str, options: dict, mess
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("pooling", "first"), ("max_length", 0), ("poling", "cls"), ("query_path", "document_encoder")],
+    [("pooling", "first"), ("max_length", 0), ("poling", "cls")],
 )
 def test_the_command_line_refuses_what_no_kind_takes(option: str, value: object) -> None:
     with pytest.raises(ValueError, match=option):
@@ -264,43 +262,6 @@ def test_the_length_of_passages_bounds_their_sentences_too(labse: Path, max_leng
     system = load_system(SystemOptions("passages", model=str(labse), pooling="mean", max_length=max_length))
     assert system.model.config.passage_length == (max_length or 512)
     assert system.model.config.max_sentence_length == system.tokenizer.max_sentence_length == longest_sentence
-
-
-@pytest.fixture(scope="module")
-def sentence_transformer(labse: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """LaBSE as it is meant to be used: [CLS], a dense layer with tanh, unit length."""
-    torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("sentence-transformer")
-    transformer = modules.Transformer(str(labse))
-    dense = modules.Dense(32, 32, activation_function=torch.nn.Tanh())
-    parts = [transformer, modules.Pooling(32, pooling_mode="cls"), dense, modules.Normalize()]
-    SentenceTransformer(modules=parts, prompts={"query": "see ", "document": ""}).save(str(folder))
-    return folder
-
-
-def test_a_model_of_sentence_transformers_keeps_its_dense_layer_and_prompts(
-    sentence_transformer: Path, labse: Path, documents: list[str]
-) -> None:
-    recipe = SystemOptions("sentence_transformers", model=str(sentence_transformer))
-    check_systems({"labse": recipe})
-    system = load_system(recipe)
-    dense = SentenceTransformer(str(sentence_transformer))[2].linear
-    encoder = AutoModel.from_pretrained(labse)
-
-    def vector(text: str) -> np.ndarray:
-        with torch.no_grad():
-            ids = torch.tensor([ids_of(labse, text, truncation=True, max_length=512)])
-            found = torch.tanh(dense(encoder(ids).last_hidden_state[0, 0]))
-        return (found / found.norm()).numpy()
-
-    texts = [*documents, "cat " * 600]
-    assert system.encode_documents(texts, "en") == pytest.approx(np.stack([vector(t) for t in texts]), abs=1e-5)
-    expected = np.stack([vector(f"see {text}") for text in texts])
-    assert system.encode_queries(texts) == pytest.approx(expected, abs=1e-5)
-    own = load_system(
-        SystemOptions("sentence_transformers", model=str(sentence_transformer), query_prompt="the ", max_length=5)
-    )
-    assert own.encode_queries(["cat sat on the mat"]) == pytest.approx(own.encode_queries(["cat sat dog"]), abs=1e-6)
 
 
 def test_bm25_scores_are_those_of_its_formula() -> None:

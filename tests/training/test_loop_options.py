@@ -32,7 +32,6 @@ def test_defaults() -> None:
         "eval_steps": 500,
         "keep": "best",
         "save_steps": 500,
-        "keep_checkpoints": 2,
         "log_steps": 10,
         "log_with": None,
         "resume": False,

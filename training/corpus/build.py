@@ -30,7 +30,6 @@ from training.corpus.database import (
     count_by,
     count_rows,
     database,
-    query_progress,
     quoted,
     read_parquet,
     write_parquet,
@@ -80,8 +79,7 @@ def build_corpus(connection: duckdb.DuckDBPyConnection, recipe: CorpusRecipe, ou
     articles = {language: steps / f"{language}.articles.parquet" for language in recipe.languages}
     for language, target in articles.items():
         if not target.with_suffix(".json").exists():
-            with query_progress(connection, f"articles of {language}"):
-                write_articles(connection, language, files[language], target)
+            write_articles(connection, language, files[language], target)
     check_splits(connection, list(articles.values()))
     tables = {language: [path] for language, path in articles.items()}
     if recipe.sentences_per_document:
@@ -92,21 +90,20 @@ def build_corpus(connection: duckdb.DuckDBPyConnection, recipe: CorpusRecipe, ou
             tables[language].append(sentences)
     triples = steps / "triples.parquet"
     if not triples.exists():
-        with query_progress(connection, "triples"):
-            draw_triples(
-                connection,
-                [path for paths in tables.values() for path in paths],
-                triples,
-                neighbours=neighbours,
-                category_limit=recipe.category_limit,
-                seed=recipe.seed,
-            )
+        draw_triples(
+            connection,
+            [path for paths in tables.values() for path in paths],
+            triples,
+            neighbours=neighbours,
+            category_limit=recipe.category_limit,
+            seed=recipe.seed,
+        )
     if recipe.num_triples is not None:
         all_triples, triples = triples, steps / "sample.parquet"
         if not triples.exists():
             sample_triples(connection, all_triples, triples, recipe.num_triples, recipe.pair_exponent, recipe.seed)
     check_triples(connection, articles, triples)
-    with folder_written_whole(output) as folder, query_progress(connection, "corpus"):
+    with folder_written_whole(output) as folder:
         return write_corpus(connection, recipe, tables, triples, folder)
 
 

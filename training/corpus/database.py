@@ -1,4 +1,4 @@
-"""DuckDB: values in its SQL, tables as Parquet, draws that a seed decides, its memory limit, and a query's progress."""
+"""DuckDB: values in its SQL, tables as Parquet, draws that a seed decides, and its memory limit."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 
 import duckdb
 
 from hmde.common.files import file_written_whole
-from hmde.common.progress import progress_bar
 
 SECONDS = 5.0  # what takes less shows no progress
 
@@ -88,6 +86,7 @@ def database(output: Path, memory_limit: str, threads: int | None = None) -> Ite
     again = "run the command again; it continues after the last finished step"
     try:
         with duckdb.connect(config={"temp_directory": f"{output}.steps/spilled"}) as connection:
+            connection.execute(f"SET enable_progress_bar = {sys.stdout.isatty()}")  # of queries that take seconds
             if threads is not None:
                 connection.execute(f"SET threads = {threads:d}")
             try:
@@ -102,28 +101,3 @@ def database(output: Path, memory_limit: str, threads: int | None = None) -> Ite
         if getattr(error, "errno", None) != errno.ENOSPC and "No space left" not in str(error):
             raise
         raise OSError(errno.ENOSPC, f"the disk of {output} is full ({error}); free some space and {again}") from None
-
-
-@contextmanager
-def query_progress(connection: duckdb.DuckDBPyConnection, name: str) -> Iterator[None]:
-    """Shows, while the block runs, how much of its present query is done: on stderr, only on a terminal, and only after
-    some seconds. A block of several queries starts anew with each."""
-    finished = Event()
-
-    def show() -> None:
-        if finished.wait(SECONDS):
-            return
-        with progress_bar(name, 100, unit="%") as bar:
-            while not finished.wait(1):
-                bar.n = max(0, round(connection.query_progress()))
-                bar.refresh()
-
-    connection.execute(f"SET enable_progress_bar = {sys.stderr.isatty()}")  # DuckDB then counts
-    connection.execute("SET enable_progress_bar_print = false")  # on stdout, among the statistics
-    thread = Thread(target=show, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        finished.set()
-        thread.join()

@@ -25,7 +25,7 @@ MANIFEST = "manifest.json"
 # Options that may change on resume, because neither a step nor the model that is kept depends on them.
 MAY_CHANGE = {
     *("corpus", "output", "resume", "num_workers", "save_steps"),
-    *("keep_checkpoints", "log_steps", "log_with", "push_to_hub"),
+    *("log_steps", "log_with", "push_to_hub"),
 }
 
 
@@ -94,7 +94,7 @@ def check_output(output: str, checkpoint_folders: list[Path], resume: bool) -> N
         raise ValueError(f"{folder} has no checkpoint to resume from; start without --resume")
 
 
-def save_checkpoint(accelerator: Accelerator, folder: Path, step: int, run: dict[str, Any], keep: int) -> None:
+def save_checkpoint(accelerator: Accelerator, folder: Path, step: int, run: dict[str, Any], keep: int = 2) -> None:
     """Write `folder/step-<step>` and remove all but the last `keep`.
 
     Every process writes its part under a temporary name. The checkpoint gets its name when all have, and only then are

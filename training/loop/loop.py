@@ -286,8 +286,7 @@ class Loop(Generic[BatchType]):
         self.accelerator.wait_for_everyone()
 
     def save_checkpoint(self) -> None:
-        folder, keep = self.folder / "checkpoints", self.options.keep_checkpoints
-        save_checkpoint(self.accelerator, folder, self.progress.step, self.run_description, keep)
+        save_checkpoint(self.accelerator, self.folder / "checkpoints", self.progress.step, self.run_description)
 
 
 def check_options(options: LoopOptions) -> None:

@@ -68,10 +68,7 @@ class LoopOptions:
     part, or the last."""
 
     save_steps: PositiveInt = 500
-    """Optimizer steps between checkpoints."""
-
-    keep_checkpoints: PositiveInt = 2
-    """Number of checkpoints that are kept, the newest."""
+    """Optimizer steps between checkpoints, of which the last two are kept."""
 
     log_steps: PositiveInt = 10
     """Optimizer steps between log entries."""

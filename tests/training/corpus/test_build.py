@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import errno
-import io
 import json
 import os
 import subprocess
 import sys
-import threading
-from typing import Any
 
 import duckdb
 import pytest
 
-from hmde.common.progress import progress_bar
 from tests.training.corpus.own_articles import LANGUAGES, TEXT, run, world, write_articles
 from training.corpus import main
-from training.corpus.database import query_progress
 from training.corpus.hard_negatives import draw_triples
 
 
@@ -294,32 +289,6 @@ def test_steps_of_other_code_are_not_taken_up(tmp_path, monkeypatch):
         with pytest.raises(ZeroDivisionError):
             run(folder, tmp_path / "corpus")
         assert len(drawn) == steps
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_a_step_that_takes_long_shows_its_name_on_a_terminal_only(monkeypatch, terminal):
-    class Stream(io.StringIO):
-        def isatty(self) -> bool:
-            return terminal
-
-    stream, made = Stream(), threading.Event()
-
-    def bar(*arguments: Any, **options: Any) -> Any:
-        try:
-            return progress_bar(*arguments, **options)
-        finally:
-            made.set()
-
-    monkeypatch.setattr("sys.stderr", stream)
-    monkeypatch.setattr("training.corpus.database.SECONDS", 0.0)
-    monkeypatch.setattr("training.corpus.database.progress_bar", bar)
-    with duckdb.connect() as connection, query_progress(connection, "articles of de"):
-        made.wait()
-        names = ("enable_progress_bar", "enable_progress_bar_print")
-        counts, prints = (connection.execute(f"SELECT current_setting('{name}')").fetchall()[0][0] for name in names)
-        assert not (counts and prints), "DuckDB's own bar would stand among the statistics on stdout"
-        assert counts == terminal
-    assert ("articles of de" in stream.getvalue()) == terminal
 
 
 def test_a_folder_of_something_else_is_not_replaced(tmp_path):

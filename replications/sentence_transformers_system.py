@@ -1,4 +1,4 @@
-"""Models of the library sentence-transformers, with all their modules."""
+"""Models of the library sentence-transformers, with all their modules (kind `sentence_transformers`)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from evaluation.recipes import SystemOptions
 from evaluation.systems import l2_normalize
 from hmde.common.device import device
 from hmde.common.saved_models import opening
+from replications.system_options import OtherSystemOptions
 
 if TYPE_CHECKING:  # importing it takes seconds, and few recipes need it
     from sentence_transformers import SentenceTransformer
@@ -42,11 +42,11 @@ class SentenceTransformersSystem:
         return l2_normalize(torch.stack(list(vectors)).float().cpu().numpy())
 
 
-def check(name: str, options: SystemOptions) -> None:
+def check(name: str, options: OtherSystemOptions) -> None:
     """Nothing: the library itself refuses what it cannot load, and its models need not be ones of transformers."""
 
 
-def load(options: SystemOptions, dtype: torch.dtype) -> SentenceTransformersSystem:
+def load(options: OtherSystemOptions, dtype: torch.dtype) -> SentenceTransformersSystem:
     from sentence_transformers import SentenceTransformer
 
     with opening(options.model):

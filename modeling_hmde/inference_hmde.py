@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from numbers import Integral
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, get_args, overload
 
 import torch
@@ -31,11 +30,6 @@ Truncation = Literal[True, "error"]
 # Texts that a thread tokenizes together while the model encodes those before them: so many, and no more characters.
 TEXTS_PER_TOKENIZATION = 256
 CHARACTERS_PER_TOKENIZATION = 2**24
-
-# What `evaluating` remembers: how many threads encode with each model, and the modes of its modules before.
-_lock = Lock()
-_threads_inside: Counter[nn.Module] = Counter()
-_modes: dict[nn.Module, dict[nn.Module, bool]] = {}
 
 
 class QueryOptions(TypedDict, total=False):
@@ -396,23 +390,16 @@ def finished(vectors: Tensor, normalize: bool, return_tensors: str) -> Any:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout and gradients inside the block. Several threads may be inside with the same model: when the last
-    one leaves, each module is in the mode it was in before the first one entered."""
-    with _lock:
-        if not _threads_inside[model]:
-            _modes[model] = {module: module.training for module in model.modules()}
-            model.eval()
-        _threads_inside[model] += 1
+    """Without dropout and gradients inside the block; then each module is in the mode it was in before. Threads may
+    share a model that is not in training."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
     try:
         with torch.no_grad():
             yield
     finally:
-        with _lock:
-            _threads_inside[model] -= 1
-            if not _threads_inside[model]:
-                del _threads_inside[model]
-                for module, mode in _modes.pop(model).items():
-                    module.training = mode
+        for module in training:
+            module.training = True
 
 
 def read_ahead(items: Iterable[Item], depth: int = 1) -> Generator[Item, None, None]:

@@ -51,7 +51,7 @@ class SentenceReadingMixin(nn.Module):
             input_ids, attention_mask, sentence_ids: see `forward`.
             alone: each sentence is read by itself, whatever the configuration's `passage_length`.
         """
-        if torch.compiler.is_exporting() or torch.jit.is_tracing():
+        if torch.compiler.is_exporting():
             raise ValueError(
                 "the sentences of a row are found by its tokens, so this model cannot be exported with rows of tokens; "
                 "export it with the inputs that tokenizer.by_passage makes"

@@ -11,7 +11,6 @@ import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from jinja2 import Environment, FileSystemLoader
 
-from hmde.common.saved_models import card_of
 from modeling_hmde import HMDEConfig
 from training.loop.loop import Progress
 from training.pretrain_recipe import PretrainRecipe
@@ -82,6 +81,15 @@ def write_average_card(
     sentence_encoder = data.base_model or config.sentence_config.model_type
     values = {"name": name, "config": config, "sentence_encoder": sentence_encoder, "training": training}
     write_card(folder, TEMPLATES / "card.md", data, **values)
+
+
+def card_of(model: str) -> ModelCard | None:
+    """The model card of a folder or a Hub name; None where there is none that can be read."""
+    try:
+        path = Path(model)
+        return ModelCard.load(path / "README.md" if path.is_dir() else model)
+    except (OSError, ValueError):  # no card, no network, or a README without metadata
+        return None
 
 
 def dev_result(task: str, corpus: str, metric: str, name: str, value: float) -> EvalResult:

@@ -1,17 +1,14 @@
-"""Opens saved models, and reads their types and cards. An error names the model and says what is wrong with it."""
+"""Opens saved models, and reads their types. An error names the model and says what is wrong with it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from inspect import Parameter, signature
-from pathlib import Path
 
 import torch
-from huggingface_hub import ModelCard
 from transformers import AutoConfig
 
-from hmde.common.files import write_text
 from modeling_hmde import HMDEConfig, HMDEForDocumentEmbedding, HMDETokenizer
 
 TRIAL = "A text."
@@ -66,35 +63,3 @@ def tokenizer_options() -> list[str]:
     """The names of the options of an HMDETokenizer, such as its prompts."""
     options = signature(HMDETokenizer).parameters.items()
     return [name for name, option in options if option.kind is Parameter.KEYWORD_ONLY]
-
-
-def save_changed(
-    model: HMDEForDocumentEmbedding,
-    tokenizer: HMDETokenizer,
-    folder: Path,
-    start: str,
-    name: str,
-    heading: str,
-    change: str,
-) -> None:
-    """Save an HMDE that was made of a saved one, with the card of that one, if it has one, and a section more.
-
-    Args:
-        start: folder or Hub name of the one that it was made of.
-        name: by which the new one is loaded, in the examples of its card.
-        heading, change: of the section, and its text.
-    """
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    if (card := card_of(start)) is not None:
-        text = str(card).replace(f'"{start}"', f'"{name}"').rstrip()
-        write_text(folder / "README.md", f"{text}\n\n## {heading}\n\n{change}\n")
-
-
-def card_of(model: str) -> ModelCard | None:
-    """The model card of a folder or a Hub name; None where there is none that can be read."""
-    try:
-        path = Path(model)
-        return ModelCard.load(path / "README.md" if path.is_dir() else model)
-    except (OSError, ValueError):  # no card, no network, or a README without metadata
-        return None

@@ -124,16 +124,6 @@ def test_an_empty_document_has_one_sentence_without_text(
     assert model.explain("The cat", [], tokenizer) == []
 
 
-def test_the_model_stays_in_training_if_it_was_and_computes_without_dropout(
-    labse: Path, tokenizer: HMDETokenizer, make_model: Callable
-) -> None:
-    model = make_model(labse)
-    (before,) = model.explain("The cat", [TEXT], tokenizer)
-    model.train()
-    assert model.explain("The cat", [TEXT], tokenizer) == [before]
-    assert model.training
-
-
 def test_documents_and_their_sentences_come_from_one_pass(
     labse: Path, tokenizer: HMDETokenizer, make_model: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:

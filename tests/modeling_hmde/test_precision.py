@@ -48,18 +48,6 @@ def test_autocast_trains_both_encoders_in_bfloat16(labse: Path, make_model: Make
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
-def test_eager_attention_equals_sdpa(encoder_folder: Path, make_model: MakeModel) -> None:
-    inputs = tokenize(encoder_folder)
-    embeddings = {}
-    for attention in ("eager", "sdpa"):
-        model = make_model(encoder_folder, attn_implementation=attention)
-        assert model.config._attn_implementation == attention
-        assert model.hmde.sentence_encoder.config._attn_implementation == attention
-        with torch.no_grad():
-            embeddings[attention] = model(**inputs).pooler_output
-    torch.testing.assert_close(embeddings["eager"], embeddings["sdpa"], **TOLERANCE)
-
-
 def test_attention_can_be_switched_on_a_loaded_model(labse: Path, make_model: MakeModel) -> None:
     model = make_model(labse, attn_implementation="sdpa")
     model.set_attn_implementation("eager")

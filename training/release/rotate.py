@@ -19,13 +19,14 @@ from torch import Tensor
 
 from hmde.common.command_line import options_from, run
 from hmde.common.device import device, dtype_of
-from hmde.common.files import check_is_new, folder_written_whole
+from hmde.common.files import check_is_new, folder_written_whole, write_text
 from hmde.common.numbers import PositiveInt, Seed
-from hmde.common.saved_models import check_is_hmde, load_hmde, save_changed
+from hmde.common.saved_models import check_is_hmde, load_hmde
 from modeling_hmde import HMDEForDocumentEmbedding
 from modeling_hmde.rotation_hmde import Rotation
 from training.data.articles import draw_documents
 from training.hub import upload_folder
+from training.model_card import card_of
 
 
 @dataclass(kw_only=True)
@@ -80,9 +81,12 @@ def main(argv: list[str] | None = None) -> None:
     shares = ", ".join(f"{size} numbers keep {float(squares[:size].sum()):.3f}" for size in sizes)
     kept = f"{shares} of the squared length of {len(vectors)} sentence vectors"
     with folder_written_whole(options.output) as folder:
-        change = f"A rotation puts first what tells most: {kept}."
-        name = options.push_to_hub or options.output
-        save_changed(model, tokenizer, folder, options.model, name, "Vectors may be cut", change)
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        if (card := card_of(options.model)) is not None:  # whose examples load the model by its new name
+            text = str(card).replace(f'"{options.model}"', f'"{options.push_to_hub or options.output}"').rstrip()
+            change = f"## Vectors may be cut\n\nA rotation puts first what tells most: {kept}.\n"
+            write_text(folder / "README.md", f"{text}\n\n{change}")
     print(kept)
     if options.push_to_hub is not None:
         upload_folder(options.output, options.push_to_hub)

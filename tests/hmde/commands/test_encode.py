@@ -111,21 +111,6 @@ def test_rows_that_are_read_in_part_are_named_and_counted(
     assert "long: only the first " in caplog.text
 
 
-def test_lines_of_json_are_read_too_and_languages_reach_the_splitter(
-    saved: str, tmp_path: Path, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer
-) -> None:
-    text = "Das steht in Kap. Drei. Ja."
-    rows = [{"concept_id": number, "text": text, "code": code} for number, code in enumerate(["de", "fr"])]
-    file = tmp_path / "documents.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    main(arguments(saved, file, tmp_path / "out", **{"columns.id": "concept_id", "columns.language": "code"}))
-    ids, embeddings = written(tmp_path / "out")
-    assert ids == ["0", "1"]
-    expected = model.encode_documents([text] * 2, tokenizer, language=["de", "fr"])
-    np.testing.assert_allclose(embeddings, expected, atol=1e-5)
-    assert not np.allclose(expected[0], expected[1], atol=1e-3)
-
-
 def test_two_processes_that_are_killed_and_started_again_write_what_one_writes(
     encoding: Encoding, table: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:

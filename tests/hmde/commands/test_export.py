@@ -108,32 +108,6 @@ def test_torch_export_records_what_the_model_computes(
                 torch.testing.assert_close(actual[name], expected[name], rtol=1e-8, atol=1e-8)
 
 
-def test_a_traced_model_computes_what_the_model_does(
-    labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding], documents: list[str]
-) -> None:
-    used, exportable, tokenizer = make_models(make_model, labse, {})
-    with torch.no_grad():
-        example = passages(tokenizer, used, documents[:2])
-        traced = torch.jit.trace(exportable, example_kwarg_inputs=example, strict=False)
-        expected = used(**rows(tokenizer, documents)).pooler_output
-        actual = traced(**passages(tokenizer, used, documents))["pooler_output"]
-    torch.testing.assert_close(actual, expected, rtol=1e-8, atol=1e-8)
-
-
-@pytest.mark.slow
-def test_transformers_exports_the_model(
-    labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding], documents: list[str]
-) -> None:
-    exporters = pytest.importorskip("transformers.exporters.exporter_dynamo")
-    options = pytest.importorskip("transformers.exporters.configs").DynamoConfig(dynamic=True)
-    used, exportable, tokenizer = make_models(make_model, labse, {})
-    exported = exporters.DynamoExporter().export(exportable, passages(tokenizer, used, documents[:2]), options)
-    with torch.no_grad():
-        expected = used(**rows(tokenizer, documents)).pooler_output
-    actual = exported(**passages(tokenizer, used, documents)).pooler_output
-    torch.testing.assert_close(actual, expected, rtol=1e-8, atol=1e-8)
-
-
 def test_the_inputs_of_an_exporter_give_the_embeddings_and_gradients_of_rows(
     labse: Path, make_model: Callable[..., HMDEForDocumentEmbedding], documents: list[str]
 ) -> None:

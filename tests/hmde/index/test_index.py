@@ -20,9 +20,8 @@ from hmde.documents.documents import Columns
 from hmde.index.encoder import Encoder
 from hmde.index.snapshot import IndexNotFound, InvalidCondition, open_snapshot
 from hmde.index.update import update_index
-from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from tests.encoder_families import FAMILIES, save_family
-from tests.hmde.small_index import TEXTS, CountingEncoder, as_kept, check_index, documents_of
+from modeling_hmde import HMDETokenizer
+from tests.hmde.small_index import TEXTS, CountingEncoder, check_index, documents_of
 from tests.paths import REPOSITORY
 
 pytestmark = pytest.mark.lancedb
@@ -56,18 +55,13 @@ def test_documents_are_added_replaced_and_removed_and_the_others_stay(tmp_path: 
     assert index.add(iter(documents_of({"dog": "Der Hund schlief.", "new": TEXTS["chat"]}))) == (1, 1, 0, 0, 0)
     assert len(index) == 3
     check_index(index.folder, {"cat": TEXTS["cat"], "dog": "Der Hund schlief.", "new": TEXTS["chat"]}, encoder)
-    assert index.remove(["cat", "unknown"]) == 1
+    with pytest.raises(TypeError, match="ids is the string 'cat'; give a list of ids"):
+        index.remove("cat")
+    assert index.remove({"cat", "unknown"}) == 1
     assert (len(index), ids(index)) == (2, {"dog", "new"})
     assert index.update(documents_of(TEXTS)) == (3, 1, 1, 0, 0)
     assert len(index) == len(TEXTS)
     check_index(index.folder, TEXTS, encoder)
-
-
-def test_a_new_index_keeps_sentences_if_it_is_asked_to(tmp_path: Path, encoder: Encoder) -> None:
-    for sentences in (True, False):
-        index = Index(tmp_path / str(sentences), encoder)
-        index.update(documents_of(TEXTS), sentences=sentences)
-        assert index.snapshot.keeps_sentences == sentences
 
 
 def test_an_index_is_not_opened_with_another_model(index: Index, encoder: Encoder, labse: Path) -> None:
@@ -208,16 +202,6 @@ def test_an_argument_that_makes_no_sense_is_refused_by_name(
     assert counting.encoded == []
 
 
-def test_documents_to_remove_may_be_a_set_and_not_a_string(tmp_path: Path, encoder: Encoder) -> None:
-    index = Index(tmp_path / "index", encoder)
-    index.add(documents_of({"a": "The cat.", "b": "The dog."}))
-    with pytest.raises(TypeError, match="ids is the string 'ab'; give a list of ids"):
-        index.remove("ab")
-    assert len(index) == 2
-    assert index.remove({"a", "c"}) == 1
-    assert len(index) == 1
-
-
 def test_other_metadata_are_written_without_encoding_again(index: Index, counting: CountingEncoder) -> None:
     again = Index(index.folder, counting)
     documents = [Document(name, name, "en", text, {"year": 3000, "new": name == "cat"}) for name, text in TEXTS.items()]
@@ -316,26 +300,6 @@ def test_an_index_is_opened_by_its_folder_alone_from_a_fresh_process(
     program = f"from hmde import Index; print(Index({str(index.folder)!r}, dtype='float32').search('The cat')[0].score)"
     printed = run_in_a_fresh_process(program, folder=REPOSITORY, path=[str(REPOSITORY)])
     assert float(printed) == pytest.approx(index.search("The cat")[0].score, abs=1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["qwen3-embedding", "embeddinggemma", "umt5"])
-def test_an_index_finds_by_the_vectors_of_encoders_of_other_families(tmp_path: Path, name: str) -> None:
-    folder = str(save_family(FAMILIES[name], tmp_path))
-    model = HMDEForDocumentEmbedding.from_sentence_encoder(folder, num_document_attention_heads=4)
-    tokenizer = HMDETokenizer.from_sentence_encoder(folder)
-    model.save_pretrained(tmp_path / "hmde")
-    tokenizer.save_pretrained(tmp_path / "hmde")
-    index = Index(tmp_path / "index", str(tmp_path / "hmde"), dtype="float32")
-    index.add(documents_of(TEXTS))
-    (query,) = model.encode_queries(["The cat"], tokenizer)
-    vectors, sentences = model.encode_documents(list(TEXTS.values()), tokenizer, sentences=True)
-    found = {hit.document.id: hit.score for hit in index.search("The cat", 10, ranking="dense")}
-    assert found == pytest.approx(dict(zip(TEXTS, vectors @ query)), abs=1e-5)
-    kept = [as_kept(document.vectors, index.encoder).numpy() for document in sentences]
-    best = {name: float((vectors @ query).max()) for name, vectors in zip(TEXTS, kept)}
-    explained = {hit.document.id: hit.explanation.score for hit in index.search("The cat", 10)}
-    assert explained == pytest.approx(best, abs=1e-5)
 
 
 def test_a_document_that_is_too_long_is_named_where_no_cut_is_wanted(tmp_path: Path, model_folder: Path) -> None:

@@ -57,13 +57,6 @@ def update_until_call(folder: Path, model_folder: Path, function: str, call: int
     update_one_by_one(folder, model_folder, CHANGED)
 
 
-def update_for_seconds(folder: Path, model_folder: Path, seconds: float) -> None:
-    """The process is killed wherever it is."""
-    update_index(folder, documents_of(TEXTS), Encoder.load(str(model_folder), "float32"))
-    threading.Timer(seconds, os.kill, [os.getpid(), signal.SIGKILL]).start()
-    update_one_by_one(folder, model_folder, *[CHANGED, TEXTS] * 100)
-
-
 FILL_A_DISK = """
 import json, subprocess, sys
 import hmde.index.update
@@ -260,23 +253,6 @@ def test_a_process_killed_at_any_step_leaves_a_whole_index_that_the_next_run_com
     process.join()
     assert process.exitcode == -signal.SIGKILL
     check_index(tmp_path / "index", state, encoder)
-    update_index(tmp_path / "index", documents_of(CHANGED), encoder)
-    check_index(tmp_path / "index", CHANGED, encoder)
-
-
-@pytest.mark.slow
-def test_a_process_killed_at_any_moment_leaves_whole_documents(
-    tmp_path: Path,
-    model_folder: Path,
-    encoder: Encoder,
-    in_another_process: Callable[..., BaseProcess],
-) -> None:
-    process = in_another_process(update_for_seconds, tmp_path / "index", model_folder, 0.19)
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
-    held = {row["id"]: row["text"] for row in rows_of(tmp_path / "index")}
-    assert all(text in (TEXTS.get(id), CHANGED.get(id)) for id, text in held.items())
-    check_index(tmp_path / "index", held, encoder)
     update_index(tmp_path / "index", documents_of(CHANGED), encoder)
     check_index(tmp_path / "index", CHANGED, encoder)
 

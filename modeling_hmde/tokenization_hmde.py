@@ -23,7 +23,7 @@ from .loading_hmde import ShipsCode, be_found_by_dill, refuse_misspelt
 from .marks_hmde import read_past_marks
 from .pipeline_hmde import read_pipeline
 from .refusals_hmde import refuse_arguments, refuse_truncated, warn_of_truncation
-from .rows_hmde import Piece, Tokens, common_start, join_pieces, rows_by_passage
+from .rows_hmde import Piece, Row, Tokens, common_start, join_pieces, rows_by_passage
 from .segmentation_hmde import check_texts, join_short_spans, language_of_each, sentence_spans
 
 # A text that is not split into sentences is cut before it is tokenised, to this many characters for each token that it
@@ -299,7 +299,7 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
         if refuse:
             self.refuse_truncated(texts, [row.num_truncated_tokens for row in rows], limit=limit)
         for pieces, row in zip(documents, rows):
-            warn_of_truncation(pieces, row, self.max_sentences, self.max_sentence_length, limit)
+            self._warn_of_truncation(pieces, row, limit)
         batch = {name: [getattr(row, name) for row in rows] for name in columns}
         if isinstance(text, str) and return_tensors is None:
             batch = {name: values[0] for name, values in batch.items()}
@@ -315,6 +315,10 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
                 padding = [value] * (len(padded["input_ids"]) - len(values))
                 padded[name] = padding + values if left else values + padding
         return padded
+
+    def _warn_of_truncation(self, pieces: list[Piece], row: Row, limit: int | None) -> None:
+        """A subclass for which a cut is no loss says nothing."""
+        warn_of_truncation(pieces, row, self.max_sentences, self.max_sentence_length, limit)
 
     def refuse_truncated(
         self, texts: Sequence[str], num_truncated_tokens: Sequence[int], limit: int | None = None

@@ -4,7 +4,7 @@
 
 Every system meets every task. Writes to the output
 
-    report.md                        tables, significance, bootstrap intervals
+    report.md                        tables, significance
     results.json                     all numbers, with recipe and environment
     results/<task>/<system>.json     one result, with its values by query or document
     runs/<task>/<system>/<pair>.run  rankings, as trec_eval reads them

@@ -130,9 +130,6 @@ class ClassificationTask(TaskOptions):
         test_languages: languages to test on.
         train_languages: languages that have labels to learn from.
         format: of `data`, as in a RetrievalTask.
-        bootstrap_resamples: train on so many bootstrap resamples of each training set too. The averages over these
-            are rows of their own, which differ less from one near model to the next. They carry no test of
-            significance, because all resamples share one test set.
         classifier: what learns from frozen vectors. An `svm` has a Gaussian kernel, so a topic may have several parts;
             its time grows with the square of the number of documents.
         finetuned: classifiers that were trained as a whole, on the first train language, by name: the folders or Hub
@@ -144,7 +141,6 @@ class ClassificationTask(TaskOptions):
     test_languages: list[str]
     train_languages: list[str] = field(default_factory=lambda: ["en"])
     format: str = "hmde"
-    bootstrap_resamples: NonNegativeInt = 0
     classifier: Literal["logistic_regression", "svm"] = "logistic_regression"
     finetuned: dict[str, list[str]] = field(default_factory=dict)
     measure: Literal["accuracy", "macro_f1"] = "accuracy"

@@ -11,10 +11,9 @@ from typing import Any
 import evaluate
 import yaml
 
-from evaluation.significance import bootstrap_interval, paired_p_values
+from evaluation.significance import paired_p_values
 from evaluation.tables import Table, environment
 from hmde.common.files import file_written_whole, write_text
-from hmde.common.progress import progress_bar
 
 # A difference is marked if its p-value is lower than this.
 SIGNIFICANCE_LEVEL = 0.05
@@ -30,17 +29,12 @@ def write_comparison(recipe: dict[str, Any], results: Results) -> None:
     """Write report.md and results.json, and show the tables."""
     output = Path(recipe["output"])
     reference = recipe["reference"] or list(recipe["systems"])[-1]
-    with progress_bar("differences and intervals", sum(map(len, results.values())), "result", delay=1) as progress:
-        for task_results in results.values():
-            for result in task_results.values():
-                values = values_of(result)
-                result["intervals"] = {row: bootstrap_interval(row_values) for row, row_values in values.items()}
-                result["p_values"] = {}
-                if reference in task_results:
-                    result["p_values"] = paired_p_values(values, values_of(task_results[reference]))
-                progress.update()
+    for task_results in results.values():
+        for result in task_results.values():
+            result["p_values"] = {}
+            if reference in task_results:
+                result["p_values"] = paired_p_values(values_of(result), values_of(task_results[reference]))
     tables = [table_of_scores(task, task_results, reference) for task, task_results in results.items()]
-    widths = [table_of_intervals(task, task_results) for task, task_results in results.items()]
     made = {
         "command": shlex.join(["python", "-m", program(), *sys.argv[1:]]),
         "environment": environment(),
@@ -59,7 +53,6 @@ def write_comparison(recipe: dict[str, Any], results: Results) -> None:
     how = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
     sections = {
         "Scores": [table.to_markdown() for table in tables],
-        "How sure": [table.to_markdown() for table in widths if any(table.scores.values())],
         "How it was made": [f"```yaml\n{how}```\n"],
     }
     lines = ["# Evaluation\n"]
@@ -102,15 +95,6 @@ def table_of_scores(task: str, results: dict[str, Result], reference: str) -> Ta
     protocols = dict.fromkeys(result["protocol"] for result in results.values())
     title = f"{measure_of(results)} on {task}, {'; '.join(protocols)}"
     return Table(title, "", scores, marks, note if reference in results else "")
-
-
-def table_of_intervals(task: str, results: dict[str, Result]) -> Table:
-    """Half the width of the bootstrap interval of each row."""
-    scores = {
-        system: {row: (high - low) / 2 for row, (low, high) in result["intervals"].items()}
-        for system, result in results.items()
-    }
-    return Table(f"{measure_of(results)} on {task}, half the 95 % bootstrap interval", "", scores)
 
 
 def measure_of(results: dict[str, Result]) -> str:

@@ -33,14 +33,3 @@ def paired_p_values(
         else:
             p_values.append(float(stats.ttest_1samp(differences, 0).pvalue))
     return dict(zip(rows, map(float, stats.false_discovery_control(p_values))))
-
-
-def bootstrap_interval(values: Mapping[str, float]) -> tuple[float, float]:
-    """The 95 % percentile interval of the mean over items, from 1,000 resamples."""
-    sample = np.array(list(values.values()))
-    if len(sample) < 2:
-        return float(sample.mean()), float(sample.mean())
-    interval = stats.bootstrap(
-        (sample,), np.mean, n_resamples=1000, batch=100, method="percentile", rng=np.random.default_rng(0)
-    ).confidence_interval
-    return float(interval.low), float(interval.high)

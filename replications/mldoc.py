@@ -62,7 +62,6 @@ def learn(
     train_labels: Sequence[str],
     dev_vectors: np.ndarray,
     dev_labels: Sequence[str],
-    chosen: None,
     name: str,
 ) -> tuple[Callable[[np.ndarray, Sequence[str]], list[Measured]], None]:
     """See `evaluation.tasks.classification.Learn`."""

@@ -10,9 +10,8 @@ Two protocols, whose numbers do not compare:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from evaluation.classifiers import CS, GAMMAS, fit_logistic_regression, fit_svm
+from evaluation.classifiers import fit_logistic_regression, fit_svm
 from evaluation.datasets.labelled_sets import (
     LabelledSet,
     LabelledTexts,
@@ -35,7 +34,7 @@ from evaluation.datasets.labelled_sets import (
 from evaluation.metrics import Measured, scores_of_labels
 from evaluation.recipes import MEASURES, ClassificationTask
 from evaluation.systems import System
-from evaluation.tables import Scores, averages
+from evaluation.tables import averages
 from evaluation.tasks import SystemRun
 from evaluation.vectors import cached_vectors
 from hmde.common.device import device
@@ -79,17 +78,14 @@ def learn(
     train_labels: Sequence[str],
     dev_vectors: np.ndarray,
     dev_labels: Sequence[str],
-    chosen: float | None,
     name: str,
 ) -> tuple[Callable[[np.ndarray, Sequence[str]], list[Measured]], float]:
     """The task's classifier. It learns from training and dev documents, because its C or gamma is chosen by
-    cross-validation on both, unless it was chosen before: what is best on a few hundred dev documents alone is nearly
-    chance."""
+    cross-validation on both: what is best on a few hundred dev documents alone is nearly chance."""
     vectors, labels = np.concatenate([train_vectors, dev_vectors]), [*train_labels, *dev_labels]
     svm = task.classifier == "svm"
-    candidates = [chosen] if chosen is not None else GAMMAS if svm else CS
     fit: Callable[..., Any] = fit_svm if svm else fit_logistic_regression
-    classifier = fit(vectors, labels, candidates, name)
+    classifier = fit(vectors, labels, name=name)
     best = classifier.gamma if svm else classifier.C
     return lambda vectors, labels: [scores_of_labels(labels, list(classifier.predict(vectors)))], best
 
@@ -110,53 +106,20 @@ def evaluate_system(
     parts = (*labelled.train, *labelled.dev, *labelled.tests)
     with progress_bar(f"{run.bar}: documents", sum(len(part.texts) for part in parts)) as progress:
         vectors = {part.file: encode(system, part, run, progress.update) for part in parts}
-    measured, chosen = learn_and_test(task, labelled, vectors, learn, run.bar)
-    draws = []
-    for draw in range(task.bootstrap_resamples):
-        bar = f"{run.bar}, draw {draw + 1} of {task.bootstrap_resamples}"
-        draws.append(scores_by_row(learn_and_test(task, labelled, vectors, learn, bar, draw, chosen)[0]))
-    over_draws = f"; averages over {task.bootstrap_resamples} draws of the training documents too" if draws else ""
-    return {
-        "protocol": f"frozen vectors, {protocol or f'{CLASSIFIERS[task.classifier]} {CHOSEN}'}{over_draws}",
-        **summary(task, measured, [f"{language}-{language}" for language in task.train_languages], draws),
-        "chosen": chosen,
-    }
-
-
-def learn_and_test(
-    task: ClassificationTask,
-    labelled: LabelledSet,
-    vectors: dict[Path, np.ndarray],
-    learn: Learn,
-    name: str,
-    draw: int | None = None,
-    chosen: Mapping[str, float] | None = None,
-) -> tuple[dict[str, Measured], dict[str, float]]:
-    """From every training language to every test: what is measured, by row, and the C or gamma of each training
-    language, if the classifier has one.
-
-    Args:
-        vectors: of each file, (documents, hidden).
-        name: of task and system, for progress bars.
-        draw: which draw of the training documents is learned from, the same for all systems: as many as there are, with
-            replacement. All of them if not given.
-        chosen: the C or gamma of each training language. A draw has documents twice, which would lie on both sides of a
-            fold, so it learns with what all documents chose.
-    """
     measured: dict[str, Measured] = {}
-    taken: dict[str, float] = {}
+    chosen: dict[str, float] = {}
     for train, dev in zip(labelled.train, labelled.dev):
-        count = len(train.labels)
-        drawn = np.arange(count) if draw is None else np.random.default_rng(draw).integers(count, size=count)
-        labels = [train.labels[index] for index in drawn]
-        bar = f"{name}: classifiers from {train.language}"
-        before = chosen[train.language] if chosen else None
-        measure_on, value = learn(task, vectors[train.file][drawn], labels, vectors[dev.file], dev.labels, before, bar)
+        bar = f"{run.bar}: classifiers from {train.language}"
+        measure_on, value = learn(task, vectors[train.file], train.labels, vectors[dev.file], dev.labels, bar)
         for test in labelled.tests:
             measured[f"{train.language}-{test.language}"] = mean_of_runs(measure_on(vectors[test.file], test.labels))
         if value is not None:
-            taken[train.language] = value
-    return measured, taken
+            chosen[train.language] = value
+    return {
+        "protocol": f"frozen vectors, {protocol or f'{CLASSIFIERS[task.classifier]} {CHOSEN}'}",
+        **summary(task, measured, [f"{language}-{language}" for language in task.train_languages]),
+        "chosen": chosen,
+    }
 
 
 def encode(system: System, part: LabelledTexts, run: SystemRun, advance: Advance = no_bar) -> np.ndarray:
@@ -194,10 +157,6 @@ def mean_of_runs(runs: Sequence[Measured]) -> Measured:
     return means, np.mean([values for _, values in runs], axis=0).tolist()
 
 
-def scores_by_row(measured: dict[str, Measured]) -> Scores:
-    return {row: scores for row, (scores, _) in measured.items()}
-
-
 def scores_of_classifier(
     classifier: str, tests: Sequence[LabelledTexts], dtype: torch.dtype, name: str = ""
 ) -> list[Measured]:
@@ -210,17 +169,14 @@ def scores_of_classifier(
     return [scores_of_labels(test.labels, labels) for test, labels in zip(tests, predicted)]
 
 
-def summary(
-    task: ClassificationTask, measured: dict[str, Measured], same_language: Sequence[str], draws: Sequence[Scores] = ()
-) -> dict[str, Any]:
+def summary(task: ClassificationTask, measured: dict[str, Measured], same_language: Sequence[str]) -> dict[str, Any]:
     """Scores by row, `<train language>-<test language>`, and averages: of all, of one language and across languages.
-    The transfer gap is what is lost across languages. Each average over draws of the training documents is a row of its
-    own. Values by item are of the accuracy: of rows by document, and of averages by draw.
+    The transfer gap is what is lost across languages. Values by item are the accuracy of each document.
 
     Args:
         same_language: the rows whose test is in a language that was learnt from.
     """
-    scores = scores_by_row(measured)
+    scores = {row: row_scores for row, (row_scores, _) in measured.items()}
     groups = {
         "average": list(scores),
         "average, same language": [row for row in scores if row in same_language],
@@ -232,12 +188,6 @@ def summary(
             measure: means["average, same language"][measure] - means["average, across languages"][measure]
             for measure in MEASURES
         }
-    items = {row: values for row, (_, values) in measured.items()}
-    draw_means = [averages(draw, groups, MEASURES) for draw in draws]
-    for group in draw_means[0] if draw_means else ():
-        row = f"{group}, {len(draws)} draws"
-        means[row] = {measure: float(np.mean([draw[group][measure] for draw in draw_means])) for measure in MEASURES}
-        items[row] = [draw[group][MEASURES[0]] for draw in draw_means]
     return {
         "task_type": "text-classification",
         "measure": task.measure,
@@ -245,7 +195,7 @@ def summary(
         "averages": means,
         "per_item": {
             row: {MEASURES[0]: {str(number): value for number, value in enumerate(values)}}
-            for row, values in items.items()
+            for row, (_, values) in measured.items()
         },
     }
 

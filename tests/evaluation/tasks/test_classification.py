@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from huggingface_hub import ModelCard
-from sklearn.linear_model import LogisticRegression
 from transformers import AutoTokenizer, BatchEncoding, BertForSequenceClassification
 
-from evaluation.classifiers import fit_logistic_regression
-from evaluation.datasets.labelled_sets import read_labelled_set
-from evaluation.metrics import Measured, scores_of_labels
-from evaluation.recipes import ClassificationTask
-from evaluation.report import values_of
-from evaluation.significance import paired_p_values
-from evaluation.tasks import SystemRun
-from evaluation.tasks.classification import evaluate_system, learn, predict
+from evaluation.tasks.classification import predict
 from modeling_hmde import HMDEForSequenceClassification, HMDETokenizer
 from tests.evaluation.running import evaluated
 from tests.paths import written
@@ -276,87 +266,3 @@ def test_bad_input_is_refused_before_anything_is_written(
     with pytest.raises(ValueError, match=message):
         evaluated(recipe)
     assert not Path(recipe["output"]).exists()
-
-
-class NoisySystem:
-    """Vectors by text: a topic's direction, and noise."""
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-
-    def encode_documents(self, documents: Sequence[str], language: str) -> np.ndarray:
-        rows = []
-        for text in documents:
-            noise = np.random.default_rng([self.seed, *text.encode()]).normal(size=4)
-            rows.append(noise + (2.0 if "cat" in text else -2.0) * np.array([1.0, 0, 0, 0]) * (language == "en"))
-        return np.array(rows, dtype=np.float32)
-
-
-@pytest.mark.parametrize(("value", "told"), [(7.0, {"en": 7.0}), (None, {})])
-def test_draws_learn_with_what_all_documents_chose(tmp_path: Path, value: float | None, told: dict[str, float]) -> None:
-    for part in ("train", "dev", "test"):
-        write_texts(tmp_path / f"en.{part}.tsv", ("cats", CATS), ("dogs", DOGS))
-    given = []
-
-    def learn_nothing(*inputs: Any) -> tuple[Callable[..., list[Measured]], float | None]:
-        *_, chosen, _ = inputs
-        given.append(chosen)
-        return lambda _, labels: [scores_of_labels(labels, labels)], value
-
-    task = ClassificationTask(data=str(tmp_path), test_languages=["en"], bootstrap_resamples=2)
-    run = SystemRun(tmp_path, "task", "system", "system", "system")
-    result = evaluate_system(NoisySystem(0), task, read_labelled_set(task), run, learn_nothing, "nothing")
-    assert given == [None, value, value]
-    assert result["chosen"] == told
-
-
-@pytest.mark.parametrize("classifier", ["logistic_regression", "svm"])
-def test_what_was_chosen_before_is_not_chosen_again(classifier: Any) -> None:
-    vectors, labels = np.eye(2, dtype=np.float32).repeat(4, axis=0), [*4 * ["cats"], *4 * ["dogs"]]
-    task = ClassificationTask(data="", test_languages=["en"], classifier=classifier)
-    assert learn(task, vectors, labels, vectors, labels, 3.0, "")[1] == 3.0
-
-
-@pytest.mark.slow
-def test_averages_over_draws_of_the_training_documents_are_rows_without_a_p_value(tmp_path: Path) -> None:
-    names = {"train": 30, "dev": 6, "test": 12}
-    for language in ("en", "fr"):
-        for part, count in names.items():
-            rows = [(topic, f"{part} {number} {topic[:-1]}") for number in range(count) for topic in ("cats", "dogs")]
-            write_texts(tmp_path / f"{language}.{part}.tsv", *rows)
-    task = ClassificationTask(
-        data=str(tmp_path), train_languages=["en", "fr"], test_languages=["en", "fr"], bootstrap_resamples=3
-    )
-    labelled = read_labelled_set(task)
-    results = {
-        str(seed): evaluate_system(NoisySystem(seed), task, labelled, SystemRun(tmp_path, "task", name, name, name))
-        for seed in (0, 1)
-        for name in [f"system-{seed}"]
-    }
-    across = {}
-    for seed in (0, 1):
-        system = NoisySystem(seed)
-        part_scores = {(part.language, part.file.name.split(".")[1]): part for parts in labelled for part in parts}
-        vectors = {key: system.encode_documents(part.texts, part.language) for key, part in part_scores.items()}
-        across[seed] = []
-        for draw in range(3):
-            accuracies = []
-            for one, other in (("en", "fr"), ("fr", "en")):
-                train, dev = part_scores[one, "train"], part_scores[one, "dev"]
-                chosen = [*np.random.default_rng(draw).integers(60, size=60), *range(60, 60 + len(dev.labels))]
-                both = np.concatenate([vectors[one, "train"], vectors[one, "dev"]])
-                labels = np.array([*train.labels, *dev.labels])
-                C = fit_logistic_regression(both, labels).C  # of all documents, once
-                assert results[str(seed)]["chosen"][one] == C
-                best = LogisticRegression(C=C, max_iter=10_000).fit(both[chosen], labels[chosen])
-                accuracies.append(np.mean(best.predict(vectors[other, "test"]) == part_scores[other, "test"].labels))
-            across[seed].append(np.mean(accuracies))
-        found = results[str(seed)]["per_item"]["average, across languages, 3 draws"]["accuracy"]
-        assert list(found.values()) == pytest.approx(across[seed])
-        mean = results[str(seed)]["averages"]["average, across languages, 3 draws"]["accuracy"]
-        assert mean == pytest.approx(np.mean(across[seed]))
-        assert results[str(seed)]["rows"].keys() == {"en-en", "en-fr", "fr-en", "fr-fr"}
-    # The draws share one test, so they are no independent observations.
-    p_values = paired_p_values(values_of(results["1"]), values_of(results["0"]))
-    assert p_values.keys() == results["0"]["rows"].keys()
-    assert "3 draws of the training documents" in results["0"]["protocol"]

@@ -62,17 +62,9 @@ class Pipeline(NamedTuple):
     prompts: dict[str, str] = {}  # noqa: RUF012
     lower_case: bool = False
 
-    def prompt(self, name: str) -> str:
-        """The prompt of this name. For "document" also "passage" or "corpus"; empty if there is none.
-
-        Raises:
-            ValueError: there is none of another name.
-        """
-        names = PROMPTS_OF_DOCUMENTS if name == "document" else (name,)
-        found = [self.prompts[each] for each in names if self.prompts.get(each)]
-        if not found and name not in ("query", "document", *self.prompts):
-            raise ValueError(f"the pipeline has no prompt {name!r}; it has {', '.join(self.prompts) or 'none'}")
-        return found[0] if found else ""
+    def prompt(self, *names: str) -> str:
+        """The prompt of the first of these names that has one; empty if none has."""
+        return next((self.prompts[name] for name in names if self.prompts.get(name)), "")
 
 
 def read_pipeline(

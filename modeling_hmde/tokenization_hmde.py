@@ -21,7 +21,7 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER, TruncationS
 from .configuration_hmde import HMDEConfig
 from .loading_hmde import ShipsCode, be_found_by_dill, refuse_misspelt
 from .marks_hmde import read_past_marks
-from .pipeline_hmde import read_pipeline
+from .pipeline_hmde import PROMPTS_OF_DOCUMENTS, read_pipeline
 from .refusals_hmde import refuse_arguments, refuse_truncated, warn_of_truncation
 from .rows_hmde import Piece, Row, Tokens, common_start, join_pieces, rows_by_passage
 from .segmentation_hmde import check_texts, join_short_spans, language_of_each, sentence_spans
@@ -146,20 +146,17 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
         return kwargs
 
     @classmethod
-    def from_sentence_encoder(
-        cls, name_or_path: str, query_prompt_name: str = "query", sentence_prompt_name: str = "document", **options: Any
-    ) -> HMDETokenizer:
+    def from_sentence_encoder(cls, name_or_path: str, **options: Any) -> HMDETokenizer:
         """The tokenizer for documents, from that of a pretrained sentence encoder.
 
         Args:
             name_or_path: a Hub name or a folder: a pipeline of sentence-transformers, or a transformer by itself.
-            query_prompt_name, sentence_prompt_name: the pipeline's prompts that stand before queries and before the
-                sentences of documents, where it has prompts. "document" also finds "passage" and "corpus".
-            options: arguments of this class; `query_prompt=""` and `sentence_prompt=""` for no prompts.
+            options: arguments of this class. Prompts that are not given are those of the pipeline, where it has some:
+                "query" before queries, "document", "passage" or "corpus" before sentences; `""` for none.
 
         Raises:
-            ValueError: the encoder's tokenizer has no padding token, or is not backed by the `tokenizers` library; or
-                the pipeline has no prompt of that name; or an option is misspelt.
+            ValueError: the encoder's tokenizer has no padding token or is not backed by the `tokenizers` library, or an
+                option is misspelt.
         """
         pipeline = read_pipeline(name_or_path, modules=(), pooling="mean")  # what follows the tokens is the model's
         base = AutoTokenizer.from_pretrained(name_or_path, subfolder=pipeline.encoder)
@@ -174,8 +171,7 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
         steps = [normalizers.Lowercase()] if pipeline.lower_case else []
         steps += [] if backend.normalizer is None else [backend.normalizer]
         backend.normalizer = normalizers.Sequence(steps + _break_up_special_tokens(base.all_special_tokens))
-        names = {"query_prompt": query_prompt_name, "sentence_prompt": sentence_prompt_name}
-        prompts = {option: pipeline.prompt(name) for option, name in names.items() if option not in options}
+        prompts = {"query_prompt": pipeline.prompt("query"), "sentence_prompt": pipeline.prompt(*PROMPTS_OF_DOCUMENTS)}
         return cls(tokenizer_object=backend, **{**base.special_tokens_map, **prompts, **options})
 
     def by_passage(self, rows: Mapping[str, Any], config: HMDEConfig) -> dict[str, np.ndarray]:

@@ -28,14 +28,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from accelerate import Accelerator
 from accelerate.utils import gather_object
-from datasets import load_dataset
 
 from hmde.commands.options import EncodeOptions
 from hmde.common.device import dtype_of, use_all_cores
 from hmde.common.files import file_written_whole, write_json
 from hmde.common.fingerprints import fingerprint, fingerprint_of_model
 from hmde.common.saved_models import check_is_hmde
-from hmde.documents.documents import Document, Documents, check_apart, distinct, in_language, parse_row
+from hmde.documents.documents import Document, Documents, check_apart, distinct
 from hmde.index.encoder import Encoder
 from hmde.release.released import opened_as
 from modeling_hmde.inference_hmde import read_ahead
@@ -49,8 +48,7 @@ def main(options: EncodeOptions) -> None:
     with state.main_process_first():
         if state.is_main_process:
             check_options(options)
-            if Path(options.documents).exists():
-                readings.append(fingerprint(*map(shard_fingerprint, read_shards(options))))
+            readings.append(fingerprint(*map(shard_fingerprint, read_shards(options))))
             write_json(Path(options.output) / "recipe.json", asdict(options))
     dtype = dtype_of(options.dtype)
     name = opened_as(options.model)
@@ -95,7 +93,8 @@ def check_options(options: EncodeOptions) -> None:
     check_is_hmde("model", opened_as(options.model))
     check_apart(Path(options.output), Path(options.documents))
     written = Path(options.output) / "recipe.json"
-    if written.exists() and loads(written.read_text(encoding="utf-8")) != asdict(options):
+    before = loads(written.read_text(encoding="utf-8")) if written.exists() else asdict(options)
+    if any(before.get(name) != value for name, value in asdict(options).items()):
         raise ValueError(
             f"{written} differs from these options, so its shards do too; choose another output, or those options"
         )
@@ -103,29 +102,14 @@ def check_options(options: EncodeOptions) -> None:
 
 def read_shards(options: EncodeOptions) -> Iterator[list[Document]]:
     """The documents in their order, `documents_per_shard` at a time."""
-    documents = distinct(read_ahead(read_documents(options), options.documents_per_shard))
+    source = Documents(options.documents, options.language, options.columns, strict=True)
+    documents = distinct(read_ahead(source, options.documents_per_shard))
     while shard := list(islice(documents, options.documents_per_shard)):
         yield shard
 
 
 def shard_fingerprint(documents: list[Document]) -> str:
     return fingerprint([document.id for document in documents], [document.content_hash for document in documents])
-
-
-def read_documents(options: EncodeOptions) -> Iterator[Document]:
-    """The documents of a folder, a file or a data set on the Hub.
-
-    Raises:
-        ValueError: as in `Documents`.
-    """
-    if Path(options.documents).exists():
-        yield from Documents(Path(options.documents), options.language, options.columns, strict=True)
-        return
-    data = load_dataset(options.documents, options.subset, split=options.split, streaming=True)
-    for number, row in enumerate(data, start=1):
-        document = parse_row(row, options.documents, number, options.columns, f"{options.documents}, row {number}")
-        if document is not None:
-            yield in_language(document, options.language)
 
 
 def is_written(path: Path, shard: pa.Table) -> bool:

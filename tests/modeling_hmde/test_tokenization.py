@@ -241,6 +241,7 @@ def test_a_text_cannot_lose_its_beginning(make_tokenizer: Callable[..., HMDEToke
     for make in (
         partial(make_tokenizer, truncation_side="left"),
         partial(AutoTokenizer.from_pretrained, tmp_path, truncation_side="left"),
+        partial(setattr, make_tokenizer(), "truncation_side", "left"),
     ):
         with pytest.raises(ValueError, match="truncation_side is 'left', but HMDE reads documents from their beg"):
             make()

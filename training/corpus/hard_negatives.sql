@@ -55,6 +55,12 @@ drawn AS (
     ) AS candidate
     WHERE category_rank = 1
 ),
+-- Materialized, or the planner may join the articles of a language with each other first.
+near AS MATERIALIZED (
+    SELECT neighbour.concept_id, neighbour.language, neighbour.negative_id, article.split
+    FROM neighbour
+    JOIN article ON article.concept_id = neighbour.negative_id AND article.language = neighbour.language
+),
 negative AS (
     SELECT drawn.concept_id, drawn.anchor_language, drawn.positive_language, drawn.language, drawn.category,
            member.concept_id AS negative_id
@@ -64,12 +70,10 @@ negative AS (
      AND member.member_index = drawn.negative_index
     UNION ALL
     SELECT side.concept_id, side.anchor_language, side.positive_language, side.language, NULL AS category,
-           min_by(neighbour.negative_id, draw(concat_ws('|', 'neighbour', side.concept_id, side.anchor_language,
-                                                        side.positive_language, side.language, neighbour.negative_id)))
+           min_by(near.negative_id, draw(concat_ws('|', 'neighbour', side.concept_id, side.anchor_language,
+                                                   side.positive_language, side.language, near.negative_id)))
     FROM side
-    JOIN neighbour ON neighbour.concept_id = side.concept_id AND neighbour.language = side.language
-    JOIN article
-      ON article.concept_id = neighbour.negative_id AND article.language = side.language AND article.split = side.split
+    JOIN near ON near.concept_id = side.concept_id AND near.language = side.language AND near.split = side.split
     GROUP BY ALL
 )
 SELECT pair.concept_id, pair.anchor_language, pair.positive_language, hard.category, hard.negative_id,

@@ -43,7 +43,7 @@ release: .venv/quickstart
 	$(call train,e5-small-fourth-stage,fourth-47) --corpus runs/corpus --seed 47 --sentence_encoder $(RELEASE)/third --keep last --max_steps 40
 	$(call mean,mean,third fourth-46 fourth-47) --max_sentences 2048
 	rm -rf $(RELEASE)/rotated
-	$(BIN)/python -m training.release.rotate --model $(RELEASE)/mean --corpus runs/corpus --sizes '[]' --output $(RELEASE)/rotated --push_to_hub $(HUB)
+	$(BIN)/python -m replications.hmde_small.rotate --model $(RELEASE)/mean --corpus runs/corpus --sizes '[]' --output $(RELEASE)/rotated --push_to_hub $(HUB)
 
 RELEASE := runs/release
 CORPUS := --min_sentences 10 --num_triples 12000 --pair_exponent 0
@@ -54,7 +54,7 @@ LAST_STAGE := --max_steps 24 --learning_rate 4e-5 --keep last
 train = $(BIN)/accelerate launch training/pretrain.py --config configuration/pretrain/$(1).yaml --corpus runs/corpus \
     --output $(RELEASE)/$(2) $$(ls -d $(RELEASE)/$(2)-training/checkpoints/step-* > /dev/null 2>&1 && echo --resume true)
 # Begins commands that write to RELEASE/$(1) the mean of the models $(2) there, compared on the dev concepts.
-mean = rm -rf $(RELEASE)/$(1) && $(BIN)/python -m training.release.average --models '[$(subst $(space),$(comma) ,$(addprefix $(RELEASE)/,$(2)))]' \
+mean = rm -rf $(RELEASE)/$(1) && $(BIN)/python -m training.average --models '[$(subst $(space),$(comma) ,$(addprefix $(RELEASE)/,$(2)))]' \
     --output $(RELEASE)/$(1) --corpus runs/corpus
 
 ## Install, lint, check types and imports, and run the tests: the fast tier, in five minutes on two cores. The tests of

@@ -101,7 +101,7 @@ class HMDEConfig(ShipsCode, PreTrainedConfig):
         query_path: what encodes a query: the sentence encoder alone (`sentence_encoder`; paper, section 3.2), or both
             encoders, which read it as a document (`document_encoder`).
         rotation: the last step turns all vectors by an orthogonal matrix, so that their first numbers tell most (see
-            `training/release/rotate.py`). Cosines of whole vectors stay as they are.
+            `replications/hmde_small/rotate.py`). Cosines of whole vectors stay as they are.
         temperature: cosine similarities are divided by it in training (tau in equation 1).
         truncate_dims: sizes to which the vectors may be cut: training took every loss also of their first so many
             numbers (Kusupati et al., 2022), or a rotation put there what tells most.

@@ -3,7 +3,8 @@
 Weights that training did not change are left out. A matrix of the sentence encoder is stored as its difference to the
 base, with three bits a weight and a scale for each row: a short training moves each weight by a few steps of equal
 size, so few bits hold most of the information (BitDelta keeps one bit; Liu et al. 2024). Matrices of the document
-encoder have eight bits a weight. All other weights are stored as they are. `training.release.pack` writes the folder.
+encoder have eight bits a weight. All other weights are stored as they are. `replications.hmde_small.pack` writes the
+folder.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def put_together(output: str | Path, base: str | Path, difference: str | Path) -
     Args:
         output: folder to write, whole or not at all; one that exists is replaced.
         base: folder of the sentence encoder.
-        difference: folder that `training.release.pack` wrote.
+        difference: folder that `replications.hmde_small.pack` wrote.
 
     Raises:
         ValueError: there is no base or no difference, or the difference was taken to another base.
@@ -43,7 +44,7 @@ def put_together(output: str | Path, base: str | Path, difference: str | Path) -
     if not (Path(base) / "config.json").is_file():
         raise ValueError(f"base {base} has no config.json; make it with python -m hmde.release.e5")
     if not (difference / DIFFERENCE).is_file():
-        raise ValueError(f"{difference} has no {DIFFERENCE}; name a folder of python -m training.release.pack")
+        raise ValueError(f"{difference} has no {DIFFERENCE}; name a folder of python -m replications.hmde_small.pack")
     config = HMDEConfig.from_pretrained(difference)
     model = HMDEForDocumentEmbedding(config)
     model.load_state_dict(weights_of(model, str(base), difference))

@@ -11,11 +11,11 @@ import yaml
 from safetensors.torch import load_file
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from replications.hmde_small import rotate
 from tests.encoder_families import FAMILIES, save_family
 from tests.paths import REPOSITORY
 from tests.training.corpus.own_articles import LANGUAGES, article, run, write_articles
-from training import pretrain
-from training.release import average, rotate
+from training import average, pretrain
 
 PRETRAIN = REPOSITORY / "configuration" / "pretrain"
 

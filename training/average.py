@@ -1,6 +1,6 @@
 """The mean of the weights of several trainings.
 
-    python -m training.release.average --models '[runs/hmde-seed-42, runs/hmde-seed-43]' --output runs/hmde-mean
+    python -m training.average --models '[runs/hmde-seed-42, runs/hmde-seed-43]' --output runs/hmde-mean
 
 `make release` makes two such means: of two seeds, and of what was trained on from there.
 """

@@ -1,6 +1,6 @@
 """Turn the vectors of an HMDE so that they may be cut.
 
-    python -m training.release.rotate --model runs/hmde --corpus runs/corpus --output runs/hmde-rotated
+    python -m replications.hmde_small.rotate --model runs/hmde --corpus runs/corpus --output runs/hmde-rotated
 
 The principal components of sentence vectors become the dimensions, the largest first, so that the first numbers of a
 vector tell most. That is a rotation: cosines of whole vectors stay as they are, and vectors of documents, sentences and

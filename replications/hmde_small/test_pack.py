@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from hmde.release.difference import dequantise, put_together
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from training.release.pack import main, quantise, to_bits
+from replications.hmde_small.pack import main, quantise, to_bits
 
 
 @pytest.fixture

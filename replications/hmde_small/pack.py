@@ -1,6 +1,6 @@
 """Write the difference between an HMDE and the sentence encoder that it was trained from.
 
-    python -m training.release.pack --model runs/hmde-trained --base runs/e5-small --output runs/release
+    python -m replications.hmde_small.pack --model runs/hmde-trained --base runs/e5-small --output runs/release
 
 hmde/release/difference.py says what is kept of which weight, and puts the model together again.
 """

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
-from training.release import rotate
-from training.release.rotate import principal_components
+from replications.hmde_small import rotate
+from replications.hmde_small.rotate import principal_components
 
 
 @pytest.fixture

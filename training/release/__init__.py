@@ -1,1 +1,0 @@
-"""From trained folders to what is released: averaged, rotated, packed."""

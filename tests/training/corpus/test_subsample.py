@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.training.corpus.own_articles import run, world, write_articles
-from training.corpus.subsample import quotas
+from training.corpus.hard_negatives import TRIPLE_COLUMNS
+from training.corpus.subsample import sample_triples
 
 
 def test_a_sample_has_the_number_asked_for_in_the_shares_of_its_exponent(tmp_path):
@@ -23,15 +25,28 @@ def test_a_sample_has_the_number_asked_for_in_the_shares_of_its_exponent(tmp_pat
     assert some == sorted(some, key=lambda row: (row[6], row[0], row[1], row[2]))
 
 
-@given(
-    sizes=st.dictionaries(st.text("abc", min_size=1), st.integers(1, 10**6), min_size=1, max_size=8),
-    total=st.integers(0, 10**6),
-    exponent=st.floats(0, 1),
+@pytest.mark.parametrize(
+    ("total", "exponent", "shares"),
+    [
+        (100, 1.0, {"de-en": 90, "fi-hu": 10}),
+        (400, 0.5, {"de-en": 300, "fi-hu": 100}),
+        (500, 0.0, {"de-en": 400, "fi-hu": 100}),  # what one is short of goes to the other
+        (7, 0.0, {"de-en": 4, "fi-hu": 3}),
+        (9999, 0.7, {"de-en": 900, "fi-hu": 100}),
+    ],
 )
-def test_quotas_add_up_and_ask_for_no_more_than_there_are(sizes, total, exponent):
-    quota = quotas(sizes, total, exponent)
-    assert sum(quota.values()) == min(total, sum(sizes.values()))
-    assert all(0 <= quota[kind] <= size for kind, size in sizes.items())
+def test_shares_grow_with_the_power_and_no_pair_gives_more_than_it_has(tmp_path, total, exponent, shares):
+    pairs = [*900 * [("de", "en")], *50 * [("fi", "hu")], *50 * [("hu", "fi")]]
+    rows = [
+        dict.fromkeys(TRIPLE_COLUMNS, "") | {"concept_id": str(row), "anchor_language": one, "positive_language": other}
+        for row, (one, other) in enumerate(pairs)
+    ]
+    parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "all.parquet")
+    sample_triples(duckdb.connect(), tmp_path / "all.parquet", tmp_path / "some.parquet", total, exponent, seed=1)
+    drawn = parquet.read_table(tmp_path / "some.parquet").to_pylist()
+    found = Counter("-".join(sorted((row["anchor_language"], row["positive_language"]))) for row in drawn)
+    assert found == shares
+    assert len({row["concept_id"] for row in drawn}) == len(drawn)
 
 
 def test_an_exponent_without_a_number_is_an_error(tmp_path):

@@ -20,7 +20,7 @@ import torch
 from transformers.utils.logging import disable_progress_bar
 
 import hmde.index
-from evaluation import datasets
+from evaluation.datasets import converted
 from evaluation.model_index import card_file, write_model_index
 from evaluation.recipes import EvaluationRecipe, SystemOptions, TaskOptions
 from evaluation.registry import TASKS
@@ -29,7 +29,7 @@ from evaluation.systems import check_name, check_systems, load_system, module_of
 from evaluation.tables import environment
 from evaluation.tasks import SystemRun
 from hmde.common.device import device, dtype_of
-from hmde.common.files import folder_written_whole, locked, write_json
+from hmde.common.files import locked, write_json
 from hmde.common.fingerprints import (
     digest,
     fingerprint,
@@ -177,21 +177,6 @@ def read_task(output: Path, name: str, kind: str, options: TaskOptions) -> TaskW
     code = [fingerprint_of_folder(Path(__file__).parent, "*.py"), digest(Path(module.__file__))]
     key = fingerprint(replace(options, data=""), content, code)  # type: ignore[type-var]
     return TaskWithData(name, module, options, data, key)
-
-
-def converted(folder: Path, options: Any) -> Any:
-    """The task with its data in this project's format."""
-    source = Path(options.data)
-    content = digest(source) if source.is_file() else fingerprint_of_folder(source)
-    module = Path(str(datasets.module_of(options).__file__))
-    code = [fingerprint_of_folder(Path(file).parent, "*.py") for file in (datasets.__file__, module)]
-    done = f"{fingerprint(options, content, code)}.done"
-    with locked(folder):
-        if not (folder / done).exists():
-            with folder_written_whole(folder) as new:
-                datasets.module_of(options).convert(options, new)
-                (new / done).touch()
-    return replace(options, data=str(folder), format="hmde")
 
 
 def fingerprint_of_system(

@@ -36,8 +36,8 @@ from hmde.common.command_line import options_from, run
 from hmde.common.numbers import NonNegativeFloat, PositiveInt, Share
 from hmde.common.saved_models import model_type_of, opening
 from replications.longformer.system import first_token
+from replications.trainer_runs import TrainerArguments, check_run, trainer_run, write_model
 from training.data.articles import load_articles, rows_of_split
-from training.loop.trainer_runs import TrainerArguments, check_run, trainer_run, write_model
 
 # Where BERT and XLM-R keep the head of masked language modelling, by its name in Longformer.
 HEADS = {

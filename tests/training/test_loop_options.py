@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 
 import pytest
 import torch
 
 import hmde.common.device
 from training.loop.options import LoopOptions
-from training.loop.trainer_runs import TrainerArguments, recipe_of_run
 
 
 def test_defaults() -> None:
@@ -45,17 +44,3 @@ def test_auto_is_the_precision_that_this_machine_computes_fast_in(monkeypatch, d
     monkeypatch.setattr(hmde.common.device, "dtype_of", lambda name: {"auto": dtype}[name])
     assert LoopOptions(output="model", mixed_precision="auto").mixed_precision == precision
     assert LoopOptions(output="model", mixed_precision="fp16").mixed_precision == "fp16"
-
-
-def test_results_hold_the_arguments_of_the_trainer_that_were_changed() -> None:
-    @dataclass
-    class Recipe:
-        model: str
-        trainer: TrainerArguments = field(default_factory=lambda: TrainerArguments(learning_rate=2e-5))
-
-    unchanged = TrainerArguments(use_cpu=True).changed()
-    assert "learning_rate" not in unchanged
-    assert unchanged["save_total_limit"] == 1
-    recipe = Recipe("hmde")
-    recipe.trainer.use_cpu = True
-    assert recipe_of_run(recipe) == {"model": "hmde", "trainer": unchanged | {"learning_rate": 2e-5}}

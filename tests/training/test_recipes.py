@@ -16,10 +16,10 @@ from replications.evaluation_recipe import ReplicationsRecipe
 from replications.longformer.pretrain import LongformerRecipe
 from replications.sentences.pretrain import PretrainSentencesRecipe
 from replications.t_mde.pretrain import TMDERecipe
+from replications.topics.finetune import FinetuneRecipe
 from replications.wikipedia.articles import WikipediaRecipe
 from tests.paths import REPOSITORY
 from training.corpus.recipe import CorpusRecipe
-from training.finetune import FinetuneRecipe
 from training.pretrain_recipe import PretrainRecipe
 
 CONFIGURATION = REPOSITORY / "configuration"

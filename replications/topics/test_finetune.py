@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from hmde.common.command_line import options_from
 from hmde.common.files import locked
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from replications.longformer.pretrain import convert
+from replications.topics import finetune
+from replications.trainer_runs import TrainerArguments, recipe_of_run
 from tests.paths import REPOSITORY
 from tests.pretraining import as_arguments, in_processes
-from training import finetune
 
 ANIMALS, WEATHER = "The cat sat on the mat. The dog did see it {}.", "It was warm there. It was {} degrees!"
 CONFIGURATIONS = REPOSITORY / "configuration" / "finetune"
@@ -423,3 +425,17 @@ def test_the_sample_has_every_file_that_its_recipe_reads() -> None:
     recipe.data = str(CONFIGURATIONS.parent.parent / recipe.data)
     train, dev, tests = finetune.read(recipe)
     assert (len(train), len(dev), len(tests)) == (1, 1, len(recipe.test_languages))
+
+
+def test_results_hold_the_arguments_of_the_trainer_that_were_changed() -> None:
+    @dataclass
+    class Recipe:
+        model: str
+        trainer: TrainerArguments = field(default_factory=lambda: TrainerArguments(learning_rate=2e-5))
+
+    unchanged = TrainerArguments(use_cpu=True).changed()
+    assert "learning_rate" not in unchanged
+    assert unchanged["save_total_limit"] == 1
+    recipe = Recipe("hmde")
+    recipe.trainer.use_cpu = True
+    assert recipe_of_run(recipe) == {"model": "hmde", "trainer": unchanged | {"learning_rate": 2e-5}}

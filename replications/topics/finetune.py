@@ -1,6 +1,6 @@
 """Fine-tune a model as a classifier in one language and test it in others (paper, section 3.2 and appendix A.1).
 
-    accelerate launch training/finetune.py --config configuration/finetune/mldoc.yaml [--key value ...]
+    accelerate launch replications/topics/finetune.py --config configuration/finetune/mldoc.yaml [--key value ...]
 
 Reads files in MLDoc's format, `<language>.<part>.tsv`, label TAB text, or a data set as it is published; writes a model
 folder ready for the Hub, its scores in results.json, and beside it a training folder with checkpoints, from which
@@ -20,7 +20,6 @@ from typing import Any
 import hmde.common.threads
 
 import numpy as np
-from accelerate import PartialState
 from datasets import Dataset, concatenate_datasets
 from transformers import (
     AutoModelForSequenceClassification,
@@ -35,7 +34,7 @@ from transformers import (
 )
 from transformers.trainer_utils import IntervalStrategy, PredictionOutput, SaveStrategy
 
-from evaluation.datasets import module_of
+from evaluation.datasets import converted
 from evaluation.datasets.labelled_sets import LabelledTexts, check_labels, read_labelled_texts
 from evaluation.metrics import accuracy_and_f1
 from evaluation.recipes import MEASURES, ClassificationTask
@@ -43,15 +42,13 @@ from evaluation.systems.pieces import MEAN_OF_PIECES
 from evaluation.tables import Scores, averages
 from evaluation.tasks.classification import tokenized
 from hmde.common.command_line import options_from, run
-from hmde.common.files import folder_written_whole
-from hmde.common.fingerprints import fingerprint
 from hmde.common.numbers import PositiveFloat, PositiveInt
 from hmde.common.saved_models import model_type_of, opening
 from modeling_hmde import HMDEConfig, HMDEForSequenceClassification, HMDETokenizer
 from modeling_hmde.encoders_hmde import longest_text
+from replications.trainer_runs import TrainerArguments, check_run, recipe_of_run, trainer_run, write_model
 from training.loop.checkpoints import training_folder
-from training.loop.trainer_runs import TrainerArguments, check_run, recipe_of_run, trainer_run, write_model
-from training.model_card import TEMPLATES, as_yaml, card_data, write_card
+from training.model_card import as_yaml, card_data, write_card
 
 
 @dataclass
@@ -222,7 +219,7 @@ def read(recipe: FinetuneRecipe) -> tuple[list[LabelledTexts], list[LabelledText
     Raises:
         ValueError: a file is missing or malformed, or has a label that cannot be learnt from the training documents.
     """
-    folder = Path(recipe.data) if recipe.format == "hmde" else converted(recipe)
+    folder = Path(recipe.data) if recipe.format == "hmde" else converted_data(recipe)
 
     def documents_of(part: str, languages: Sequence[str]) -> list[LabelledTexts]:
         files = [(folder / f"{language}.{part}.tsv", language) for language in languages]
@@ -238,20 +235,15 @@ def read(recipe: FinetuneRecipe) -> tuple[list[LabelledTexts], list[LabelledText
     return train, dev, tests
 
 
-def converted(recipe: FinetuneRecipe) -> Path:
-    """The folder of a published data set's files in this project's format, written by one process."""
+def converted_data(recipe: FinetuneRecipe) -> Path:
+    """The folder of a published data set's files in this project's format."""
     task = ClassificationTask(
         recipe.data,
         recipe.test_languages or recipe.train_languages,
         train_languages=recipe.train_languages,
         format=recipe.format,
     )
-    folder = training_folder(recipe.output) / f"data-{fingerprint(task)}"
-    with PartialState().local_main_process_first():
-        if not folder.exists():
-            with folder_written_whole(folder) as partial:
-                module_of(task).convert(task, partial)
-    return folder
+    return Path(converted(training_folder(recipe.output) / "data", task).data)
 
 
 def encode(documents: LabelledTexts, tokenizer: PreTrainedTokenizerBase, labels: Sequence[str]) -> Dataset:
@@ -304,7 +296,7 @@ def write_classifier_card(
     step, value = chosen_step(recipe.trainer, state)
     write_card(
         folder,
-        TEMPLATES / "classifier.md",
+        Path(__file__).parent / "templates" / "classifier.md",
         metadata,
         name=recipe.output,
         hmde=hmde,

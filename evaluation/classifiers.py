@@ -1,4 +1,4 @@
-"""Classifiers on vectors that stay as they are. Each chooses its regularisation by cross-validation."""
+"""The classifier on vectors that stay as they are. Its regularisation is chosen by cross-validation."""
 
 from __future__ import annotations
 
@@ -12,20 +12,16 @@ from hmde.common.progress import progress_bar
 
 if TYPE_CHECKING:  # importing it takes seconds
     from sklearn.linear_model import LogisticRegression
-    from sklearn.svm import SVC
 
 FOLDS = 5
 
 # Inverse strengths of the regularisation of a logistic regression; unit vectors need a weak one.
 CS = (0.1, 1.0, 10.0, 100.0, 1000.0)
-# Of a Gaussian kernel between unit vectors, exp(-gamma * (2 - 2 * cosine)). Encoders whose cosines are all high need
-# large ones.
-GAMMAS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 
 
 def fit_logistic_regression(
     vectors: np.ndarray, labels: Sequence[str], Cs: Sequence[float] = CS, name: str = ""
-) -> LogisticRegression:
+) -> tuple[LogisticRegression, float]:
     """The logistic regression of the C with the highest accuracy in cross-validation; of several such, the smallest.
 
     Args:
@@ -33,6 +29,9 @@ def fit_logistic_regression(
         labels: one a document.
         Cs: to choose from.
         name: of the progress bar.
+
+    Returns:
+        the classifier, and its C.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -40,20 +39,7 @@ def fit_logistic_regression(
         return LogisticRegression(C=C, max_iter=10_000)
 
     C = cross_validated(classifier, vectors, labels, Cs, name)
-    return classifier(C).fit(vectors, labels)
-
-
-def fit_svm(vectors: np.ndarray, labels: Sequence[str], gammas: Sequence[float] = GAMMAS, name: str = "") -> SVC:
-    """As `fit_logistic_regression`, a support vector machine with a Gaussian kernel, and the gamma with the highest
-    accuracy. It follows the nearest documents, so a topic may have several parts; a linear classifier has one direction
-    for each topic."""
-    from sklearn.svm import SVC
-
-    def classifier(gamma: float) -> SVC:
-        return SVC(C=10.0, gamma=gamma)  # of unit vectors, a C from 3 to 100 gives nearly the same
-
-    gamma = cross_validated(classifier, vectors, labels, gammas, name)
-    return classifier(gamma).fit(vectors, labels)
+    return classifier(C).fit(vectors, labels), C
 
 
 def cross_validated(
@@ -63,8 +49,8 @@ def cross_validated(
     candidates: Sequence[float],
     name: str,
 ) -> float:
-    """The C or gamma whose classifiers have the highest mean accuracy on the folds that they have not learnt from; of
-    several such, the smallest."""
+    """The candidate, such as a C, whose classifiers have the highest mean accuracy on the folds that they have not
+    learnt from; of several such, the smallest."""
     from sklearn.model_selection import StratifiedKFold, cross_val_score
 
     scores = {}

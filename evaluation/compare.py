@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from importlib import import_module
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -69,21 +68,18 @@ def compare(recipe: EvaluationRecipe) -> Results:
     if not sys.stderr.isatty():
         disable_progress_bar()  # of models that are loaded
     named = [(name, kind, options) for kind in TASKS for name, options in getattr(recipe, kind, {}).items()]
-    check_names(named)
+    check_names([name for name, _, _ in named])
     check_systems(recipe.systems)
+    for _, _, options in named:
+        if options.systems:
+            check_systems(options.systems)
     cards = {name: card_file(recipe.systems[name].model) for name in recipe.model_cards}
     tasks = [read_task(Path(recipe.output), *task) for task in named]
-    models = fingerprints_of_models(recipe, tasks)
 
     dtype = dtype_of(recipe.dtype)
     print(f"computed in {str(dtype).removeprefix('torch.')} on {device()}")
-    results: Results = {}
-    for task in tasks:
-        for suffix in (task.options.results_of_systems, task.options.results_of_models):
-            results[task.name + suffix] = {}
-    for task_name, name, result in chain(
-        results_of_systems(recipe, tasks, dtype, models), results_of_models(recipe, tasks, dtype, models)
-    ):
+    results: Results = {task.name: {} for task in tasks}
+    for task_name, name, result in results_of_systems(recipe, tasks, dtype):
         if result["rows"]:  # BM25 has none on pairs of two languages
             results[task_name][name] = result
     results = {task: task_results for task, task_results in results.items() if task_results}
@@ -95,70 +91,34 @@ def compare(recipe: EvaluationRecipe) -> Results:
     return results
 
 
-def fingerprints_of_models(recipe: EvaluationRecipe, tasks: Sequence[TaskWithData]) -> dict[str, str]:
-    """By folder or Hub name, of all models of a recipe."""
-    used = {system.model for system in recipe.systems.values() if system.model}
-    used |= {model for task in tasks for runs in task.options.finetuned.values() for model in runs}
-    return {model: fingerprint_of_model(model) for model in used}
-
-
 def results_of_systems(
-    recipe: EvaluationRecipe, tasks: Sequence[TaskWithData], dtype: torch.dtype, models: dict[str, str]
+    recipe: EvaluationRecipe, tasks: Sequence[TaskWithData], dtype: torch.dtype
 ) -> Iterator[tuple[str, str, Result]]:
-    """Every system on every task that takes it: the name of the task's results, the system's, and the result. A system
-    is loaded when it is first needed.
-
-    Args:
-        models: the fingerprints of all.
-    """
-    output = Path(recipe.output)
-    for name, system in recipe.systems.items():
+    """Every system on every task that takes it, then the systems of single tasks: the name of the task, the system's,
+    and the result. A system is loaded when it is first needed, and all models are looked up before."""
+    compared = [(*named, [one for one in tasks if one.options.takes(named[1])]) for named in recipe.systems.items()]
+    compared += [(*named, [task]) for task in tasks for named in task.options.systems.items()]
+    models = {system.model: fingerprint_of_model(system.model) for _, system, _ in compared if system.model}
+    for name, system, on_tasks in compared:
         own = {model: models[model] for model in [system.model] if model}
         load = cache(partial(load_system, system, dtype))
         keys = [fingerprint_of_system(system, dtype, own, without) for without in ((), QUERY_OPTIONS)]
-        for task in tasks:
-            if task.options.takes(system):
-                run = SystemRun(output, task.name, name, *keys)
-                kept = result_file(output, task.name + task.options.results_of_systems, name)
-                compute = partial(evaluate_system, load, task, run)
-                result = kept_result(kept, fingerprint(task.fingerprint, keys[0]), own, compute)
-                yield task.name + task.options.results_of_systems, name, result
+        for task in on_tasks:
+            run = SystemRun(Path(recipe.output), task.name, name, *keys)
+            kept = run.output / "results" / task.name / f"{name}.json"
+            compute = partial(evaluate_system, load, task, run)
+            yield task.name, name, kept_result(kept, fingerprint(task.fingerprint, keys[0]), own, compute)
 
 
-def results_of_models(
-    recipe: EvaluationRecipe, tasks: Sequence[TaskWithData], dtype: torch.dtype, models: dict[str, str]
-) -> Iterator[tuple[str, str, Result]]:
-    """As `results_of_systems`, the classifiers that were fine-tuned for a task."""
-    for task in tasks:
-        task_name = task.name + task.options.results_of_models
-        for name, runs in task.options.finetuned.items():
-            own = {model: models[model] for model in runs}
-            bar = f"{task.name}, {name}"
-            compute = partial(task.module.evaluate_models, runs, task.options, task.data, dtype, bar)
-            key = fingerprint(task.fingerprint, fingerprint_of_computation(dtype), own)
-            yield task_name, name, kept_result(result_file(Path(recipe.output), task_name, name), key, own, compute)
-
-
-def result_file(output: Path, task_name: str, name: str) -> Path:
-    return output / "results" / task_name / f"{name}.json"
-
-
-def check_names(tasks: list[tuple[str, str, TaskOptions]]) -> None:
+def check_names(tasks: Sequence[str]) -> None:
     """
     Raises:
-        ValueError: there is no task, a name cannot be part of a path, or two tasks write to the same folders.
+        ValueError: there is no task, a name cannot be part of a path, or two tasks have one name.
     """
-    folders: list[str] = []
-    for name, _, options in tasks:
+    for name in tasks:
         check_name("task", name)
-        for classifier in options.finetuned:
-            check_name("finetuned", classifier)
-        folders += dict.fromkeys((name, name + options.results_of_systems, name + options.results_of_models))
-    if not folders or len({*folders}) < len(folders):
-        raise ValueError(
-            f"the folders of the tasks of {', '.join(TASKS)} are {folders}; name at least one task, and no two whose "
-            "folders are alike"
-        )
+    if not tasks or len({*tasks}) < len(tasks):
+        raise ValueError(f"the tasks of {', '.join(TASKS)} are {tasks}; name at least one, and no two alike")
 
 
 def evaluate_system(load: Callable[[], Any], task: TaskWithData, run: SystemRun) -> Result:

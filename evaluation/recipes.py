@@ -68,17 +68,15 @@ class SystemOptions:
 
 
 class TaskOptions:
-    """A task of any kind.
-
-    finetuned: models that were fine-tuned for the task, by name: their runs.
-    results_of_systems, results_of_models: what is put behind the task's name in the names of its results.
-    """
+    """A task of any kind."""
 
     data: str
     measure: str
-    finetuned: Mapping[str, list[str]] = {}
-    results_of_systems = ""
-    results_of_models = ""
+
+    @property
+    def systems(self) -> dict[str, SystemOptions]:
+        """Systems that this task alone compares, by name."""
+        return {}
 
     @property
     def folders(self) -> list[str]:
@@ -86,7 +84,7 @@ class TaskOptions:
         return [self.data]
 
     def takes(self, system: SystemOptions) -> bool:
-        """Whether the task compares such systems."""
+        """Whether the task compares such a system of the recipe."""
         return True
 
 
@@ -130,10 +128,6 @@ class ClassificationTask(TaskOptions):
         test_languages: languages to test on.
         train_languages: languages that have labels to learn from.
         format: of `data`, as in a RetrievalTask.
-        classifier: what learns from frozen vectors. An `svm` has a Gaussian kernel, so a topic may have several parts;
-            its time grows with the square of the number of documents.
-        finetuned: classifiers that were trained as a whole, on the first train language, by name: the folders or Hub
-            names of one or more runs, whose scores are averaged.
         measure: the one in the tables; the results have both.
     """
 
@@ -141,19 +135,12 @@ class ClassificationTask(TaskOptions):
     test_languages: list[str]
     train_languages: list[str] = field(default_factory=lambda: ["en"])
     format: str = "hmde"
-    classifier: Literal["logistic_regression", "svm"] = "logistic_regression"
-    finetuned: dict[str, list[str]] = field(default_factory=dict)
     measure: Literal["accuracy", "macro_f1"] = "accuracy"
-    results_of_systems = "-frozen"
-    results_of_models = "-finetuned"
 
     def __post_init__(self) -> None:
         for name in ("train_languages", "test_languages"):
             if not getattr(self, name):
                 raise ValueError(f"{name} is empty; name at least one")
-        for name, models in self.finetuned.items():
-            if not models:
-                raise ValueError(f"finetuned has no model of {name}; name at least one run of it, or leave it out")
 
     def takes(self, system: SystemOptions) -> bool:
         return not system.ranks

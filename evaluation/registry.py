@@ -14,10 +14,7 @@ The module of a kind of systems has
 The module of a kind of tasks has
 
     read(task)                          its data, checked
-    evaluate_system(system, task, data, run)        a result, of a system whose weights are left as they are
-    evaluate_models(models, task, data, dtype, bar) a result, of models that were fine-tuned for the task
-
-and needs only what its options allow: `takes` says which systems, `finetuned` names models.
+    evaluate_system(system, task, data, run)        a result, of a system that its options take
 """
 
 from __future__ import annotations

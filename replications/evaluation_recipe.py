@@ -21,6 +21,9 @@ SYSTEMS["sentence_transformers"] = SystemKind(
 TASKS["reranking"] = "replications.reranking"
 TASKS["translation_search"] = "replications.translation_search"
 TASKS["mlp_classification"] = "replications.mldoc"
+TASKS["svm_classification"] = "replications.topics.svm"
+SYSTEMS["classifier"] = SystemKind("replications.topics.finetuned", takes=("model",))
+TASKS["finetuned_classification"] = SYSTEMS["classifier"].module
 
 
 @dataclass
@@ -55,14 +58,23 @@ class RerankingTask(RetrievalTask):
         return not system.ranks
 
 
-@dataclass
-class MLPTask(ClassificationTask):
-    """See replications/mldoc.py."""
+@dataclass(kw_only=True)
+class FinetunedTask(ClassificationTask):
+    """See replications/topics/finetuned.py.
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.classifier != "logistic_regression":
-            raise ValueError("mlp_classification has a network of its own; leave classifier out")
+    Args:
+        models: classifiers that were trained as a whole, on the first train language, by name: their folders or Hub
+            names.
+    """
+
+    models: dict[str, str]
+
+    @property
+    def systems(self) -> dict[str, SystemOptions]:
+        return {name: SystemOptions("classifier", model) for name, model in self.models.items()}
+
+    def takes(self, system: SystemOptions) -> bool:
+        return False
 
 
 @dataclass
@@ -75,11 +87,21 @@ class ReplicationsRecipe(EvaluationRecipe):
         translation_search: tasks by name, as those of `retrieval`: sentences seek their translations.
         mlp_classification: tasks by name, as those of `classification`, with the small network above frozen vectors by
             which LASER and T-MDE report MLDoc.
+        svm_classification: likewise, with a support vector machine above frozen vectors.
+        finetuned_classification: likewise, of classifiers that were trained as a whole.
         published: file of published numbers to show beside ours; replications/published.py describes it.
     """
 
     systems: Mapping[str, OtherSystemOptions]
     reranking: dict[str, RerankingTask] = field(default_factory=dict)
     translation_search: dict[str, TranslationTask] = field(default_factory=dict)
-    mlp_classification: dict[str, MLPTask] = field(default_factory=dict)
+    mlp_classification: dict[str, ClassificationTask] = field(default_factory=dict)
+    svm_classification: dict[str, ClassificationTask] = field(default_factory=dict)
+    finetuned_classification: dict[str, FinetunedTask] = field(default_factory=dict)
     published: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, system in self.systems.items():
+            if system.kind == "classifier":
+                raise ValueError(f"system {name} is a classifier; name it in models of a finetuned_classification task")

@@ -17,15 +17,15 @@ from torch import Tensor, nn
 
 from evaluation.datasets.labelled_sets import LabelledSet
 from evaluation.metrics import Measured, scores_of_labels
-from evaluation.recipes import ClassificationTask
+from evaluation.recipes import MEASURES, ClassificationTask
 from evaluation.systems import System
 from evaluation.tasks import SystemRun, classification
-from evaluation.tasks.classification import evaluate_models, read
+from evaluation.tasks.classification import read
 from hmde.common.files import write_text
 from hmde.common.progress import progress_bar
 from replications.datasets import mldoc
 
-__all__ = ["convert", "evaluate_models", "evaluate_system", "read"]
+__all__ = ["convert", "evaluate_system", "read"]
 
 # What LASER's tasks/mldoc/mldoc.sh changes in the texts.
 CHANGES = ((r" Co \.", " Co."), (r" Inc \. ", " Inc. "), (r"\([cC]\) Reuters Limited 199[0-9]\.", ""))
@@ -57,16 +57,28 @@ def evaluate_system(system: System, task: ClassificationTask, data: LabelledSet,
 
 
 def learn(
-    task: ClassificationTask,
     train_vectors: np.ndarray,
     train_labels: Sequence[str],
     dev_vectors: np.ndarray,
     dev_labels: Sequence[str],
     name: str,
-) -> tuple[Callable[[np.ndarray, Sequence[str]], list[Measured]], None]:
+) -> tuple[Callable[[np.ndarray, Sequence[str]], Measured], None]:
     """See `evaluation.tasks.classification.Learn`."""
     networks = fit_mlp(train_vectors, train_labels, dev_vectors, dev_labels, name)
-    return lambda vectors, labels: [scores_of_labels(labels, guesses) for guesses in networks.predict(vectors)], None
+
+    def measure_on(vectors: np.ndarray, labels: Sequence[str]) -> Measured:
+        return mean_of_runs([scores_of_labels(labels, guesses) for guesses in networks.predict(vectors)])
+
+    return measure_on, None
+
+
+def mean_of_runs(runs: Sequence[Measured]) -> Measured:
+    """The mean scores of the runs on one file, with the standard deviation of each measure (`accuracy_sd`); and the
+    mean value of each document."""
+    scores = {measure: [run_scores[measure] for run_scores, _ in runs] for measure in runs[0][0]}
+    means = {measure: float(np.mean(values)) for measure, values in scores.items()}
+    means |= {f"{measure}_sd": float(np.std(scores[measure], ddof=1)) for measure in MEASURES}
+    return means, np.mean([values for _, values in runs], axis=0).tolist()
 
 
 class ParallelLinear(nn.Module):

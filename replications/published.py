@@ -104,8 +104,7 @@ def names_by_result(recipe: EvaluationRecipe) -> dict[str, set[str]]:
     for kind in TASKS:
         for task, options in getattr(recipe, kind, {}).items():
             taken = {name for name, system in recipe.systems.items() if options.takes(system)}
-            names.setdefault(task + options.results_of_systems, set()).update(taken)
-            names.setdefault(task + options.results_of_models, set()).update(options.finetuned)
+            names[task] = taken | options.systems.keys()
     return names
 
 

@@ -41,7 +41,7 @@ def test_the_network_gives_the_scores_worked_out_by_hand_in_each_of_five_runs(tm
         "systems": {"base": {"kind": "first", "model": str(labse), "pooling": "mean"}},
         "mlp_classification": {"topics": {"data": str(tmp_path), "test_languages": ["en", "fr"]}},
     }
-    found = evaluated(recipe, command=main)["tasks"]["topics-frozen"]["base"]
+    found = evaluated(recipe, command=main)["tasks"]["topics"]["base"]
     run_accuracies = {"accuracy_sd": 0.0, "macro_f1_sd": 0.0}
     # French is predicted cats, cats, dogs, cats. Cats: precision 2/3, recall 1; dogs: precision 1, recall 1/2.
     french = {"accuracy": 0.75, "macro_f1": pytest.approx((0.8 + 2 / 3) / 2), "documents": 4}
@@ -49,19 +49,6 @@ def test_the_network_gives_the_scores_worked_out_by_hand_in_each_of_five_runs(tm
     assert found["rows"] == {"en-en": english | run_accuracies, "en-fr": french | run_accuracies}
     assert found["averages"]["transfer gap"]["accuracy"] == 0.25
     assert found["protocol"].startswith("frozen vectors, LASER's MLP")
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ("classifier: svm", "mlp_classification has a network of its own; leave classifier out"),
-    ],
-)
-def test_what_the_network_does_not_use_is_refused(option: str, message: str, tmp_path: Path) -> None:
-    systems = "{base: {kind: first, model: nowhere, pooling: mean}}"
-    task = f"{{topics: {{data: {tmp_path}, test_languages: [en], {option}}}}}"
-    with pytest.raises(ValueError, match=message):
-        main(["--output", str(tmp_path / "out"), "--systems", systems, "--mlp_classification", task])
 
 
 def test_the_five_networks_that_are_trained_at_once_equal_five_trained_one_after_another(

@@ -74,9 +74,9 @@ def test_a_published_row_is_run_or_says_why_not(path: str, monkeypatch: pytest.M
 def rows_of(recipe: Any) -> dict[str, set[str]]:
     """The rows that each result of a recipe can have, averages aside."""
     rows = {name: set(task.pairs) for name, task in (recipe.retrieval | recipe.translation_search).items()}
-    for name, task in (recipe.classification | recipe.mlp_classification).items():
-        rows[f"{name}-frozen"] = {f"{one}-{other}" for one in task.train_languages for other in task.test_languages}
-        rows[f"{name}-finetuned"] = {f"{task.train_languages[0]}-{other}" for other in task.test_languages}
+    tasks = recipe.classification | recipe.mlp_classification | recipe.finetuned_classification
+    for name, task in tasks.items():
+        rows[name] = {f"{one}-{other}" for one in task.train_languages for other in task.test_languages}
     return rows
 
 

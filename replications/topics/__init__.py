@@ -1,1 +1,2 @@
-"""Topics of documents, as papers learn them: fine-tuning with all weights (HMDE paper, section 3.2)."""
+"""Topics of documents by more than a logistic regression: fine-tuning with all weights (HMDE paper, section 3.2), and
+a support vector machine."""

@@ -40,12 +40,12 @@ from evaluation.metrics import accuracy_and_f1
 from evaluation.recipes import MEASURES, ClassificationTask
 from evaluation.systems.pieces import MEAN_OF_PIECES
 from evaluation.tables import Scores, averages
-from evaluation.tasks.classification import tokenized
 from hmde.common.command_line import options_from, run
 from hmde.common.numbers import PositiveFloat, PositiveInt
 from hmde.common.saved_models import model_type_of, opening
 from modeling_hmde import HMDEConfig, HMDEForSequenceClassification, HMDETokenizer
 from modeling_hmde.encoders_hmde import longest_text
+from replications.topics.finetuned import tokenized
 from replications.trainer_runs import TrainerArguments, check_run, recipe_of_run, trainer_run, write_model
 from training.loop.checkpoints import training_folder
 from training.model_card import as_yaml, card_data, write_card

@@ -14,10 +14,10 @@ import yaml
 from huggingface_hub import ModelCard
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trainer, TrainerState
 
-from evaluation.__main__ import main as evaluate
 from hmde.common.command_line import options_from
 from hmde.common.files import locked
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
+from replications.evaluate import main as evaluate
 from replications.longformer.pretrain import convert
 from replications.topics import finetune
 from replications.trainer_runs import TrainerArguments, recipe_of_run
@@ -380,17 +380,17 @@ def test_a_baseline_is_fine_tuned_and_stands_beside_the_hmde_in_the_report(
     recipe = {
         "output": str(folder / "report"),
         "systems": {"bm25": {"kind": "bm25"}},
-        "classification": {
+        "finetuned_classification": {
             "topics": {
                 "data": str(folder),
                 "test_languages": ["en", "de"],
-                "finetuned": {baseline: [str(folder / "baseline")], "hmde": [str(folder / "hmde-classifier")]},
+                "models": {baseline: str(folder / "baseline"), "hmde": str(folder / "hmde-classifier")},
             }
         },
     }
     (folder / "report.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
     evaluate(["--config", str(folder / "report.yaml")])
-    found = json.loads((folder / "report" / "results.json").read_text(encoding="utf-8"))["tasks"]["topics-finetuned"]
+    found = json.loads((folder / "report" / "results.json").read_text(encoding="utf-8"))["tasks"]["topics"]
     assert found.keys() == {baseline, "hmde"}
     for language in ("en", "de"):
         measured = found[baseline]["rows"][f"en-{language}"]
@@ -414,7 +414,7 @@ def test_the_recipe_for_mldoc_is_the_papers() -> None:
 def test_mldoc_is_read_alike_by_fine_tuning_and_by_evaluation(name: str) -> None:
     recipe = yaml.safe_load((CONFIGURATIONS / "mldoc.yaml").read_text(encoding="utf-8"))
     file = CONFIGURATIONS.parent / "evaluate" / f"{name}.yaml"
-    task = yaml.safe_load(file.read_text(encoding="utf-8"))["classification"]["mldoc"]
+    task = yaml.safe_load(file.read_text(encoding="utf-8"))["finetuned_classification"]["mldoc-finetuned"]
     assert (recipe["data"], recipe["format"]) == (task["data"], task["format"])
     assert {*recipe["test_languages"]} == {*task["test_languages"]}
 

@@ -4,8 +4,6 @@ same."""
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import accumulate
 from pathlib import Path
@@ -14,36 +12,34 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from datasets import Dataset, concatenate_datasets
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from hmde.common.files import locked, new_array, partial_of
+from hmde.common.files import file_written_whole, locked
 from hmde.common.fingerprints import fingerprint, fingerprint_of_code, fingerprint_of_weights
 from hmde.common.progress import progress_bar
+from hmde.common.saved_models import tokenizer_options
 from modeling_hmde import HMDEForDocumentEmbedding, HMDETokenizer
 from modeling_hmde.packing_hmde import padded_batches
 from training.data.articles import row_of
 
-# Documents between two savings, so no more is lost when a process is killed.
-DOCUMENTS_AT_ONCE = 256
+DOCUMENTS_IN_A_FILE = 256  # no more is lost when a process is killed
 MAX_TOKENS_PER_BATCH = 16_384
 
 
 class SentenceVectors:
-    """Sentence vectors on disk, mapped into memory, those of one document after those of another.
+    """Sentence vectors on disk, in files of DOCUMENTS_IN_A_FILE documents each.
 
     Args:
-        folder: `vectors.npy` (sentences, hidden), float16, `lengths.npy` (sentences,), int32, the tokens of each
-            sentence, and `bounds.npy` (documents + 1,), int64, the first sentence of each document, then the count of
-            all.
+        folder: files as `encode_sentences` makes them.
         articles: article tables by language.
         rows: (documents,), ascending, those of the documents, counted through all tables.
     """
 
     def __init__(self, folder: Path, articles: dict[str, Dataset], rows: np.ndarray) -> None:
-        self.vectors = np.load(folder / "vectors.npy", mmap_mode="r")
-        self.lengths = np.load(folder / "lengths.npy", mmap_mode="r")
-        self.bounds = np.load(folder / "bounds.npy")
+        self.folder = folder
         self.articles = articles
         self.rows = rows
         self.first_rows = dict(zip(articles, accumulate(map(len, articles.values()), initial=0)))
@@ -59,17 +55,24 @@ class SentenceVectors:
             (documents, sentences).
         """
         in_tables = [self.first_rows[language] + row_of(self.articles, language, name) for language, name in documents]
-        rows = np.searchsorted(self.rows, in_tables)
-        places = [slice(*self.bounds[row : row + 2]) for row in rows]
-        vectors, lengths = (
-            pad_sequence([torch.from_numpy(kept[place].copy()) for place in places], batch_first=True)
-            for kept in (self.vectors, self.lengths)
-        )
+        kept = map(self._read, np.searchsorted(self.rows, in_tables).tolist())
+        vectors, lengths = (pad_sequence(list(parts), batch_first=True) for parts in zip(*kept))
         return {
             "sentence_embeddings": vectors.float(),
             "sentence_lengths": lengths,
             "attention_mask": (lengths > 0).long(),
         }
+
+    def _read(self, document: int) -> tuple[Tensor, Tensor]:
+        """The vectors (sentences, hidden) and the lengths (sentences,) of a document."""
+        number, place = divmod(document, DOCUMENTS_IN_A_FILE)
+        with safe_open(file_of(self.folder, number), "pt") as file:
+            begin, end = file.get_slice("bounds")[place : place + 2].tolist()
+            return file.get_slice("vectors")[begin:end], file.get_slice("lengths")[begin:end]
+
+
+def file_of(folder: Path, number: int) -> Path:
+    return folder / f"{number:06}.safetensors"
 
 
 def sentence_vectors(
@@ -96,93 +99,44 @@ def sentence_vectors(
     Raises:
         OSError: the disk has no room for them.
     """
-    name = f"{corpus} {hashlib.sha256(rows.tobytes()).hexdigest()}"
-    whole = folder / fingerprint_of_vectors(model, tokenizer, name, accelerator.mixed_precision)
-    with locked(whole) if accelerator.is_main_process else nullcontext():
+    named = f"{corpus} {hashlib.sha256(rows.tobytes()).hexdigest()}"
+    folder /= fingerprint_of_vectors(model, tokenizer, named, accelerator.mixed_precision)
+    with locked(folder) if accelerator.is_main_process else nullcontext():
         accelerator.wait_for_everyone()  # until the main process has the lock
-        if not whole.exists():
-            partial = partial_of(whole)
-            documents = concatenate_datasets(
-                [table.select_columns(["language", "text"]) for table in articles.values()]
-            )
-            if accelerator.is_main_process and not (partial / "lengths.npy").exists():
-                make_room(partial, model.config.hidden_size, count_sentences(tokenizer, documents, rows))
-            accelerator.wait_for_everyone()
-            fill(partial, accelerator, model, tokenizer, documents, rows)
-            accelerator.wait_for_everyone()
-            if accelerator.is_main_process:
-                os.replace(partial, whole)
-            accelerator.wait_for_everyone()
-    return SentenceVectors(whole, articles, rows)
-
-
-def count_sentences(tokenizer: HMDETokenizer, documents: Dataset, rows: np.ndarray) -> np.ndarray:
-    """(documents,), int64, of each row the sentences that the model reads."""
-    counts: list[int] = []
-    with progress_bar("counting sentences", len(rows), unit="document") as bar:
-        for first in range(0, len(rows), DOCUMENTS_AT_ONCE):
-            read = documents[rows[first : first + DOCUMENTS_AT_ONCE]]
-            counts += [max(ids) + 1 for ids in tokenizer(read["text"], language=read["language"])["sentence_ids"]]
-            bar.update(len(read["text"]))
-    return np.array(counts, dtype=np.int64)
-
-
-def make_room(folder: Path, hidden_size: int, counts: np.ndarray) -> None:
-    """Write the files of `SentenceVectors`, with zeros for what is not known yet.
-
-    Args:
-        counts: (documents,), the sentences of each.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    np.save(folder / "bounds.npy", np.concatenate([[0], counts.cumsum()]))
-    new_array(folder / "vectors.npy", (int(counts.sum()), hidden_size), np.float16)
-    new_array(folder / "lengths.npy", (int(counts.sum()),), np.int32)
-
-
-def fill(
-    folder: Path,
-    accelerator: Accelerator,
-    model: HMDEForDocumentEmbedding,
-    tokenizer: HMDETokenizer,
-    documents: Dataset,
-    rows: np.ndarray,
-) -> None:
-    """Encode this process's share of the documents that are not in the arrays of `folder` yet."""
-    vectors = np.lib.format.open_memmap(folder / "vectors.npy", "r+")
-    lengths = np.lib.format.open_memmap(folder / "lengths.npy", "r+")
-    bounds = np.load(folder / "bounds.npy")
-    missing = np.flatnonzero(lengths[bounds[:-1]] == 0)
-    accelerator.wait_for_everyone()  # until every process knows what is missing
-    share = missing[accelerator.process_index :: accelerator.num_processes]
-    model.to(accelerator.device)
-    bar = progress_bar("sentence vectors" if accelerator.is_main_process else "", len(share), unit="document")
-    with bar, torch.no_grad(), accelerator.autocast():
-        for first in range(0, len(share), DOCUMENTS_AT_ONCE):
-            chosen = share[first : first + DOCUMENTS_AT_ONCE]
-            read = documents[rows[chosen]]
-            new_lengths: list[tuple[slice, Tensor]] = []
-            encoded = encode_sentences(model, tokenizer, read["text"], read["language"])
-            for index, sentence_embeddings, sentence_lengths in encoded:
-                place = slice(*bounds[chosen[index] : chosen[index] + 2])
-                vectors[place] = sentence_embeddings.half()
-                new_lengths.append((place, sentence_lengths))
-            vectors.flush()
-            for place, sentence_lengths in new_lengths:
-                lengths[place] = sentence_lengths  # a document that has lengths has its vectors
-            bar.update(len(chosen))
-    lengths.flush()
+        numbers = range(-(-len(rows) // DOCUMENTS_IN_A_FILE))
+        missing = [number for number in numbers if not file_of(folder, number).exists()]
+        accelerator.wait_for_everyone()  # until every process knows what is missing
+        share = missing[accelerator.process_index :: accelerator.num_processes]
+        documents = concatenate_datasets([table.select_columns(["language", "text"]) for table in articles.values()])
+        model.to(accelerator.device)
+        name = "sentence vectors" if accelerator.is_main_process else ""
+        bar = progress_bar(name, min(len(rows), len(share) * DOCUMENTS_IN_A_FILE), unit="document")
+        with bar, torch.no_grad(), accelerator.autocast():
+            for number in share:
+                read = documents[rows[number * DOCUMENTS_IN_A_FILE :][:DOCUMENTS_IN_A_FILE]]
+                with file_written_whole(file_of(folder, number)) as partial:
+                    save_file(encode_sentences(model, tokenizer, read["text"], read["language"]), partial)
+                bar.update(len(read["text"]))
+        accelerator.wait_for_everyone()
+    return SentenceVectors(folder, articles, rows)
 
 
 def encode_sentences(
     model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, texts: list[str], languages: list[str]
-) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Yields, for each text in any order, its index, its sentence vectors (sentences, hidden) and the tokens of each
-    sentence (sentences,), both on the CPU."""
-    rows = tokenizer(texts, language=languages) if texts else {"input_ids": [], "sentence_ids": []}
-    for batch, inputs in padded_batches(tokenizer, rows, MAX_TOKENS_PER_BATCH):
+) -> dict[str, Tensor]:
+    """The `vectors` of the sentences of some texts (sentences, hidden), float16, those of one text after those of
+    another; their `lengths` in tokens (sentences,), int32; and `bounds` (texts + 1,), int64, the first sentence of each
+    text, then the count of all. On the CPU."""
+    found: dict[int, tuple[Tensor, Tensor]] = {}
+    for batch, inputs in padded_batches(tokenizer, tokenizer(texts, language=languages), MAX_TOKENS_PER_BATCH):
         sentences, vectors = model.hmde.encode_sentences(**inputs.to(model.device))
         counts = sentences.document.bincount().tolist()
-        yield from zip(batch.tolist(), vectors.cpu().split(counts), sentences.length.cpu().split(counts))
+        parts = vectors.cpu().split(counts), sentences.length.int().cpu().split(counts)
+        found |= dict(zip(batch.tolist(), zip(*parts)))
+    in_order = [found[index] for index in range(len(texts))]
+    of_texts, lengths = (list(parts) for parts in zip(*in_order))
+    bounds = [0, *accumulate(map(len, lengths))]
+    return {"vectors": torch.cat(of_texts).half(), "lengths": torch.cat(lengths), "bounds": torch.tensor(bounds)}
 
 
 def fingerprint_of_vectors(
@@ -194,14 +148,6 @@ def fingerprint_of_vectors(
         documents: a name for them.
         precision: the mixed precision in which they are computed.
     """
-    options = (
-        "max_sentences",
-        "max_sentence_length",
-        "min_sentence_bytes",
-        "segmentation",
-        "long_sentences",
-        "sentence_prompt",
-    )
     return fingerprint(
         documents,
         precision,
@@ -210,7 +156,7 @@ def fingerprint_of_vectors(
         model.config.sentence_modules,
         model.config.passage_length,
         tokenizer.backend_tokenizer.to_str(),
-        [getattr(tokenizer, option) for option in options],
+        [getattr(tokenizer, option) for option in tokenizer_options()],
         fingerprint_of_weights(model.hmde.sentence_encoder.state_dict().items()),
         fingerprint_of_weights(model.hmde.sentence_modules.state_dict().items()),
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 
 import hmde.common.threads
 
@@ -24,7 +25,7 @@ from hmde.common.numbers import PositiveInt, Seed
 from hmde.common.saved_models import check_is_hmde, load_hmde
 from modeling_hmde import HMDEForDocumentEmbedding
 from modeling_hmde.rotation_hmde import Rotation
-from training.data.articles import draw_documents
+from training.data.articles import load_articles, rows_of_split
 from training.hub import upload_folder
 from training.model_card import card_of
 
@@ -90,6 +91,24 @@ def main(argv: list[str] | None = None) -> None:
     print(kept)
     if options.push_to_hub is not None:
         upload_folder(options.output, options.push_to_hub)
+
+
+def draw_documents(corpus: Path, split: str, count: int, seed: int) -> list[tuple[str, str]]:
+    """`count` texts of a split and their languages, as evenly from all languages as there are enough, or all texts.
+
+    Raises:
+        ValueError: the corpus has no article of the split.
+    """
+    drawn = []
+    for language, articles in load_articles(corpus).items():
+        texts = rows_of_split(articles, split)["text"]
+        order = Random(f"{seed}-{language}").sample(range(len(texts)), len(texts))
+        # Documents of different languages take turns, until the count is reached.
+        drawn += [(turn, language, texts[row]) for turn, row in enumerate(order[:count])]
+    if not drawn:
+        raise ValueError(f"{corpus} has no article of the split {split}; see its articles/*.parquet")
+    drawn.sort(key=lambda one: one[:2])
+    return [(text, language) for _, language, text in drawn[:count]]
 
 
 def principal_components(vectors: Tensor) -> Tensor:

@@ -67,3 +67,16 @@ def test_sizes_that_cut_nothing_and_negative_seeds_are_refused(
     with pytest.raises(ValueError, match=r"(?s)seed.*v>=0"):
         rotate.main([*options, "--seed", "-1"])
     assert not (tmp_path / "turned").exists()
+
+
+def test_documents_of_all_languages_take_turns(corpus_folder: Path) -> None:
+    drawn = rotate.draw_documents(corpus_folder, "train", 6, seed=0)
+    assert sorted(language for _, language in drawn) == ["de", "de", "en", "en", "fr", "fr"]
+    assert drawn == rotate.draw_documents(corpus_folder, "train", 6, seed=0)
+    assert drawn != rotate.draw_documents(corpus_folder, "train", 6, seed=1)
+    assert len(rotate.draw_documents(corpus_folder, "train", 1000, seed=0)) == 27, "all that there are"
+
+
+def test_a_split_without_articles_is_refused(corpus_folder: Path) -> None:
+    with pytest.raises(ValueError, match="no article of the split test"):
+        rotate.draw_documents(corpus_folder, "test", 5, seed=0)

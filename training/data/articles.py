@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from pathlib import Path
-from random import Random
 
 import numpy as np
 import pyarrow.compute as pc
@@ -35,24 +34,6 @@ def load_articles(folder: Path) -> dict[str, Dataset]:
 def rows_of_split(table: Dataset, split: str) -> Dataset:
     """The rows of a table that belong to train, dev or test."""
     return table.select(np.flatnonzero(pc.equal(table.data.column("split"), split)))
-
-
-def draw_documents(corpus: Path, split: str, count: int, seed: int) -> list[tuple[str, str]]:
-    """`count` texts of a split and their languages, as evenly from all languages as there are enough, or all texts.
-
-    Raises:
-        ValueError: the corpus has no article of the split.
-    """
-    drawn = []
-    for language, articles in load_articles(corpus).items():
-        texts = rows_of_split(articles, split)["text"]
-        order = Random(f"{seed}-{language}").sample(range(len(texts)), len(texts))
-        # Documents of different languages take turns, until the count is reached.
-        drawn += [(turn, language, texts[row]) for turn, row in enumerate(order[:count])]
-    if not drawn:
-        raise ValueError(f"{corpus} has no article of the split {split}; see its articles/*.parquet")
-    drawn.sort(key=lambda one: one[:2])
-    return [(text, language) for _, language, text in drawn[:count]]
 
 
 def row_of(articles: dict[str, Dataset], language: str, concept_id: str) -> int:

@@ -17,6 +17,7 @@ _ORDINAL = re.compile(r"(?<![\w.,])(\d{1,2}|[IVX]{2,})\.$")
 _WORD = r"[^\W\d_ªº°]+[ªº°]?"
 _BEFORE_WORD = r"(?:(?P<number>\d\s?)|^|[\s(\[{\"“„«/–—\-]|['’‘](?=\w\w))"
 _LAST_WORD = re.compile(rf"(?P<first>\b\w{{1,2}}\.)?{_BEFORE_WORD}(?P<word>{_WORD}(?:[.:\-]+{_WORD})*)\.$")
+_BETWEEN_WORDS = re.compile(r"[.:\-]+")
 # A word without a vowel, its marks apart, in the scripts that have capitals and vowels.
 _CONSONANTS = re.compile("[b-df-hj-np-tv-xzßđłβγδζθκλμνξπρ-τφ-ψбвгджзклмнпрстфхцчшщьґ\u0300-\u036f]+")
 
@@ -190,12 +191,13 @@ def ends_no_sentence(before: str, after: str, language: str | None) -> bool:
     if _LIST_NUMBER.fullmatch(before):
         return True
     before = unicodedata.normalize("NFC", before[-_LONGEST:])
-    if ordinal := _ORDINAL.search(before):
+    space = before.rfind(" ")  # no match begins more than four characters before it, so no search does
+    if ordinal := _ORDINAL.search(before, space + 1):
         return language in _ORDINAL_STOPS if language else ordinal[1].isdigit() and after.startswith(_GERMAN_MONTHS)
-    if not (last := _LAST_WORD.search(before)):
+    if not (last := _LAST_WORD.search(before, space - 4)):
         return False
     word, small = last["word"], last["word"].lower()
-    parts = re.split(r"[.:\-]+", small)
+    parts = _BETWEEN_WORDS.split(small)
     if small in abbreviations(language):
         return True
     if last["number"]:  # a unit may end a sentence: "5 km."

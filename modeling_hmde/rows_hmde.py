@@ -78,7 +78,7 @@ class Row:
     def offset_mapping(self) -> list[tuple[int, int]]:
         """Characters of the document, (0, 0) for tokens that stand for no text."""
         around = (piece.around(piece.offsets[: len(piece.text)], (0, 0), (0, 0)) for piece in self.pieces)
-        return [offsets for piece in around for offsets in piece]
+        return [*chain.from_iterable(around)]
 
     @property
     def special_tokens_mask(self) -> list[int]:

@@ -349,7 +349,8 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
         prompt = self.query_prompt if as_queries else self.sentence_prompt
         prompt_ids = self.backend_tokenizer.encode(prompt.strip(), add_special_tokens=False).ids if prompt else []
         special = sum(self.num_special_tokens)
-        if special + len(prompt_ids) >= self.max_sentence_length:
+        room = self.max_sentence_length - special - len(prompt_ids)
+        if room <= 0:
             raise ValueError(
                 f"max_sentence_length is {self.max_sentence_length}, which leaves no room for text beside {special} "
                 f"special tokens and the {len(prompt_ids)} tokens of the prompt {prompt!r}"
@@ -367,7 +368,8 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
             read = [prompt + texts[index][begin:end] if begin < end else "" for index, begin, end in spans]
             for (index, begin, _), encoding in zip(spans, encode(read, add_special_tokens=False)):
                 tokens = self._tokens(encoding, prompt, prompt_ids, begin, with_offsets)
-                documents[index] += self._frame_tokens(tokens, prompt_ids, len(encoding.ids) - len(tokens.ids), once)
+                num_shared = len(encoding) - len(tokens.ids)
+                documents[index] += self._frame_tokens(tokens, prompt_ids, num_shared, room, once)
         # A text without tokens, such as control characters, is one empty sentence, like an empty text.
         return [pieces or [self._frame_piece(prompt_ids, Tokens([], []), slice(0, 0))] for pieces in documents]
 
@@ -430,14 +432,15 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
             return iter([(begin, end if to_the_end else min(begin + num_tokens * MAX_CHARACTERS_PER_TOKEN, end))])
         return join_short_spans(sentence_spans(text, language), text, self.min_sentence_bytes)
 
-    def _frame_tokens(self, tokens: Tokens, prompt_ids: list[int], num_shared: int, once: bool) -> list[Piece]:
-        """A sentence as pieces of at most `max_sentence_length` tokens; `once` keeps the first and drops the rest.
+    def _frame_tokens(
+        self, tokens: Tokens, prompt_ids: list[int], num_shared: int, room: int, once: bool
+    ) -> list[Piece]:
+        """A sentence as pieces of at most `room` tokens of its own; `once` keeps the first and drops the rest.
 
         Args:
             prompt_ids: of the prompt by itself, before each piece but the first.
             num_shared: how many of them stand before the first piece, whose tokens were read together with the prompt.
         """
-        room = self.max_sentence_length - sum(self.num_special_tokens) - len(prompt_ids)
         overlap = room // 3 if self.segmentation == "windows" else 0
         pieces = []
         # What the last window would have beyond the overlap must be new; a text within the overlap is one window.

@@ -10,7 +10,7 @@ ENDS = (".", "!", "?", ":", "。", "！", "？", "।", "؟", "۔", "…")
 CLOSING = "\"'”’»)]）」』”"
 # Where a line starts anew: items of lists, quotations, headings, speeches of a dialogue.
 _STARTS = re.compile(r"\s*([-*+•·–—>#|]|\(?(\d{1,3}|\w)[.)])(\s|$)")
-_KEPT = re.compile(r"\t|\S {3,}\S")  # a line of a table
+_COLUMNS = re.compile(r"   (?<=\S   ) *\S")  # of a table; three spaces first, because these are found fast
 _BLOCK = re.compile(r"[^\n]*\S[^\n]*(?:\n[^\n]*\S[^\n]*)*")  # lines between blank ones
 _NO_SPACES = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]")
 _LEAST_WIDTH = 30  # of wrapped text, in characters; half of it in scripts whose characters are wide
@@ -55,6 +55,8 @@ def wrapping_breaks(text: str, full: float = 0.85, least: float = 0.7) -> Iterat
 
 def _goes_on(line: str, following: str, width: float) -> bool:
     word = following.split(maxsplit=1)[:1]
-    if not word or len(line.rstrip()) + 1 + (len(word[0]) if joint(line) else 0) < width:
+    length = len(line.rstrip()) + 1
+    if not word or length + len(word[0]) < width or (length < width and not joint(line)):
         return False
-    return not (_STARTS.match(following) or _KEPT.search(line) or _KEPT.search(following))
+    both = f"{line}\n{following}"
+    return not (_STARTS.match(following) or "\t" in both or _COLUMNS.search(both))

@@ -289,6 +289,8 @@ def test_chunks_have_a_fixed_number_of_tokens_whatever_the_sentences(
     expected = [[start, *tokens[first : first + 5], end] for first in range(0, len(tokens), 5)]
     assert sentences_of(tokenizer(text)["input_ids"], tokenizer) == expected
     assert len(expected) > 3
+    tokenizer = make_tokenizer(segmentation="chunks", max_sentence_length=7, max_sentences=60)
+    assert len(tokenizer("the cat sat on the mat " * 60)["input_ids"]) == 60 * 7, "all that are kept are read"
 
 
 def test_a_window_begins_with_the_last_third_of_the_one_before(

@@ -1,13 +1,14 @@
-"""What the loop shares with accelerate: settings of the process, and trackers."""
+"""A step over several batches, and what the loop shares with accelerate: settings of the process, and trackers."""
 
 from __future__ import annotations
 
 import pytest
+import torch
 from accelerate import tracking
 from accelerate.tracking import TensorBoardTracker
 from accelerate.utils import LoggerType
 
-from tests.pretraining import options
+from tests.pretraining import gradients, options
 from training import pretrain
 from training.loop.loop import Loop, accelerator_of
 from training.loop.options import LoopOptions
@@ -19,6 +20,21 @@ def test_a_run_has_its_own_precision_after_another_of_the_same_process(tmp_path)
         accelerator = accelerator_of(LoopOptions(output=str(tmp_path / "model"), mixed_precision=precision))
         found.append((accelerator.mixed_precision, accelerator.state.mixed_precision))
     assert found == [("bf16", "bf16"), ("no", "no")]
+
+
+def test_the_gradient_of_a_step_is_the_mean_of_those_of_its_batches(
+    corpus_folder, labse, tmp_path, monkeypatch
+) -> None:
+    def of_steps(count: int, batches: int) -> list[dict[str, torch.Tensor]]:
+        still = {"learning_rate": 1e-12, "sentence_dropout": 0.0}
+        still["architecture"] = '{"num_document_attention_heads": 4, "document_dropout": 0.0, "max_sentences": 4}'
+        changes = still | {"max_steps": count, "gradient_accumulation_steps": batches}
+        arguments = options(corpus_folder, labse, tmp_path / str(count), **changes)
+        return gradients(pretrain.main, monkeypatch, 1, arguments, tmp_path / f"of-{count}")
+
+    (step,), (first, second) = of_steps(1, batches=2), of_steps(2, batches=1)
+    for name, gradient in step.items():
+        torch.testing.assert_close(gradient, (first[name] + second[name]) / 2, rtol=1e-3, atol=1e-6)
 
 
 def test_a_warm_up_that_the_run_does_not_reach_the_end_of_is_told(

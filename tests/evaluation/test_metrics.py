@@ -58,12 +58,12 @@ def test_the_library_evaluate_loads_the_measures_from_their_folders_without_a_ne
 
 
 def test_average_precision_and_reciprocal_rank_are_of_the_whole_ranking_where_it_is_known() -> None:
-    qrels = {"q": {"d002": 1, "d004": 2, "absent": 1}, "p": {"d001": 1}}
-    run = {"q": run_of(3), "p": run_of(3)}
-    values = retrieval_values(qrels, run, {"q": [2, 4, 1000]})
-    assert values["MAP"] == pytest.approx({"q": (1 / 2 + 2 / 4 + 3 / 1000) / 3, "p": 1.0})
-    assert values["MRR"] == pytest.approx({"q": 1 / 2, "p": 1.0})
-    assert retrieval_values(qrels, run)["MAP"] == pytest.approx({"q": 1 / 2 / 3, "p": 1.0})
+    qrels = {"q": {"d002": 1, "d004": 2, "absent": 1}, "p": {"d001": 1}, "r": {"absent": 1}}
+    run = {"q": run_of(3), "p": run_of(3), "r": run_of(3)}
+    values = retrieval_values(qrels, run, {"q": [2, 4, 1000], "r": [10]})
+    assert values["MAP"] == pytest.approx({"q": (1 / 2 + 2 / 4 + 3 / 1000) / 3, "p": 1.0, "r": 0.1})
+    assert values["MRR"] == pytest.approx({"q": 1 / 2, "p": 1.0, "r": 0.1})
+    assert retrieval_values(qrels, run)["MAP"] == pytest.approx({"q": 1 / 2 / 3, "p": 1.0, "r": 0.0})
 
 
 def test_a_label_counts_for_its_document_and_for_the_mean() -> None:

@@ -88,6 +88,13 @@ def test_the_loss_falls_and_the_best_model_is_kept(corpus_folder, xlmr, tmp_path
     assert dev_set.evaluate(model, tokenizer)["mrr"] == pytest.approx(scores[best], abs=1e-6)
 
 
+def test_a_run_that_learnt_nothing_says_so(corpus_folder, labse, tmp_path, monkeypatch, capsys):
+    scores = iter([0.9, 0.8])
+    monkeypatch.setattr(DevSet, "evaluate", lambda *_: dict.fromkeys(("document_mrr", "title_mrr", "mrr"), next(scores)))
+    pretrain.main(options(corpus_folder, labse, tmp_path / "model", max_steps=1))
+    assert "the model of step 0 of 1; no step was better" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("scores", "best"), [((0.5, 0.9, 0.7), 4), ((0.9, 0.9, 0.7), 4), ((1.0, 0.9, 1.0), 8)])
 def test_the_kept_step_is_the_later_of_equals(scores, best):
     history = {step: {"mrr": score} for step, score in zip((0, 4, 8), scores, strict=True)}

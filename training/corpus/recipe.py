@@ -50,7 +50,7 @@ class CorpusRecipe:
     """Also make triples of up to this many lines of each document of train: a line, the line at its place in another
     language, where both documents have as many lines, and another line of the anchor's document as hard negative."""
 
-    dev_fraction: Share = 0.01
+    dev_fraction: Share = 0.05
     """For `documents`: part of the concepts. What dev and test leave is for training."""
 
     test_fraction: Share = 0.01

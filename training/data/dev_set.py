@@ -44,8 +44,9 @@ class DevSet:
         ]
         if not self.pairs:
             raise ValueError(
-                "no concept of the dev split stands in two languages of the corpus, by which the best model is chosen; "
-                "make the corpus of articles of which a tenth, say, have the split dev"
+                "no concept of the dev split stands in two languages of the corpus, by which models are compared; make "
+                "the corpus of articles of which a tenth, say, have the split dev, or of documents with a higher "
+                "dev_fraction"
             )
 
     def evaluate(self, model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer) -> dict[str, float]:

@@ -332,7 +332,8 @@ def train_stage(
                 shutil.copytree(folder / "kept", output, dirs_exist_ok=True)
                 if write_card is not None:
                     write_card(options, output, progress)
-            print(f"wrote {options.output}: the model of step {progress.kept_step} of {progress.step}")
+            unchanged = "" if progress.kept_step else "; no step was better on the dev split, so nothing was learnt"
+            print(f"wrote {options.output}: the model of step {progress.kept_step} of {progress.step}{unchanged}")
             if options.push_to_hub:
                 upload_folder(options.output, options.push_to_hub)
     return progress

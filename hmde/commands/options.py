@@ -111,8 +111,8 @@ class EncodeOptions:
     """Which columns documents are read from."""
     strict: bool = False
     """End with an error if a document is longer than the model reads. If not, its beginning is encoded."""
-    documents_per_shard: PositiveInt = 8192
-    """A killed run loses at most one shard for each process. Larger shards are encoded a little faster."""
+    documents_per_shard: PositiveInt = 1024
+    """The command says when a shard is written, and a killed run loses at most one for each process."""
     dtype: Dtype = "auto"
     """The dtype of weights and activations; `auto` is bfloat16 if the hardware supports it natively, else float32."""
 

@@ -17,6 +17,7 @@ import torch
 
 from hmde.index import Ranking
 from hmde.index.bm25 import query_terms, terms
+from hmde.index.codes import cosines_of
 from hmde.index.encoder import Encoder
 from hmde.index.snapshot import Snapshot
 from modeling_hmde import late_score
@@ -64,14 +65,14 @@ def rank(
         return _best(index.nearest(vector, depth, condition), depth)
 
     width = max(depth, CANDIDATES)
-    cosines = index.nearest(vector, width, condition)
+    nearest = index.nearest(vector, width, condition)
     bm25 = index.bm25(_terms(index, query, languages), width, condition)
     by_sentences: list[str] = []
     if ranking == "late" and index.keeps_sentences:
         by_sentences = index.nearest_sentences(vector, MORE_BY_SENTENCES * width, condition)
-    further = [id for id in dict.fromkeys([*bm25, *by_sentences]) if id not in cosines]
-    vectors, languages_found = index.vectors_and_languages([*cosines, *further])
-    cosines |= dict(zip(further, (vectors[len(cosines) :] @ vector).tolist()))
+    ids = [*dict.fromkeys([*nearest, *bm25, *by_sentences])]
+    vectors, languages_found = index.vectors_and_languages(ids)
+    cosines = dict(zip(ids, cosines_of(vectors, vector).tolist()))
     words = scaled_bm25(bm25, cosines, languages_found, _coverages(index, query, bm25, languages_found))
     hybrid = _best({id: cosine + words[id] for id, cosine in cosines.items()}, width)
     if ranking == "hybrid":

@@ -90,7 +90,9 @@ def test_the_loss_falls_and_the_best_model_is_kept(corpus_folder, xlmr, tmp_path
 
 def test_a_run_that_learnt_nothing_says_so(corpus_folder, labse, tmp_path, monkeypatch, capsys):
     scores = iter([0.9, 0.8])
-    monkeypatch.setattr(DevSet, "evaluate", lambda *_: dict.fromkeys(("document_mrr", "title_mrr", "mrr"), next(scores)))
+    monkeypatch.setattr(
+        DevSet, "evaluate", lambda *_: dict.fromkeys(("document_mrr", "title_mrr", "mrr"), next(scores))
+    )
     pretrain.main(options(corpus_folder, labse, tmp_path / "model", max_steps=1))
     assert "the model of step 0 of 1; no step was better" in capsys.readouterr().out
 

@@ -55,6 +55,14 @@ def test_each_number_becomes_the_nearest_of_eight_levels(size: int) -> None:
     assert found.dtype == np.float32
 
 
+@pytest.mark.parametrize("size", [31, 32, 384])
+def test_the_same_codes_have_the_same_cosine_wherever_they_stand(size: int) -> None:
+    centre, query, vector = unit_vectors(3, size, seed=0)
+    for count in range(2, 20):
+        codes = encode(np.repeat(vector[None], count, axis=0), centre)
+        assert len({*cosines(query, codes, centre).tolist()}) == 1
+
+
 @given(st.integers(0, 5), st.integers(1, 40), st.integers(0, 2**32 - 1))
 def test_codes_take_three_bits_a_number_and_a_byte(count: int, size: int, seed: int) -> None:
     centre, *vectors = unit_vectors(count + 1, size, seed)

@@ -18,7 +18,7 @@ except ImportError as error:
     ) from error
 from huggingface_hub.dataclasses import StrictDataclassFieldValidationError, strict
 
-from .encoders_hmde import check_sentence_layer, longest_text
+from .encoders_hmde import longest_text
 from .loading_hmde import AUTO_MAP, ShipsCode, be_found_by_dill
 from .pipeline_hmde import width_after
 
@@ -71,8 +71,6 @@ class HMDEConfig(ShipsCode, PreTrainedConfig):
         sentence_modules: what follows the pooling, each a dictionary of a `type` and its fields: `dense` (in_features,
             out_features, bias, activation, residual), `layer_norm` (dimension), `dropout` (p), `normalize`, `truncate`
             (size). Their weights are the model's. Empty: nothing, as in the paper.
-        sentence_layer: the layer of the sentence encoder, counted from 1, whose hidden states these are, as InfoXLM
-            compares sentences by the seventh of twelve. The layers above it are left out. None: the last.
         max_sentence_length: most tokens of a sentence, special tokens included.
         max_sentences: most sentences of a document.
         passage_length: consecutive sentences of a document are read by the sentence encoder as one text while they have
@@ -124,7 +122,6 @@ class HMDEConfig(ShipsCode, PreTrainedConfig):
     pad_token_id: int = interval(min=0)(default=0)
     sentence_pooling: SentencePooling = "cls"
     sentence_modules: list[dict[str, Any]] | tuple[dict[str, Any], ...] = ()
-    sentence_layer: int | None = None
     max_sentence_length: int = interval(min=3)(default=128)  # a start token, one token of text, an end token
     max_sentences: int = interval(min=1)(default=32)
     passage_length: int = interval(min=0)(default=0)
@@ -171,7 +168,10 @@ class HMDEConfig(ShipsCode, PreTrainedConfig):
             cls.refuse_unknown_fields(kwargs)
         # To be checked together with the file's fields. A dictionary for sentence_config is merged by transformers.
         own = {name: kwargs.pop(name) for name in {*kwargs} & {*HMDEConfig.__annotations__} - {"sentence_config"}}
-        return super().from_dict(config_dict | own | {"_from_file": True}, **kwargs)
+        config_dict = config_dict | own | {"_from_file": True}
+        if layer := config_dict.pop("sentence_layer", None):  # of 0.2.0: the last of the layers in the folder
+            config_dict["sentence_config"] = config_dict["sentence_config"] | {"num_hidden_layers": layer}
+        return super().from_dict(config_dict, **kwargs)
 
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
         self.auto_map = {**getattr(self, "auto_map", {}), "AutoConfig": AUTO_MAP["AutoConfig"]}
@@ -217,11 +217,6 @@ class HMDEConfig(ShipsCode, PreTrainedConfig):
                 f"passage_length is {self.passage_length}, but sentence_pooling is {self.sentence_pooling!r}, which "
                 "needs a start token before each sentence, and a passage has only one; use 'mean'"
             )
-        if self.sentence_layer is not None and self.sentence_pooling == "pooler":
-            raise ValueError(
-                f"sentence_layer is {self.sentence_layer}, but sentence_pooling is 'pooler', which reads the last "
-                "layer; use 'cls' or 'mean'"
-            )
         if len(self.num_special_tokens) != 2 or min(self.num_special_tokens) < 0:
             raise ValueError(
                 f"num_special_tokens is {self.num_special_tokens}; it must be two counts, before and after a sentence"
@@ -242,8 +237,6 @@ class HMDEConfig(ShipsCode, PreTrainedConfig):
         width = width_after(self.sentence_modules, width)
         if self.hidden_size not in (0, width):
             raise ValueError(f"hidden_size is {self.hidden_size}, but sentence vectors have {width}; leave it out")
-        if self.sentence_layer is not None:
-            check_sentence_layer(self.sentence_layer, sentence)
         if width % self.num_document_attention_heads:
             raise ValueError(
                 f"num_document_attention_heads is {self.num_document_attention_heads}, which does not divide the "

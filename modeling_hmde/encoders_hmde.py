@@ -12,36 +12,34 @@ class EncoderFamily(NamedTuple):
         packable: it takes `position_ids` and `inputs_embeds`, and passes the attention's arguments down to it, so that
             sentences can lie end to end in one row (see `packed_attention`). Each family is listed because others may
             accept the same arguments and ignore them.
-        middle_layers: nothing follows its layers, or only a norm, so that vectors may come from a middle layer.
         positions_after_padding: its first position is `pad_token_id + 1`, so that XLM-R's 514 positions serve 512
             tokens.
         has_decoder: what AutoModel opens has a decoder too; HMDE takes the encoder alone.
     """
 
     packable: bool = False
-    middle_layers: bool = False
     positions_after_padding: bool = False
     has_decoder: bool = False
 
 
 # By `model_type`. An encoder that is not listed gets padded batches and counts its positions from 0.
 ENCODER_FAMILIES = {
-    "bert": EncoderFamily(packable=True, middle_layers=True),
-    "camembert": EncoderFamily(packable=True, middle_layers=True, positions_after_padding=True),
+    "bert": EncoderFamily(packable=True),
+    "camembert": EncoderFamily(packable=True, positions_after_padding=True),
     "eurobert": EncoderFamily(packable=True),
     "gemma3_text": EncoderFamily(packable=True),
     "llama": EncoderFamily(packable=True),
-    "modernbert": EncoderFamily(packable=True, middle_layers=True),
+    "modernbert": EncoderFamily(packable=True),
     "mpnet": EncoderFamily(positions_after_padding=True),
     "mt5": EncoderFamily(has_decoder=True),
     "nomic_bert": EncoderFamily(packable=True),
     "qwen2": EncoderFamily(packable=True),
     "qwen3": EncoderFamily(packable=True),
-    "roberta": EncoderFamily(packable=True, middle_layers=True, positions_after_padding=True),
+    "roberta": EncoderFamily(packable=True, positions_after_padding=True),
     "roberta-prelayernorm": EncoderFamily(positions_after_padding=True),
     "t5": EncoderFamily(has_decoder=True),
     "umt5": EncoderFamily(has_decoder=True),
-    "xlm-roberta": EncoderFamily(packable=True, middle_layers=True, positions_after_padding=True),
+    "xlm-roberta": EncoderFamily(packable=True, positions_after_padding=True),
     "xlm-roberta-xl": EncoderFamily(positions_after_padding=True),
 }
 
@@ -60,22 +58,3 @@ def longest_text(sentence_config: Any) -> int | None:
     """Most tokens of a text that an encoder has positions for; None if it has no table of positions."""
     positions = getattr(sentence_config, "max_position_embeddings", None)
     return None if positions is None else positions - first_position(sentence_config)
-
-
-def check_sentence_layer(layer: int, sentence_config: Any) -> None:
-    """
-    Raises:
-        ValueError: a sentence encoder has no such layer, counted from 1, or only its last layer can be read.
-    """
-    count = sentence_config.num_hidden_layers
-    if not 1 <= layer <= count:
-        raise ValueError(
-            f"sentence_layer is {layer}, but the sentence encoder has {count} layers; give one from 1 to {count}, or "
-            "none for the last"
-        )
-    if not encoder_family(sentence_config).middle_layers:
-        families = [name for name, family in ENCODER_FAMILIES.items() if family.middle_layers]
-        raise ValueError(
-            f"sentence_layer is {layer}, but the sentence encoder is of type {sentence_config.model_type}; a middle "
-            f"layer can be read of {', '.join(families)} only, so leave sentence_layer out"
-        )

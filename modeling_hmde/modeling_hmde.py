@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import can_return_tuple
@@ -25,7 +25,6 @@ from .configuration_hmde import HMDEConfig
 from .document_encoder_hmde import DocumentEncoder, DocumentPositions, ResidualProjection
 from .encoders_hmde import encoder_family
 from .inference_hmde import InferenceMixin
-from .layers_hmde import auto_class, cut_above_layer
 from .loading_hmde import AUTO_MAP, ShipsCode, be_found_by_dill, check_weights, refuse_arguments
 from .outputs_hmde import HMDEOutput
 from .packing_hmde import scatter_sentences
@@ -124,8 +123,6 @@ class HMDEPreTrainedModel(ShipsCode, PreTrainedModel):
         )
         config._attn_implementation = loading.get("attn_implementation")  # HMDEConfig(...) has reset the sub-config's
         model = cls(config).to(sentence_encoder.dtype)
-        if config.sentence_layer is not None:
-            cut_above_layer(sentence_encoder, config.sentence_layer)
         pooler = ("pooler.",) if config.sentence_pooling != "pooler" else ()
         weights = {key: value for key, value in sentence_encoder.state_dict().items() if not key.startswith(pooler)}
         model.base_model.sentence_encoder.load_state_dict(weights)
@@ -163,8 +160,6 @@ class HMDEModel(SentenceReadingMixin, HMDEPreTrainedModel):
         )
         if getattr(self.sentence_encoder.config, "use_cache", False):
             self.sentence_encoder.config.use_cache = False  # the cache of keys and values, which only generation needs
-        if config.sentence_layer is not None:
-            cut_above_layer(self.sentence_encoder, config.sentence_layer)
         pooler = getattr(self.sentence_encoder, "pooler", None)
         if config.sentence_pooling == "pooler" and pooler is None:
             raise ValueError(
@@ -377,6 +372,11 @@ class HMDEForSequenceClassification(HMDEPreTrainedModel):
         if labels is not None:
             loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
         return SequenceClassifierOutput(loss, logits, output.hidden_states, output.attentions)
+
+
+def auto_class(sentence_config: Any) -> Any:
+    """The Auto class that opens a sentence encoder, without a decoder."""
+    return AutoModelForTextEncoding if encoder_family(sentence_config).has_decoder else AutoModel
 
 
 HMDEForDocumentEmbedding.register_for_auto_class("AutoModel")

@@ -221,7 +221,7 @@ def exported_folder(
         if not (folder / "onnx").exists():
             # With the residual of the recipes, as theirs, the cosines are above 0.
             passages = {"max_sentence_length": 40, "passage_length": 40, "document_pooling": "token_mean"}
-            options = {"sentence_pooling": "mean", "sentence_layer": 1, "document_residual": 0.5, **passages}
+            options = {"sentence_pooling": "mean", "document_residual": 0.5, **passages}
             make_model(xlmr, **options).save_pretrained(folder)
             tokenizer = HMDETokenizer.from_sentence_encoder(str(xlmr), sentence_prompt="der: ", query_prompt="die: ")
             tokenizer.save_pretrained(folder)

@@ -89,7 +89,6 @@ def base_weights(config: HMDEConfig, base: str) -> dict[str, Tensor]:
         dtype=torch.float32,
         sentence_pooling=config.sentence_pooling,
         sentence_modules=config.sentence_modules,
-        sentence_layer=config.sentence_layer,
     )
     theirs, ours = model.config.sentence_config, config.sentence_config
     for field in ("model_type", "hidden_size", "num_hidden_layers", "vocab_size"):

@@ -16,7 +16,6 @@ from transformers import (
     BertConfig,
     CLIPConfig,
     ModernBertConfig,
-    MPNetConfig,
     T5Config,
     ViTConfig,
     XLMRobertaConfig,
@@ -88,8 +87,6 @@ def test_a_config_saved_alone_comes_with_its_code(tmp_path: Path) -> None:
         ("pad_token_id", 200, "vocabulary of 200"),
         ("pad_token_id", 101, "must differ"),
         ("sentence_pooling", "first", "one of ('cls', 'mean', 'pooler', "),
-        ("sentence_layer", 0, "the sentence encoder has 1 layers; give one from 1 to 1"),
-        ("sentence_layer", 2, "the sentence encoder has 1 layers; give one from 1 to 1"),
         ("max_sentence_length", 2, "greater or equal to 3"),
         ("max_sentence_length", 513, "only 512 positions"),
         ("max_sentences", 0, "greater or equal to 1"),
@@ -132,7 +129,6 @@ def test_an_impossible_value_is_refused_by_its_name(field: str, value: object, r
         ("pad_token_id", 199),
         ("num_special_tokens", [0, 0]),
         ("max_sentence_length", 512),
-        ("sentence_layer", 1),
         ("classifier_dropout", 0.99),
         ("document_residual", 0.0),
     ],
@@ -155,7 +151,6 @@ def test_a_value_of_another_type_is_refused() -> None:
         (whole, (4.0, "4", True, None), "expected int"),
         (real, ("0.1", True, None), "expected float"),
         (("document_positions",), (1, "true", None), ""),
-        (("sentence_layer",), (1.0,), ""),
     ):
         for field, value in itertools.product(fields, values):
             with pytest.raises(TypeError, match=f"{field} is {value!r}.*{expected}"):
@@ -189,11 +184,6 @@ def test_the_longest_sentence_leaves_room_for_the_position_offset_of_roberta_and
         ),
         ({"passage_length": 256, "sentence_pooling": "cls"}, "passage_length is 256, but sentence_pooling is 'cls'"),
         ({"passage_length": 256, "sentence_pooling": "pooler"}, "but sentence_pooling is 'pooler'"),
-        ({"sentence_layer": 1, "sentence_pooling": "pooler"}, "sentence_layer is 1, but sentence_pooling is 'pooler'"),
-        (
-            {"sentence_layer": 1, "sentence_config": MPNetConfig(vocab_size=200)},
-            "sentence_layer is 1, but the sentence encoder is of type mpnet",
-        ),
         ({"sentence_config": CLIPConfig()}, "no hidden_size"),
         ({"sentence_config": ViTConfig()}, "no vocab_size"),
         ({"sentence_config": SENTENCE_CONFIG.to_dict() | {"hidden_size": -8}}, "hidden_size -8"),

@@ -26,7 +26,6 @@ SHIPPED_CODE = {
     "document_encoder_hmde.py",
     "encoders_hmde.py",
     "inference_hmde.py",
-    "layers_hmde.py",
     "loading_hmde.py",
     "marks_hmde.py",
     "modeling_hmde.py",

@@ -22,7 +22,6 @@ DYNAMIC = {
 }
 PASSAGES = {
     "sentence_pooling": "mean",
-    "sentence_layer": 1,
     "max_sentence_length": 40,
     "passage_length": 40,
     "document_pooling": "token_mean",
@@ -37,7 +36,7 @@ EAGER = {
 ENCODERS = [
     pytest.param("xlmr", {"sentence_pooling": "pooler", "document_pooling": "dbos"}, id="pooler"),
     pytest.param("labse", EAGER, marks=pytest.mark.slow, id="eager with a residual"),
-    pytest.param("xlmr", PASSAGES, marks=pytest.mark.slow, id="passages of a middle layer"),
+    pytest.param("xlmr", PASSAGES, marks=pytest.mark.slow, id="passages"),
     pytest.param("modernbert", {"sentence_pooling": "mean"}, marks=pytest.mark.slow, id="modernbert"),
 ]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, get_args, overload
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
@@ -18,11 +18,6 @@ from .packing_hmde import padded_batches
 from .segmentation_hmde import language_of_each
 from .tokenization_hmde import HMDETokenizer
 
-if TYPE_CHECKING:
-    from typing import Unpack  # which Python 3.10 does not have, nor needs
-
-    import numpy as np
-
 Item = TypeVar("Item")
 Language = str | Sequence[str | None] | None
 Truncation = Literal[True, "error"]
@@ -30,21 +25,6 @@ Truncation = Literal[True, "error"]
 # Texts that a thread tokenizes together while the model encodes those before them: so many, and no more characters.
 TEXTS_PER_TOKENIZATION = 256
 CHARACTERS_PER_TOKENIZATION = 2**24
-
-
-class QueryOptions(TypedDict, total=False):
-    """What `encode_queries` and `encode_documents` take."""
-
-    truncate_dim: int | None
-    normalize: bool
-    truncation: Truncation
-    max_tokens_per_batch: int
-    show_progress_bar: bool
-
-
-class DocumentOptions(QueryOptions, total=False):
-    language: Language
-
 
 # From a batch to the vectors of its texts (texts, hidden), or None, and to those of the sentences of each text
 # (sentences, hidden), L2-normalised, float32, on the CPU.
@@ -67,36 +47,6 @@ class InferenceMixin(nn.Module):
     device: Any
     embed_queries: Callable[..., Tensor]
 
-    @overload
-    def encode_documents(
-        self,
-        documents: Sequence[str],
-        tokenizer: HMDETokenizer,
-        *,
-        sentences: Literal[False] = ...,
-        return_tensors: Literal["np"] = ...,
-        **options: Unpack[DocumentOptions],
-    ) -> np.ndarray: ...
-    @overload
-    def encode_documents(
-        self,
-        documents: Sequence[str],
-        tokenizer: HMDETokenizer,
-        *,
-        sentences: Literal[False] = ...,
-        return_tensors: Literal["pt"],
-        **options: Unpack[DocumentOptions],
-    ) -> Tensor: ...
-    @overload
-    def encode_documents(
-        self,
-        documents: Sequence[str],
-        tokenizer: HMDETokenizer,
-        *,
-        sentences: Literal[True],
-        return_tensors: str = ...,
-        **options: Unpack[DocumentOptions],
-    ) -> tuple[Any, list[DocumentSentences]]: ...
     def encode_documents(
         self,
         documents: Sequence[str],
@@ -159,24 +109,6 @@ class InferenceMixin(nn.Module):
         embeddings = finished(vectors, normalize, return_tensors)
         return (embeddings, described) if sentences else embeddings
 
-    @overload
-    def encode_queries(
-        self,
-        queries: Sequence[str],
-        tokenizer: HMDETokenizer,
-        *,
-        return_tensors: Literal["np"] = ...,
-        **options: Unpack[QueryOptions],
-    ) -> np.ndarray: ...
-    @overload
-    def encode_queries(
-        self,
-        queries: Sequence[str],
-        tokenizer: HMDETokenizer,
-        *,
-        return_tensors: Literal["pt"],
-        **options: Unpack[QueryOptions],
-    ) -> Tensor: ...
     def encode_queries(
         self,
         queries: Sequence[str],

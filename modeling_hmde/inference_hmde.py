@@ -15,6 +15,7 @@ from transformers.utils.logging import tqdm
 
 from .attribution_hmde import DocumentSentences, Explanation, score_sentences, spans_of_sentences
 from .packing_hmde import padded_batches
+from .refusals_hmde import refuse_truncated
 from .segmentation_hmde import language_of_each
 from .tokenization_hmde import HMDETokenizer
 
@@ -248,7 +249,7 @@ class InferenceMixin(nn.Module):
             rows = tokenizer([text for text, _ in found], **reading)
             if truncation == "error":
                 lost = dict(zip(found, rows["num_truncated_tokens"]))
-                tokenizer.refuse_truncated(texts, [lost.get(key, 0) for key in keys])
+                refuse_truncated(texts, [lost.get(key, 0) for key in keys], tokenizer)
             return rows
 
         windows = [*windows_of([len(text) for text, _ in distinct])]

@@ -39,17 +39,17 @@ def refuse_arguments(known: Collection[str], text_pair: Any, others: Mapping[str
             raise ValueError(f"{name}={value} is not supported; {WITHOUT_EFFECT[name]}")
 
 
-def refuse_truncated(texts: Sequence[str], num_truncated_tokens: Sequence[int], limits: str) -> None:
+def refuse_truncated(texts: Sequence[str], num_truncated_tokens: Sequence[int], tokenizer: Any) -> None:
     """
     Args:
-        num_truncated_tokens: (texts,), what each lost, as a call with `return_truncated` gives it.
-        limits: what a text may have, in words.
+        num_truncated_tokens: (texts,), what each lost, as a call of the tokenizer with `return_truncated` gives it.
 
     Raises:
-        ValueError: a text lost something. The message names the first, and by which limits.
+        ValueError: a text lost something. The message names the first, and the limits.
     """
     cut = [index for index, count in enumerate(num_truncated_tokens) if count]
     if cut:
+        limits = f"max_sentences {tokenizer.max_sentences}, max_sentence_length {tokenizer.max_sentence_length}"
         others = f", and {len(cut) - 1} more texts are too long" if len(cut) > 1 else ""
         raise ValueError(
             f"text {cut[0]} ({texts[cut[0]][:40]!r}) has {num_truncated_tokens[cut[0]]} tokens more than are read "

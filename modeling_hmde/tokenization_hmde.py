@@ -22,7 +22,7 @@ from .configuration_hmde import HMDEConfig
 from .loading_hmde import ShipsCode, be_found_by_dill, refuse_misspelt
 from .marks_hmde import read_past_marks
 from .pipeline_hmde import PROMPTS_OF_DOCUMENTS, read_pipeline
-from .refusals_hmde import refuse_arguments, refuse_truncated, warn_of_truncation
+from .refusals_hmde import refuse_arguments, warn_of_truncation
 from .rows_hmde import Piece, Row, Tokens, common_start, join_pieces, rows_by_passage
 from .segmentation_hmde import check_texts, join_short_spans, language_of_each, sentence_spans
 
@@ -63,7 +63,6 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
         add_special_tokens: False reads the whole text as one sequence of tokens, without sentences, limits and prompts,
             as `tokenize` does. So do `truncation=False` and a `max_length` above `model_max_length` together, with the
             start and end token around the text. This is what text splitters ask for.
-        truncation="error": refuses a text that would lose anything to any of the limits.
         return_truncated: adds `num_truncated_sentences` and `num_truncated_tokens`, what each text lost to any of the
             limits. Each text is then read to its end, which takes longer.
 
@@ -235,22 +234,12 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
                 f"truncation_side is {side!r}, but HMDE reads documents from their beginning; leave it out"
             )
 
-    def _get_padding_truncation_strategies(  # type: ignore[override]
-        self, padding: Any = False, truncation: Any = None, **options: Any
-    ) -> tuple[Any, Any, int | None, dict[str, Any]]:
-        # `_encode_plus` gets "error" as it is; transformers would take it for a misspelt strategy.
-        refuse = truncation == "error"
-        padding, strategy, *others = super()._get_padding_truncation_strategies(
-            padding=padding, truncation=True if refuse else truncation, **options
-        )
-        return padding, "error" if refuse else strategy, *others
-
     def _encode_plus(  # type: ignore[override]
         self,
         text: str | Sequence[str],
         text_pair: Any = None,
         add_special_tokens: bool = True,
-        truncation_strategy: Any = TruncationStrategy.DO_NOT_TRUNCATE,  # or "error"
+        truncation_strategy: Any = TruncationStrategy.DO_NOT_TRUNCATE,
         max_length: int | None = None,
         padding_strategy: Any = False,
         pad_to_multiple_of: int | None = None,
@@ -272,9 +261,6 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
             "return_attention_mask": return_attention_mask,
             "return_tensors": return_tensors,
         }
-        refuse = truncation_strategy == "error"
-        if refuse and not add_special_tokens:
-            raise ValueError("truncation='error' is for documents; add_special_tokens=False reads texts without limits")
         limit = None if truncation_strategy == TruncationStrategy.DO_NOT_TRUNCATE else max_length
         if not add_special_tokens or (limit is None and (max_length or 0) > self.model_max_length):
             return super()._encode_plus(
@@ -296,12 +282,10 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
             texts,
             language_of_each(texts, language),
             as_queries,
-            return_truncated or refuse,
+            return_truncated,
             "offset_mapping" in columns,
         )
         rows = [join_pieces(pieces, self.max_sentences, limit) for pieces in documents]
-        if refuse:
-            self.refuse_truncated(texts, [row.num_truncated_tokens for row in rows], limit=limit)
         for pieces, row in zip(documents, rows):
             self._warn_of_truncation(pieces, row, limit)
         batch = {name: [getattr(row, name) for row in rows] for name in columns}
@@ -323,14 +307,6 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
     def _warn_of_truncation(self, pieces: list[Piece], row: Row, limit: int | None) -> None:
         """A subclass for which a cut is no loss says nothing."""
         warn_of_truncation(pieces, row, self.max_sentences, self.max_sentence_length, limit)
-
-    def refuse_truncated(
-        self, texts: Sequence[str], num_truncated_tokens: Sequence[int], limit: int | None = None
-    ) -> None:
-        """As `refusals_hmde.refuse_truncated`, with the limits of this tokenizer and `max_length` of the call."""
-        limits = f"max_sentences {self.max_sentences}, max_sentence_length {self.max_sentence_length}"
-        limits += "" if limit is None else f", max_length {limit}"
-        refuse_truncated(texts, num_truncated_tokens, limits)
 
     def _pieces(
         self,

@@ -529,7 +529,8 @@ def test_texts_that_would_be_cut_are_refused_on_request(
     call, short, long = getattr(model, encode), "The cat sat.", "cat " * 5000
     assert np.array_equal(call([short], tokenizer, truncation="error"), call([short], tokenizer))
     with pytest.raises(
-        ValueError, match=r"text 4 \('cat cat .*'\) has \d+ tokens more .* and 1 more texts are too long"
+        ValueError,
+        match=r"text 4 \('cat cat .*'\) has \d+ tokens more .*max_sentences 32.* and 1 more texts are too long",
     ):
         call([short, short, "The dog.", "It sat.", long, long, short], tokenizer, truncation="error")
     with pytest.raises(ValueError, match="truncation is False; it must be True, or 'error'"):

@@ -220,22 +220,6 @@ def test_the_counts_of_what_was_cut_become_tensors_that_the_model_takes(
     assert batch["num_truncated_sentences"].tolist() == [2, 0]
 
 
-def test_a_text_that_would_lose_anything_is_refused_on_request(make_tokenizer: Callable[..., HMDETokenizer]) -> None:
-    tokenizer = make_tokenizer(max_sentences=2, max_sentence_length=60, long_sentences="cut")
-    fitting, longer = "The cat sat. The dog sat.", "The cat sat. The dog sat. It was warm."
-    assert tokenizer(fitting, truncation="error")["input_ids"] == tokenizer(fitting)["input_ids"]
-    for texts, options, limits in (
-        ([fitting, longer], {}, "max_sentences 2, max_sentence_length 60"),
-        (["", "cat " * 60], {}, "max_sentence_length 60"),
-        (["", "cat " * 60], {"as_queries": True}, "max_sentence_length 60"),
-        (["", fitting, longer], {"max_length": 8}, "max_length 8"),
-    ):
-        with pytest.raises(ValueError, match=rf"text 1 \('.*'\) has \d+ tokens more than are read \(.*{limits}"):
-            tokenizer(texts, truncation="error", **options)
-    with pytest.raises(ValueError, match="truncation='error' is for documents"):
-        tokenizer(longer, truncation="error", add_special_tokens=False)
-
-
 def test_a_text_cannot_lose_its_beginning(make_tokenizer: Callable[..., HMDETokenizer], tmp_path: Path) -> None:
     make_tokenizer().save_pretrained(tmp_path)
     for make in (

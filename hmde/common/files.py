@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,23 @@ def partial_of(path: str | Path) -> Path:
     """
     path = Path(path)
     return path.with_name(f".{path.name}.partial")
+
+
+def files_below(folder: Path, left_out: Callable[[Path], bool], above: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """What lies in a folder and in those below and is no folder. Links are followed, but not into a folder above.
+
+    Args:
+        left_out: whether a file, or a folder with all that lies in it, is passed over.
+        above: the folders in which this one lies.
+    """
+    above |= {folder.resolve()}
+    for path in folder.iterdir():
+        if left_out(path):
+            continue
+        if not path.is_dir():
+            yield path
+        elif path.resolve() not in above:
+            yield from files_below(path, left_out, above)
 
 
 def check_is_new(output: str | Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from hmde.common.files import files_below
 
 if TYPE_CHECKING:
     import torch
@@ -34,20 +36,9 @@ def digest(path: Path) -> str:
 def fingerprint_of_folder(folder: Path, pattern: str = "*", without: str = "") -> str:
     """Hashes the names and contents of all files of a folder, except hidden ones and the one named `without`. Links to
     files and folders are followed."""
-    files = sorted(path for path in _files_of(folder) if path.match(pattern) and path.name != without)
+    found = files_below(folder, lambda path: path.name.startswith(".")) if folder.is_dir() else ()
+    files = sorted(path for path in found if path.is_file() and path.match(pattern) and path.name != without)
     return fingerprint(*((str(path.relative_to(folder)), digest(path)) for path in files))
-
-
-def _files_of(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
-    """All files of a folder except hidden ones. A link to a folder that it lies in gives nothing new, and no end."""
-    above |= {folder.resolve()}
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if path.name.startswith("."):
-            continue
-        if path.is_file():
-            yield path
-        elif path.is_dir() and path.resolve() not in above:
-            yield from _files_of(path, above)
 
 
 def fingerprint_of_model(model: str) -> str:

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from hmde.common.extras import missing_extras_named
+from hmde.common.files import files_below
 from hmde.common.fingerprints import fingerprint
 from hmde.common.records import rows, where
 from hmde.documents.content import UnreadableFile
@@ -122,13 +123,6 @@ class Columns:
     """Columns of strings, numbers, booleans or dates to keep with each document: [year,author]. Rows may lack them."""
 
 
-def in_language(document: Document, language: str | None) -> Document:
-    """A document that does not name its language, in this one; DETECT finds it out from the text."""
-    if document.language or language is None:
-        return document
-    return replace(document, language=detected_language(document.text) if language == DETECT else language)
-
-
 @dataclass(frozen=True)
 class Documents:
     """All documents of a source, in the order of their files' names. Each iteration reads the files again.
@@ -167,7 +161,10 @@ class Documents:
         for file, name in files_of(Path(self.source), self.left_out):
             is_table = file.suffix.lower() in TABLES
             for document in self._rows(file, name) if is_table else self._sections(file, name, known):
-                yield in_language(document, self.language)
+                if self.language and not document.language:
+                    language = detected_language(document.text) if self.language == DETECT else self.language
+                    document = replace(document, language=language)
+                yield document
                 count += 1
         if not count:
             raise ValueError(f"{self.source} holds no document; documents are files that end in {_endings()}")
@@ -265,7 +262,17 @@ def files_of(source: Path, left_out: Counter[str]) -> Iterator[tuple[Path, str]]
     Raises:
         ValueError: a folder cannot be read.
     """
-    entries = [source] if source.is_file() else sorted(_walk(source, frozenset(), left_out))
+
+    def of_a_program(path: Path) -> bool:
+        hidden = path.name.startswith(".") or MACHINE_FILES.match(path.name) is not None
+        if hidden:
+            left_out["hidden, or of a program"] += 1
+        return hidden
+
+    try:
+        entries = [source] if source.is_file() else sorted(files_below(source, of_a_program))
+    except OSError as error:
+        raise ValueError(f"{error.filename} cannot be read: {error.strerror}") from None
     for file in entries:
         if file.suffix.lower() not in (*READERS, *TABLES):
             left_out[f"of a kind that is not read: {file.suffix.lower() or 'without an ending'}"] += 1
@@ -283,24 +290,6 @@ def check_apart(output: Path, source: Path) -> None:
     """
     if output.resolve().is_relative_to(source.resolve()):
         raise ValueError(f"the output {output} lies in {source} and would be read as documents; put it elsewhere")
-
-
-def _walk(folder: Path, parents: frozenset[tuple[int, int]], left_out: Counter[str]) -> Iterator[Path]:
-    """The entries of a folder and of those below, without hidden ones and those of programs. Follows links, but not
-    into a folder that is being walked."""
-    try:
-        status = folder.stat()
-        entries = list(folder.iterdir())
-    except OSError as error:
-        raise ValueError(f"{folder} cannot be read: {error.strerror}") from None
-    within = parents | {(status.st_dev, status.st_ino)}
-    for entry in entries:
-        if entry.name.startswith(".") or MACHINE_FILES.match(entry.name):
-            left_out["hidden, or of a program"] += 1
-        elif not entry.is_dir():
-            yield entry
-        elif (entry.stat().st_dev, entry.stat().st_ino) not in within:
-            yield from _walk(entry, within, left_out)
 
 
 def _headings(text: str, lines: frozenset[str], before: tuple[tuple[int, str], ...]) -> tuple[tuple[int, str], ...]:

@@ -24,52 +24,27 @@ SLOW = 3.0  # seconds: from then on, a way to faster answers is named
 
 
 def main(options: QueryOptions) -> None:
-    hits = from_server(options) if is_address(options.index) else from_index(options)
-    show_as_json(hits) if options.json else show(hits)
-
-
-def from_server(options: QueryOptions) -> list[dict[str, Any]]:
     """
     Raises:
-        ValueError: a model is named; else as in `ask_server`.
+        ValueError: a model is named beside a server; else as in `ask_server` and `Index.search`.
     """
-    if options.model is not None:
-        raise ValueError(
-            f"--model is {options.model}, but {options.index} answers with its own model; leave --model out"
-        )
-    return ask_server(
-        options.index,
-        query=options.question,
-        ranking=options.ranking,
-        languages=languages_asked(options),
-        where=options.where,
-        hits=options.hits,
-        sentences=options.sentences,
-        text=options.text,
-    )
-
-
-def from_index(options: QueryOptions) -> list[dict[str, Any]]:
-    """The hits of a question, see `Hit.to_dict`."""
-    began = time.perf_counter()
-    hits = opened(options).search(
-        options.question,
-        options.hits,
-        ranking=options.ranking,
-        languages=languages_asked(options),
-        where=options.where,
-    )
-    if (seconds := time.perf_counter() - began) > SLOW:
-        logger.warning("%.1f s, most of it to load the model; `hmde serve %s` answers sooner", seconds, options.index)
-    return [hit.to_dict(options.sentences, options.text) for hit in hits]
-
-
-def languages_asked(options: QueryOptions) -> list[str] | None:
-    """
-    >>> languages_asked(QueryOptions("index", "question", languages="de, fr"))
-    ['de', 'fr']
-    """
-    return [code.strip() for code in options.languages.split(",")] if options.languages else None
+    languages = [code.strip() for code in options.languages.split(",")] if options.languages else None
+    asked: dict[str, Any] = {"ranking": options.ranking, "languages": languages, "where": options.where}
+    asked |= {"query": options.question, "hits": options.hits}
+    if is_address(options.index):
+        if options.model is not None:
+            raise ValueError(
+                f"--model is {options.model}, but {options.index} answers with its own model; leave --model out"
+            )
+        hits = ask_server(options.index, sentences=options.sentences, text=options.text, **asked)
+    else:
+        began = time.perf_counter()
+        found = opened(options).search(**asked)
+        if (seconds := time.perf_counter() - began) > SLOW:
+            message = "%.1f s, most of it to load the model; `hmde serve %s` answers sooner"
+            logger.warning(message, seconds, options.index)
+        hits = [hit.to_dict(options.sentences, options.text) for hit in found]
+    show_as_json(hits) if options.json else show(hits)
 
 
 def show_as_json(hits: list[dict[str, Any]]) -> None:

@@ -53,7 +53,8 @@ class Hit(NamedTuple):
             nearest = min(wider, key=lambda span: max(begin - span[1], span[0] - end))
             begin, end = min(begin, nearest[0]), max(end, nearest[1])
         if end - begin > SNIPPET_CHARACTERS:
-            end = begin + _cut_at_a_space(text[begin:end], SNIPPET_CHARACTERS)
+            space = text.rfind(" ", begin + SNIPPET_CHARACTERS // 2, begin + SNIPPET_CHARACTERS)
+            end = begin + SNIPPET_CHARACTERS if space < 0 else space
         marks = [(sentence.begin, min(sentence.end, end)) for sentence in self.explanation.sentences[:2]]
         return Snippet(begin, end, sorted(mark for mark in marks if begin <= mark[0] < mark[1] <= end))
 
@@ -124,10 +125,10 @@ def hits_of(
     shown = [ids[: 1 + MOST_PARTS] for ids in list(files.values())[hits]]
     ids = [id for group in shown for id in group]
     sentences = sentences_of(index, ids, encoder)
-    found = {
-        document.id: Hit(document, scores[document.id], score_sentences(as_long_as(vector, own), own))
-        for document, own in zip(index.documents(ids), sentences)
-    }
+    found: dict[str, Hit] = {}
+    for document, own in zip(index.documents(ids), sentences):
+        asked = torch.from_numpy(cut(vector, own.vectors.shape[-1]))  # as the vectors of the sentences are
+        found[document.id] = Hit(document, scores[document.id], score_sentences(asked, own))
     return [found[best]._replace(parts=[found[id] for id in others]) for best, *others in shown]
 
 
@@ -136,19 +137,8 @@ def sentences_of(index: Snapshot, ids: Sequence[str], encoder: Encoder) -> list[
     return index.sentences(ids) if index.keeps_sentences else encoder.encode_sentences(index.documents(ids))
 
 
-def as_long_as(query: np.ndarray, document: DocumentSentences) -> torch.Tensor:
-    """The query's vector, cut if those of the sentences were."""
-    return torch.from_numpy(cut(query, document.vectors.shape[-1]))
-
-
 def _place(text: str, begin: int, end: int) -> dict[str, Any]:
     before = len(text[:begin].encode("utf-16-le")) // 2
     passage = text[begin:end]
     utf16 = {"begin": before, "end": before + len(passage.encode("utf-16-le")) // 2}
     return {"begin": begin, "end": end, "utf16": utf16, "text": passage}
-
-
-def _cut_at_a_space(text: str, most: int) -> int:
-    """How many characters of a text are shown: at most `most`, up to a space if there is one in the last half."""
-    space = text.rfind(" ", most // 2, most)
-    return most if space < 0 else space

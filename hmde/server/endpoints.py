@@ -22,7 +22,6 @@ from torch import from_numpy
 
 from hmde.documents.documents import Document
 from hmde.index.encoder import cut
-from hmde.index.hits import Hit
 from hmde.index.index import Index
 from hmde.server.batching import Batcher
 from hmde.server.guards import Limits
@@ -69,11 +68,13 @@ class Endpoints:
             raise HTTPException(413, f"the texts have {tokens} tokens; send at most {self._limits.tokens} together")
         return tokens
 
-    async def _find(self, asked: SearchRequest) -> list[Hit]:
+    async def search(self, asked: SearchRequest) -> dict[str, Any]:
+        """The best documents, each with a snippet and its sentences, best first; `total` is how many documents
+        `languages` and `where` leave."""
         (vector,) = await self._encode_questions([asked.query])
         keeps_sentences = await asyncio.to_thread(lambda: self._index.snapshot.keeps_sentences)
         # Where no sentences are kept, the search encodes the found documents, and only one thread may use the model.
-        return await asyncio.get_running_loop().run_in_executor(
+        hits = await asyncio.get_running_loop().run_in_executor(
             None if keeps_sentences else self._document_thread,
             lambda: self._index.search(
                 asked.query,
@@ -85,11 +86,6 @@ class Endpoints:
                 vector=vector,
             ),
         )
-
-    async def search(self, asked: SearchRequest) -> dict[str, Any]:
-        """The best documents, each with a snippet and its sentences, best first; `total` is how many documents
-        `languages` and `where` leave."""
-        hits = await self._find(asked)
         total = await asyncio.to_thread(self._index.count, asked.languages, asked.where)
         return {"hits": [hit.to_dict(asked.sentences, asked.text) for hit in hits], "total": total}
 

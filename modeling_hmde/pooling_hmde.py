@@ -1,9 +1,4 @@
-"""From hidden states of tokens to vectors of texts: one dictionary of poolings.
-
-Every function takes the hidden states (tokens, hidden) of texts that lie end to end, the number of tokens of each text
-(texts,), and the encoder, and gives one vector for each text (texts, hidden). A padded batch is passed as
-`hidden_states[attention_mask.bool()]` with the lengths `attention_mask.sum(dim=1)`.
-"""
+"""From hidden states of tokens to vectors of sentences: a table of weights, for packed sentences and for exporters."""
 
 from __future__ import annotations
 
@@ -15,63 +10,8 @@ from torch import Tensor
 
 from .configuration_hmde import SentencePooling
 
-
-def first_token(hidden_states: Tensor, lengths: Tensor, encoder: Any) -> Tensor:
-    """The hidden state of the start token."""
-    return hidden_states[lengths.cumsum(0) - lengths]
-
-
-def mean_of_tokens(hidden_states: Tensor, lengths: Tensor, encoder: Any) -> Tensor:
-    """The mean over all tokens, start and end token included if they are read; summed in float32 at least."""
-    summable = hidden_states.to(torch.promote_types(hidden_states.dtype, torch.float32))
-    if summable.is_cuda:  # where additions by index have no fixed order
-        return torch.segment_reduce(summable, "mean", lengths=lengths).to(hidden_states.dtype)
-    texts = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)
-    sums = summable.new_zeros(len(lengths), summable.shape[1]).index_add(0, texts, summable)  # five times as fast
-    return (sums / lengths.unsqueeze(1)).to(hidden_states.dtype)
-
-
-def root_length_mean(hidden_states: Tensor, lengths: Tensor, encoder: Any) -> Tensor:
-    """The sum over all tokens, divided by the root of their number."""
-    return mean_of_tokens(hidden_states, lengths, encoder) * lengths.sqrt().unsqueeze(1).to(hidden_states.dtype)
-
-
-def weighted_mean_of_tokens(hidden_states: Tensor, lengths: Tensor, encoder: Any) -> Tensor:
-    """The mean over all tokens, each weighted by its position, counted from 1 (SGPT, Muennighoff, 2022)."""
-    summable = hidden_states.to(torch.promote_types(hidden_states.dtype, torch.float32))
-    before = (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
-    positions = torch.arange(1, len(summable) + 1, device=summable.device) - before
-    sums = torch.segment_reduce(summable * positions.unsqueeze(1), "sum", lengths=lengths)
-    return (sums / (lengths * (lengths + 1) / 2).unsqueeze(1)).to(hidden_states.dtype)
-
-
-def max_of_tokens(hidden_states: Tensor, lengths: Tensor, encoder: Any) -> Tensor:
-    """The largest value of each dimension among all tokens."""
-    return torch.segment_reduce(hidden_states, "max", lengths=lengths)
-
-
-def last_token(hidden_states: Tensor, lengths: Tensor, encoder: Any) -> Tensor:
-    """The hidden state of the last token, which is an end token if the tokenizer puts one there."""
-    return hidden_states[lengths.cumsum(0) - 1]
-
-
-def pooler_output(hidden_states: Tensor, lengths: Tensor, encoder: Any) -> Tensor:
-    """What the encoder's own pooler makes of the start token."""
-    return encoder.pooler(first_token(hidden_states, lengths, encoder).unsqueeze(1))
-
-
-POOLINGS: dict[SentencePooling, Callable[[Tensor, Tensor, Any], Tensor]] = {
-    "cls": first_token,
-    "mean": mean_of_tokens,
-    "pooler": pooler_output,
-    "lasttoken": last_token,
-    "weightedmean": weighted_mean_of_tokens,
-    "max": max_of_tokens,
-    "mean_sqrt_len_tokens": root_length_mean,
-}
-
-# The same for exporters: the weight of a token in the vector of its sentence, by its place there, from 0, and by the
-# sentence's number of tokens.
+# The weight of a token in the vector of its sentence, by its place there, from 0, and by the sentence's number of
+# tokens. `weightedmean` is SGPT's (Muennighoff, 2022).
 TOKEN_WEIGHTS: dict[SentencePooling, Callable[[Tensor, Tensor], Tensor]] = {
     "cls": lambda place, length: place == 0,
     "mean": lambda place, length: 1 / length,
@@ -79,6 +19,36 @@ TOKEN_WEIGHTS: dict[SentencePooling, Callable[[Tensor, Tensor], Tensor]] = {
     "weightedmean": lambda place, length: (place + 1) / (length * (length + 1) / 2),
     "mean_sqrt_len_tokens": lambda place, length: length**-0.5,
 }
+
+
+def pool(pooling: SentencePooling, hidden_states: Tensor, lengths: Tensor, encoder: Any) -> Tensor:
+    """Vectors of sentences that lie end to end; sums are taken in float32 at least.
+
+    Args:
+        hidden_states: (tokens, hidden). Of a padded batch, `hidden_states[attention_mask.bool()]`.
+        lengths: (sentences,), tokens of each sentence, special ones included if they are read.
+        encoder: its own pooler gives `pooler`.
+
+    Returns:
+        (sentences, hidden).
+    """
+    ends = lengths.cumsum(0)
+    if pooling in ("cls", "pooler"):
+        first = hidden_states[ends - lengths]
+        return first if pooling == "cls" else encoder.pooler(first.unsqueeze(1))
+    if pooling == "lasttoken":
+        return hidden_states[ends - 1]
+    if pooling == "max":
+        return torch.segment_reduce(hidden_states, "max", lengths=lengths)
+    summable = hidden_states.to(torch.promote_types(hidden_states.dtype, torch.float32))
+    sentence = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)
+    place = torch.arange(len(summable), device=lengths.device) - (ends - lengths)[sentence]
+    weighted = summable * TOKEN_WEIGHTS[pooling](place, lengths[sentence].to(summable.dtype)).unsqueeze(1)
+    if weighted.is_cuda:  # where additions by index have no fixed order
+        sums = torch.segment_reduce(weighted, "sum", lengths=lengths)
+    else:  # five times as fast
+        sums = weighted.new_zeros(len(lengths), weighted.shape[1]).index_add(0, sentence, weighted)
+    return sums.to(hidden_states.dtype)
 
 
 def pool_sentences(pooling: SentencePooling, hidden_states: Tensor, real: Tensor, sentence_lengths: Tensor) -> Tensor:

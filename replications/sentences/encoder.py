@@ -15,7 +15,7 @@ from hmde.common.saved_models import model_type_of, opening
 from modeling_hmde.encoders_hmde import longest_text
 from modeling_hmde.inference_hmde import evaluating
 from modeling_hmde.packing_hmde import padded_batches
-from modeling_hmde.pooling_hmde import POOLINGS
+from modeling_hmde.pooling_hmde import pool
 from training.loop.cached_gradients import Chunk, Embeddings, Rows
 from training.loop.options import LoopOptions
 
@@ -66,7 +66,7 @@ class SentenceEncoder(nn.Module):
     def pooled(self, hidden_states: Tensor, rows: Rows) -> Tensor:
         """(rows, tokens, hidden) -> (rows, hidden)."""
         mask = rows["attention_mask"]
-        return POOLINGS[self.pooling](hidden_states[mask.bool()], mask.sum(dim=1), self.model)
+        return pool(self.pooling, hidden_states[mask.bool()], mask.sum(dim=1), self.model)
 
     def encode(
         self, sentences: list[str], tokenizer: PreTrainedTokenizerBase, max_length: int, max_tokens: int

@@ -17,6 +17,8 @@ WITHOUT_EFFECT = {
     "return_overflowing_tokens": "give each document as one string",
     "stride": "use segmentation='windows'",
     "return_token_type_ids": "sentence_ids say which tokens are a sentence",
+    "return_special_tokens_mask": "num_special_tokens says how many stand around each sentence",
+    "return_length": "take the length of each row",
     "split_special_tokens": "text never becomes a special token",
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, groupby, islice, pairwise, takewhile
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,11 +42,6 @@ class Piece:
     def __len__(self) -> int:
         return len(self.before) + len(self.prompt) + len(self.text) + len(self.after)
 
-    def around(self, values: list, special: Any, prompt: Any) -> list:
-        """Values of the tokens of `text`, and those of the tokens around them."""
-        framed = [special] * len(self.before) + [prompt] * len(self.prompt) + values
-        return framed + [special] * len(self.after)
-
     def shortened(self, num_tokens: int) -> Piece:
         """The piece cut to `num_tokens`; its end tokens stay."""
         room = num_tokens - len(self.before) - len(self.after)
@@ -77,18 +72,11 @@ class Row:
     @property
     def offset_mapping(self) -> list[tuple[int, int]]:
         """Characters of the document, (0, 0) for tokens that stand for no text."""
-        around = (piece.around(piece.offsets[: len(piece.text)], (0, 0), (0, 0)) for piece in self.pieces)
-        return [*chain.from_iterable(around)]
-
-    @property
-    def special_tokens_mask(self) -> list[int]:
-        """1 for a special token."""
-        return [value for piece in self.pieces for value in piece.around([0] * len(piece.text), special=1, prompt=0)]
-
-    @property
-    def length(self) -> int:
-        """Tokens."""
-        return len(self.input_ids)
+        offsets: list[tuple[int, int]] = []
+        for piece in self.pieces:
+            offsets += [(0, 0)] * len(piece.before + piece.prompt) + piece.offsets[: len(piece.text)]
+            offsets += [(0, 0)] * len(piece.after)
+        return offsets
 
 
 def common_start(ids: list[int], others: list[int]) -> int:

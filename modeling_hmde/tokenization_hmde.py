@@ -36,13 +36,6 @@ MAX_CHARACTERS_PER_TOKEN = 64
 CHARACTERS_PER_TOKEN = 2
 MAX_CHARACTERS_AT_ONCE = 2**22
 
-# By the option of a call that asks for them: columns that say something of each token or row.
-COLUMNS = {
-    "return_offsets_mapping": "offset_mapping",
-    "return_special_tokens_mask": "special_tokens_mask",
-    "return_length": "length",
-}
-
 Segmentation = Literal["sentences", "chunks", "windows"]
 LongSentences = Literal["split", "cut"]
 
@@ -209,11 +202,6 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
             raise ValueError("the tokenizer has no padding token; choose another sentence encoder")
         encoding = self.backend_tokenizer.encode("a", add_special_tokens=True)
         text = [index for index, special in enumerate(encoding.special_tokens_mask) if not special]
-        if not text:
-            raise ValueError(
-                f"the tokenizer {self.name_or_path or type(self).__name__} reads no token in the text 'a', so the "
-                "tokens around a text cannot be told from it; choose an encoder with another vocabulary"
-            )
         prefix, suffix = encoding.ids[: text[0]], encoding.ids[text[-1] + 1 :]
         if self.max_sentence_length <= len(prefix) + len(suffix):
             raise ValueError(
@@ -277,7 +265,7 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
             )
         columns = ["input_ids", "sentence_ids"]
         columns += ["num_truncated_sentences", "num_truncated_tokens"] if return_truncated else []
-        columns += [name for option, name in COLUMNS.items() if others.get(option)]
+        columns += ["offset_mapping"] if others.get("return_offsets_mapping") else []
         documents = self._pieces(
             texts,
             language_of_each(texts, language),

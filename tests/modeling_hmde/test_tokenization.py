@@ -95,15 +95,12 @@ def test_a_row_is_the_sentence_encoders_own_rows_of_the_sentences_end_to_end(
 
 @given(ANY_TEXT)
 def test_offsets_run_through_the_text_and_special_tokens_have_none(narrow: HMDETokenizer, text: str) -> None:
-    encoded = narrow(text, return_offsets_mapping=True, return_special_tokens_mask=True)
+    encoded = narrow(text, return_offsets_mapping=True)
     lengths = {len(values) for values in encoded.values()}
     assert lengths == {len(encoded["input_ids"])}
     begins = []
-    for token, (begin, end), special in zip(
-        encoded["input_ids"], encoded["offset_mapping"], encoded["special_tokens_mask"], strict=True
-    ):
-        assert bool(special) == (token in (narrow.start_token_id, narrow.sep_token_id))
-        if special:
+    for token, (begin, end) in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
+        if token in (narrow.start_token_id, narrow.sep_token_id):
             assert (begin, end) == (0, 0)
         else:
             assert 0 <= begin <= end <= len(text)
@@ -395,7 +392,6 @@ def test_one_short_sentence_is_padded_as_the_sentence_encoders_tokenizer_pads_it
         "max_length": 24 if padding.get("padding") == "max_length" else None,
         "padding_side": padding_side,
         "return_offsets_mapping": True,
-        "return_special_tokens_mask": True,
         "return_token_type_ids": False,
         **padding,
         **options,
@@ -468,12 +464,6 @@ def test_pad_fills_rows_made_one_by_one(wide: HMDETokenizer, documents: list[str
     padded = wide.pad([wide(text) for text in documents], return_tensors="pt")
     at_once = wide(documents, padding=True, return_tensors="pt")
     assert all(torch.equal(padded[key], at_once[key]) for key in at_once)
-
-
-def test_mask_and_length_come_as_asked_for(wide: HMDETokenizer) -> None:
-    encoded = wide(["the cat", ""], return_attention_mask=False, return_length=True)
-    assert set(encoded) == {"input_ids", "sentence_ids", "length"}
-    assert encoded["length"] == [*map(len, encoded["input_ids"])]
 
 
 # --- tokens of a text, as text splitters and others read them ---------------------------------------------------------
@@ -565,6 +555,7 @@ def test_a_text_without_content_is_one_empty_sentence(
         ({"split_special_tokens": False}, "split_special_tokens=False is not supported; text never becomes"),
         ({"return_token_type_ids": True}, "return_token_type_ids=True is not supported"),
         ({"stride": 3}, "stride=3 is not supported"),
+        ({"return_length": True}, "return_length=True is not supported; take the length of each row"),
         ({"colour": "red"}, "the tokenizer has no option colour; help"),
         ({"is_split_into_words": True}, "is_split_into_words=True is not supported"),
         ({"return_overflowing_tokens": True}, "return_overflowing_tokens=True is not supported"),

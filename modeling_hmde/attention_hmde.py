@@ -1,4 +1,4 @@
-"""Attention functions in the form in which transformers calls them: `packed`, for sequences end to end, and `eager`."""
+"""An attention function in the form in which transformers calls them: `packed`, for sequences end to end."""
 
 from __future__ import annotations
 
@@ -170,25 +170,6 @@ def attention_by_products(
             scores = scores.masked_fill(~attn_mask, -torch.inf)
         attended.append(nn.functional.dropout(scores.softmax(dim=-1), dropout_p) @ values)
     return torch.cat(attended).view(value.shape)
-
-
-def eager_attention(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float,
-    dropout: float = 0.0,
-    **kwargs: Any,
-) -> tuple[Tensor, Tensor]:
-    """Attention of the document encoder that keeps its weights. query, key, value: (documents, heads, sentences, head
-    width)."""
-    scores = query @ key.transpose(2, 3) * scaling
-    if attention_mask is not None:
-        scores = scores + attention_mask
-    weights = nn.functional.dropout(scores.softmax(dim=-1), p=dropout)
-    return (weights @ value).transpose(1, 2), weights
 
 
 ALL_ATTENTION_FUNCTIONS.register("packed", packed_attention)

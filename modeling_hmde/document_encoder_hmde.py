@@ -11,8 +11,9 @@ from transformers.activations import ACT2FN
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.models.bert.modeling_bert import eager_attention_forward
 
-from .attention_hmde import PACKED_ATTENTION, eager_attention, packed_attention_arguments
+from .attention_hmde import PACKED_ATTENTION, packed_attention_arguments
 from .configuration_hmde import HMDEConfig
 
 
@@ -45,7 +46,8 @@ class DocumentAttention(nn.Module):
         query, key, value = (
             project(hidden_states).view(heads).transpose(1, 2) for project in (self.query, self.key, self.value)
         )
-        attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention)
+        implementation = self.config._attn_implementation
+        attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
         attended, weights = attend(
             self,
             query,

@@ -16,7 +16,7 @@ from transformers.utils.logging import tqdm
 from .attribution_hmde import DocumentSentences, Explanation, score_sentences, spans_of_sentences
 from .packing_hmde import padded_batches
 from .refusals_hmde import refuse_truncated
-from .segmentation_hmde import language_of_each
+from .segmentation_hmde import check_texts, language_of_each
 from .tokenization_hmde import HMDETokenizer
 
 Item = TypeVar("Item")
@@ -195,16 +195,6 @@ class InferenceMixin(nn.Module):
             max_tokens_per_batch=max_tokens_per_batch,
         )[1]
 
-    @property
-    def _input_device(self) -> torch.device:
-        """Where inputs go. Where weights are offloaded, `device` is "meta", and accelerate's hooks know the device."""
-        if self.device.type != "meta":
-            return self.device
-        hooks = [module._hf_hook for module in self.modules() if hasattr(module, "_hf_hook")]
-        hooks += [inner for hook in hooks for inner in getattr(hook, "hooks", ())]  # of a sequence of hooks
-        devices = (getattr(hook, "execution_device", None) for hook in hooks)
-        return torch.device(next(device for device in devices if device is not None))
-
     def _vector_size(self, truncate_dim: Any, return_tensors: str) -> int:
         """Numbers of each vector; checks what is asked of the result."""
         if return_tensors not in ("np", "pt"):
@@ -233,12 +223,15 @@ class InferenceMixin(nn.Module):
     ) -> tuple[Tensor, list[DocumentSentences]]:
         """Vectors of `texts` (texts, size), each read as a document, or, `as_queries`, as one sentence; and their
         sentences, if `read` gives `sentences`, whose places in the texts are needed then."""
-        texts = list_of_texts(texts)
+        if isinstance(texts, str) or not isinstance(texts, Iterable):
+            raise TypeError(f"got {type(texts).__name__}; give a list of strings, [text] for a single one")
+        texts = [*texts]
+        texts = texts and check_texts(texts)
         if truncation not in get_args(Truncation):
             raise ValueError(f"truncation is {truncation!r}; it must be True, or 'error' to refuse what is too long")
         keys = [*zip(texts, language_of_each(texts, language))]
         distinct = [*dict.fromkeys(keys)]  # repeated ones are encoded once
-        device = self._input_device
+        device = self.device if self.device.type != "meta" else "cpu"  # where accelerate's hooks move the inputs
         vectors = torch.zeros(len(distinct), size, dtype=torch.promote_types(self.dtype, torch.float32), device=device)
         described: dict[int, DocumentSentences] = {}
 
@@ -284,22 +277,6 @@ class InferenceMixin(nn.Module):
                 f"the vector of text {indices.index(finite.index(False))} is not finite: the model's weights are "
                 f"damaged, so load it anew; or the range of {self.dtype} is too small for them, so use float32"
             )
-
-
-def list_of_texts(texts: Any) -> list[str]:
-    """
-    Raises:
-        TypeError: it is one string, or something in it is no string.
-    """
-    if isinstance(texts, str):
-        raise TypeError("got one string; give a list of strings, [text] for a single one")
-    if not isinstance(texts, Iterable):
-        raise TypeError(f"got {type(texts).__name__}; give a list of strings")
-    texts = list(texts)
-    for index, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise TypeError(f"text {index} is {type(text).__name__}, not str; give a list of strings")
-    return texts
 
 
 def windows_of(lengths: Sequence[int]) -> Iterator[range]:

@@ -562,7 +562,7 @@ def test_the_order_of_documents_does_not_depend_on_the_batches(
 def test_what_is_no_list_of_texts_is_refused(
     model: HMDEForDocumentEmbedding, tokenizer: HMDETokenizer, encode: str
 ) -> None:
-    with pytest.raises(TypeError, match=r"got one string; give a list of strings"):
+    with pytest.raises(TypeError, match=r"got str; give a list of strings, \[text\] for a single one"):
         getattr(model, encode)("the cat", tokenizer)
     with pytest.raises(TypeError, match="got NoneType; give a list of strings"):
         getattr(model, encode)(None, tokenizer)

@@ -231,10 +231,7 @@ class HMDEConfig(ShipsCode, PreTrainedConfig):
         for field in ("hidden_size", "vocab_size"):
             if not getattr(sentence, field, None):
                 raise ValueError(f"sentence_config of type {sentence.model_type!r} has no {field}; use an encoder's")
-        width = sentence.hidden_size
-        if width < 0:
-            raise ValueError(f"sentence_config has hidden_size {width}; use an encoder's")
-        width = width_after(self.sentence_modules, width)
+        width = width_after(self.sentence_modules, sentence.hidden_size)
         if self.hidden_size not in (0, width):
             raise ValueError(f"hidden_size is {self.hidden_size}, but sentence vectors have {width}; leave it out")
         if width % self.num_document_attention_heads:

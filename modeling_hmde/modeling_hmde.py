@@ -185,7 +185,6 @@ class HMDEModel(SentenceReadingMixin, HMDEPreTrainedModel):
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         sentence_ids: Tensor | None = None,
-        sentence_lengths: Tensor | None = None,
         output_hidden_states: bool | None = None,
         output_attentions: bool | None = None,
         output_sentence_vectors: bool = False,
@@ -200,7 +199,6 @@ class HMDEModel(SentenceReadingMixin, HMDEPreTrainedModel):
                 without them, `input_ids` is not padding.
             sentence_ids: (documents, tokens), of each token the index of its sentence. None: each sentence begins with
                 the start token.
-            sentence_lengths: (documents, sentences), for exporters; see `forward_by_passage`.
             output_hidden_states, output_attentions: also return those of the document encoder (see `HMDEOutput`).
                 Attention weights are kept by `attn_implementation="eager"` only. None: as the configuration says.
             output_sentence_vectors: return the vectors by which sentences are compared with queries.
@@ -209,18 +207,11 @@ class HMDEModel(SentenceReadingMixin, HMDEPreTrainedModel):
 
         Raises:
             ValueError: an id is out of the vocabulary, a row is all padding or has neither `sentence_ids` nor a start
-                token at its start, the attention does not keep its weights, or `sentence_lengths` came with an
-                argument for rows.
+                token at its start, or the attention does not keep its weights.
             TypeError: there are no `input_ids`, or there is an argument that HMDE does not have.
         """
         refuse_arguments(input_ids, kwargs)
         ids: Any = input_ids
-        if sentence_lengths is not None:
-            if sentence_ids is not None or any(
-                (output_hidden_states, output_attentions, output_sentence_vectors, sentences_only)
-            ):
-                raise ValueError("sentence_lengths came with an argument for rows of tokens; leave one of them out")
-            return self.forward_by_passage(ids, attention_mask, sentence_lengths)
         rows = (ids, attention_mask, sentence_ids)
         if sentences_only:
             alone, lengths = self._read_rows(*rows, alone=True)
@@ -291,7 +282,6 @@ class HMDEForDocumentEmbedding(InferenceMixin, HMDEPreTrainedModel):
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         sentence_ids: Tensor | None = None,
-        sentence_lengths: Tensor | None = None,
         **kwargs: Any,
     ) -> HMDEOutput:
         """Document embeddings: `pooler_output`, (documents, hidden). Arguments and errors as in `HMDEModel.forward`.
@@ -299,7 +289,7 @@ class HMDEForDocumentEmbedding(InferenceMixin, HMDEPreTrainedModel):
         The first output, which `pipeline("feature-extraction")` returns, is `last_hidden_state`: vectors of sentences.
         For vectors of documents call `encode_documents`, also with a pipeline's `model` and `tokenizer`.
         """
-        return self.hmde(input_ids, attention_mask, sentence_ids, sentence_lengths, **kwargs)
+        return self.hmde(input_ids, attention_mask, sentence_ids, **kwargs)
 
     def embed_queries(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, sentence_ids: Tensor | None = None

@@ -21,7 +21,7 @@ from .packing_hmde import (
     sentences_by_start_token,
     tokens_of,
 )
-from .pooling_hmde import POOLINGS, pool_sentences
+from .pooling_hmde import pool, pool_sentences
 
 # Most tokens in one call of the sentence encoder. It changes memory and speed, not results. On a CPU the hidden states
 # of so many tokens fit into the caches. On a GPU more are needed, or starting the kernels takes longer than their work.
@@ -54,7 +54,7 @@ class SentenceReadingMixin(nn.Module):
         if torch.compiler.is_exporting():
             raise ValueError(
                 "the sentences of a row are found by its tokens, so this model cannot be exported with rows of tokens; "
-                "export it with the inputs that tokenizer.by_passage makes"
+                "export its forward_by_passage, with the inputs that tokenizer.by_passage makes"
             )
         passage_length = 0 if alone else self.config.passage_length
         sentences, passages = self._find_passages(input_ids, attention_mask, sentence_ids, passage_length)
@@ -143,15 +143,15 @@ class SentenceReadingMixin(nn.Module):
             position_ids=ranges(first_positions, passage_lengths).unsqueeze(0),
             **packed_attention_arguments(passage_lengths),
         )
-        pool = POOLINGS[self.config.sentence_pooling]
-        return pool(output.last_hidden_state.squeeze(0), sentences.length, self.sentence_encoder)
+        tokens = output.last_hidden_state.squeeze(0)
+        return pool(self.config.sentence_pooling, tokens, sentences.length, self.sentence_encoder)
 
     def _encode_padded(self, input_ids: Tensor, sentences: Sentences, passage_lengths: Tensor) -> Tensor:
         """As `_encode_packed`, each passage in a row of its own, padded at its end. input_ids: (documents, tokens)."""
         ids, mask = pad_tokens(input_ids, sentences, passage_lengths, self.config.pad_token_id)
         output = self.sentence_encoder(input_ids=ids, attention_mask=mask)
-        pool = POOLINGS[self.config.sentence_pooling]
-        return pool(output.last_hidden_state[mask.bool()], sentences.length, self.sentence_encoder)
+        tokens = output.last_hidden_state[mask.bool()]
+        return pool(self.config.sentence_pooling, tokens, sentences.length, self.sentence_encoder)
 
     def encode_passages(self, input_ids: Tensor, attention_mask: Tensor | None, sentence_lengths: Tensor) -> Tensor:
         """Passages (documents, passages, tokens) and the tokens of each sentence (documents, sentences) -> sentence

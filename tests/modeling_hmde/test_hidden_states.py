@@ -98,10 +98,3 @@ def test_sentence_vectors_are_contextual_or_in_passages_read_alone(
     torch.testing.assert_close(in_passages.sentence_vectors, alone.sentence_embeddings, **TOLERANCE)
     assert in_passages.sentence_vectors[1, 1:].abs().sum() == 0, "there is no such sentence"
     assert make_model(labse)(**rows).sentence_vectors is None, "nobody asked"
-
-
-def test_an_argument_for_rows_is_refused_beside_passages(labse: Path, make_model: MakeModel) -> None:
-    lengths = torch.tensor([[3]])
-    for argument in ("output_sentence_vectors", "sentences_only", "output_hidden_states"):
-        with pytest.raises(ValueError, match="sentence_lengths came with an argument for rows of tokens"):
-            make_model(labse)(torch.tensor([[[2, 7, 3]]]), sentence_lengths=lengths, **{argument: True})

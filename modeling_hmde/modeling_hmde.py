@@ -29,7 +29,6 @@ from .loading_hmde import AUTO_MAP, ShipsCode, be_found_by_dill, check_weights, 
 from .outputs_hmde import HMDEOutput
 from .packing_hmde import scatter_sentences
 from .pipeline_hmde import read_pipeline
-from .rotation_hmde import Rotation
 from .sentence_modules_hmde import load_weights, make_modules
 from .sentence_reading_hmde import SentenceReadingMixin
 from .sentence_transformers_hmde import write_sentence_transformers_files
@@ -44,6 +43,14 @@ HMDE_MODULES = ("sentence_encoder", "sentence_modules", "document_encoder", "rot
 
 # `from_sentence_encoder` reads these fields from the checkpoint, so they may not be given.
 READ_FROM_THE_CHECKPOINT = {"sentence_config", "start_token_id", "pad_token_id", "num_special_tokens"}
+
+
+class Rotation(nn.Linear):
+    """The last step of a model that is rotated: an orthogonal matrix, which leaves cosines as they are, turns all
+    vectors so that their first numbers tell most. It starts as the identity."""
+
+    def __init__(self, config: HMDEConfig) -> None:
+        super().__init__(config.hidden_size, config.hidden_size, bias=False)
 
 
 class HMDEPreTrainedModel(ShipsCode, PreTrainedModel):

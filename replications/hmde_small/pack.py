@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
+from transformers import AutoConfig
 
 from hmde.common.command_line import options_from, run
 from hmde.common.files import check_is_new, folder_written_whole
@@ -58,6 +59,10 @@ def pack(model: str, base: str, output: str) -> None:
     if not (Path(model) / "README.md").is_file():
         raise ValueError(f"model {model} has no README.md, the card that says how it was trained; write one")
     trained = HMDEForDocumentEmbedding.from_pretrained(model, dtype=torch.float32)
+    theirs, ours = AutoConfig.from_pretrained(base), trained.config.sentence_config
+    for field in ("model_type", "hidden_size", "num_hidden_layers", "vocab_size"):
+        if getattr(theirs, field) != getattr(ours, field):
+            raise ValueError(f"{base} has another {field} than the HMDE; name the encoder that it was trained from")
     start = base_weights(trained.config, base)
     kept: dict[str, Tensor] = {}
     for name, weight in trained.state_dict().items():

@@ -24,7 +24,7 @@ from hmde.common.files import check_is_new, folder_written_whole, write_text
 from hmde.common.numbers import PositiveInt, Seed
 from hmde.common.saved_models import check_is_hmde, load_hmde
 from modeling_hmde import HMDEForDocumentEmbedding
-from modeling_hmde.rotation_hmde import Rotation
+from modeling_hmde.modeling_hmde import Rotation
 from training.data.articles import load_articles, rows_of_split
 from training.hub import upload_folder
 from training.model_card import card_of

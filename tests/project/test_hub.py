@@ -34,7 +34,6 @@ SHIPPED_CODE = {
     "pipeline_hmde.py",
     "pooling_hmde.py",
     "refusals_hmde.py",
-    "rotation_hmde.py",
     "rows_hmde.py",
     "segmentation_hmde.py",
     "sentence_modules_hmde.py",

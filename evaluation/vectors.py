@@ -11,7 +11,7 @@ import numpy as np
 
 from evaluation.datasets.languages import languages_of
 from evaluation.datasets.retrieval_sets import DocumentFile, RetrievalSet, texts_of
-from hmde.common.files import file_written_whole, locked, new_array
+from hmde.common.files import file_written_whole, locked
 from hmde.common.fingerprints import digest, fingerprint
 from hmde.common.progress import Advance, no_bar
 
@@ -44,7 +44,7 @@ def cached_vectors(
         (documents, hidden), float32, in the order of `documents`.
 
     Raises:
-        OSError: the disk has no room for the vectors.
+        OSError: the disk is full; names the file.
         ValueError: the file of the documents changed while they were encoded.
     """
     if cache is None:
@@ -86,15 +86,13 @@ def vectors_of_queries(
 
 
 def _write_vectors(path: Path, batches: Iterator[np.ndarray], count: int) -> None:
-    batch = next(batches)
-    vectors = new_array(path, (count, batch.shape[1]), np.float32)
-    vectors[: len(batch)] = batch
-    begin = len(batch)
-    for batch in batches:
-        vectors[begin : begin + len(batch)] = batch
-        begin += len(batch)
-    assert isinstance(vectors, np.memmap)
-    vectors.flush()
+    """A .npy file of `count` vectors, some of which come at a time (documents, hidden)."""
+    with path.open("wb") as file:
+        for batch in batches:
+            if file.tell() == 0:
+                header = {"descr": "<f4", "fortran_order": False, "shape": (count, batch.shape[1])}
+                np.lib.format.write_array_header_1_0(file, header)
+            file.write(batch.astype("<f4").tobytes())
 
 
 def encoded_in_parts(

@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from filelock import FileLock, Timeout
 
 logger = logging.getLogger(__name__)
@@ -159,26 +157,3 @@ def write_text(path: str | Path, text: str) -> None:
 def write_json(path: str | Path, content: Any) -> None:
     """Write a JSON file, in a folder that is made if need be."""
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-
-
-def new_array(path: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
-    """A memory-mapped .npy file of zeros, whose space on the disk is reserved.
-
-    Without the reservation the file would be sparse, and a full disk would kill the process by SIGBUS at some later
-    write.
-
-    Raises:
-        OSError: the disk has no room for it; names the path and the size.
-    """
-    array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
-    if not hasattr(os, "posix_fallocate"):  # macOS, Windows
-        return array
-    size = path.stat().st_size
-    try:
-        with path.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, size)
-    except OSError as error:
-        raise OSError(
-            error.errno, f"{path} needs {size / 2**20:.0f} MiB on the disk ({os.strerror(error.errno or 0)})"
-        ) from error
-    return array

@@ -12,12 +12,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
-from hmde.common.files import file_written_whole, folder_written_whole, locked, new_array, write_json, write_text
+from hmde.common.files import file_written_whole, folder_written_whole, locked, write_json, write_text
 from tests.paths import REPOSITORY
 
 CONTEXT = multiprocessing.get_context("fork")
@@ -258,26 +257,3 @@ def test_json_is_written_with_a_line_for_each_value_so_that_versions_of_it_compa
     write_json(tmp_path / "a.json", {"name": "ä", "values": [1, 2]})
     expected = '{\n  "name": "ä",\n  "values": [\n    1,\n    2\n  ]\n}\n'
     assert (tmp_path / "a.json").read_text(encoding="utf-8") == expected
-
-
-def test_an_array_has_its_space_before_it_is_filled(tmp_path):
-    array = new_array(tmp_path / "array.npy", (1000, 256), np.float32)
-    assert (tmp_path / "array.npy").stat().st_blocks * 512 >= array.nbytes
-    array[1, 2] = 3
-    array.flush()
-    assert np.load(tmp_path / "array.npy")[1, 2] == 3
-
-
-def test_an_array_is_made_where_the_system_reserves_no_space(tmp_path, monkeypatch):
-    monkeypatch.delattr(os, "posix_fallocate")
-    new_array(tmp_path / "array.npy", (2, 3), np.float32)[1] = 7
-    assert np.load(tmp_path / "array.npy").tolist() == [[0, 0, 0], [7, 7, 7]]
-
-
-def test_an_array_that_the_disk_cannot_hold_is_an_error_with_its_size(tmp_path, monkeypatch):
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "")
-
-    monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(OSError, match=r"array\.npy needs 4 MiB on the disk \(No space left"):
-        new_array(tmp_path / "array.npy", (1024, 1024), np.float32)

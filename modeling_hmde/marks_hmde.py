@@ -12,11 +12,12 @@ from typing import Any
 
 from tokenizers import Regex, Tokenizer, normalizers
 
-IGNORED_MARKS = re.compile(
-    "[\u0640\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\ufe70-\ufe7f"  # Arabic
+MARKS = (  # as a set of a pattern has them
+    "\u0640\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\ufe70-\ufe7f"  # Arabic
     "\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"  # Hebrew
-    "\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\u061c\ufeff]+"
+    "\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\u061c\ufeff"
 )
+IGNORED_MARKS = re.compile(f"[{MARKS}]+")
 
 
 def read_past_marks(backend: Tokenizer) -> None:

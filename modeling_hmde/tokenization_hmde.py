@@ -202,6 +202,11 @@ class HMDETokenizer(ShipsCode, PreTrainedTokenizerFast):
             raise ValueError("the tokenizer has no padding token; choose another sentence encoder")
         encoding = self.backend_tokenizer.encode("a", add_special_tokens=True)
         text = [index for index, special in enumerate(encoding.special_tokens_mask) if not special]
+        if not text:
+            raise ValueError(
+                f"the tokenizer {self.name_or_path or type(self).__name__} reads no token in the text 'a', so the "
+                "tokens around a text cannot be told from it; choose an encoder with another vocabulary"
+            )
         prefix, suffix = encoding.ids[: text[0]], encoding.ids[text[-1] + 1 :]
         if self.max_sentence_length <= len(prefix) + len(suffix):
             raise ValueError(

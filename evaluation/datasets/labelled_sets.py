@@ -38,21 +38,22 @@ def read_labelled_set(task: ClassificationTask) -> LabelledSet:
     Raises:
         ValueError: one is missing or malformed, or has a label that cannot be learnt from the training documents.
     """
-
-    def read(language: str, part: str) -> LabelledTexts:
-        file = Path(task.data) / f"{language}.{part}.tsv"
-        return LabelledTexts(file, language, *read_labelled_texts(file))
-
     for language in {*task.train_languages, *task.test_languages}:
         check_language(language)
-    train, dev = ([read(language, part) for language in task.train_languages] for part in ("train", "dev"))
-    tests = [read(language, "test") for language in task.test_languages]
+    train, dev = (read_part(task.data, part, task.train_languages) for part in ("train", "dev"))
+    tests = read_part(task.data, "test", task.test_languages)
     for part in train:
         known = set(part.labels)
         if len(known) == 1:
             raise ValueError(f"{part.file} has no label but {known.pop()!r}; there is nothing to tell apart")
         check_labels([*dev, *tests], known, str(part.file))
     return LabelledSet(train, dev, tests)
+
+
+def read_part(folder: str | Path, part: str, languages: Sequence[str]) -> list[LabelledTexts]:
+    """The documents of some languages, of one part: train, dev or test. Errors as in `read_labelled_texts`."""
+    files = [(Path(folder) / f"{language}.{part}.tsv", language) for language in languages]
+    return [LabelledTexts(file, language, *read_labelled_texts(file)) for file, language in files]
 
 
 def check_labels(files: Sequence[LabelledTexts], known: set[str], known_by: str) -> None:

@@ -26,16 +26,9 @@ from hmde.common.progress import Advance, no_bar, progress_bar
 # option that was chosen, such as C, None if there is none.
 Learn = Callable[..., tuple[Callable[[np.ndarray, Sequence[str]], Measured], float | None]]
 
+read = read_labelled_set  # as evaluation/registry.py asks of a task's module
+
 CHOSEN = "chosen by cross-validation on train and dev of the train language"
-
-
-def read(task: ClassificationTask) -> LabelledSet:
-    """The files of a task, whose format is hmde by now.
-
-    Raises:
-        ValueError: one is missing or malformed, or has a label that a classifier does not know.
-    """
-    return read_labelled_set(task)
 
 
 def learn(

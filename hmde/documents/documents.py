@@ -263,14 +263,14 @@ def files_of(source: Path, left_out: Counter[str]) -> Iterator[tuple[Path, str]]
         ValueError: a folder cannot be read.
     """
 
-    def of_a_program(path: Path) -> bool:
+    def is_hidden(path: Path) -> bool:
         hidden = path.name.startswith(".") or MACHINE_FILES.match(path.name) is not None
         if hidden:
             left_out["hidden, or of a program"] += 1
         return hidden
 
     try:
-        entries = [source] if source.is_file() else sorted(files_below(source, of_a_program))
+        entries = [source] if source.is_file() else sorted(files_below(source, is_hidden))
     except OSError as error:
         raise ValueError(f"{error.filename} cannot be read: {error.strerror}") from None
     for file in entries:

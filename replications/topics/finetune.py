@@ -35,7 +35,7 @@ from transformers import (
 from transformers.trainer_utils import IntervalStrategy, PredictionOutput, SaveStrategy
 
 from evaluation.datasets import converted
-from evaluation.datasets.labelled_sets import LabelledTexts, check_labels, read_labelled_texts
+from evaluation.datasets.labelled_sets import LabelledTexts, check_labels, read_part
 from evaluation.metrics import accuracy_and_f1
 from evaluation.recipes import MEASURES, ClassificationTask
 from evaluation.systems.pieces import MEAN_OF_PIECES
@@ -219,14 +219,9 @@ def read(recipe: FinetuneRecipe) -> tuple[list[LabelledTexts], list[LabelledText
     Raises:
         ValueError: a file is missing or malformed, or has a label that cannot be learnt from the training documents.
     """
-    folder = Path(recipe.data) if recipe.format == "hmde" else converted_data(recipe)
-
-    def documents_of(part: str, languages: Sequence[str]) -> list[LabelledTexts]:
-        files = [(folder / f"{language}.{part}.tsv", language) for language in languages]
-        return [LabelledTexts(file, language, *read_labelled_texts(file)) for file, language in files]
-
-    train, dev = (documents_of(part, recipe.train_languages) for part in ("train", "dev"))
-    tests = documents_of("test", recipe.test_languages)
+    folder = recipe.data if recipe.format == "hmde" else converted_data(recipe)
+    train, dev = (read_part(folder, part, recipe.train_languages) for part in ("train", "dev"))
+    tests = read_part(folder, "test", recipe.test_languages)
     known = {label for documents in train for label in documents.labels}
     files = ", ".join(str(documents.file) for documents in train)
     if len(known) < 2:

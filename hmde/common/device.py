@@ -19,7 +19,7 @@ def device() -> str:
 
 def dtype_of(dtype: Dtype) -> torch.dtype:
     """The dtype of weights and activations. `auto` is bfloat16 if the GPU, or without one the CPU, supports it natively
-    (AMX or AVX-512 BF16 on x86, BF16 on Arm), and float32 otherwise."""
+    and multiplies by it faster (AMX on Intel's, AVX-512 BF16 on AMD's, BF16 on Arm), and float32 otherwise."""
     import torch
 
     if dtype != "auto":
@@ -27,8 +27,10 @@ def dtype_of(dtype: Dtype) -> torch.dtype:
     if device() == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float32
     capabilities: dict = getattr(torch.cpu, "get_capabilities", dict)()  # not in older releases
-    native = any(capabilities.get(name) for name in ("amx_bf16", "avx512_bf16", "bf16"))
-    return torch.bfloat16 if native else torch.float32
+    # An Intel Xeon whose AMX is hidden by a virtual machine encodes documents 1.7 times as fast in float32.
+    intel = capabilities.get("cpu_name", "").startswith("Intel")
+    fast = ("amx_bf16", "bf16") if intel else ("amx_bf16", "bf16", "avx512_bf16")
+    return torch.bfloat16 if any(map(capabilities.get, fast)) else torch.float32
 
 
 def use_all_cores(num_processes: int = 1) -> int:

@@ -52,13 +52,16 @@ def test_the_users_number_of_threads_stays():
     ("capabilities", "expected"),
     [
         ({"amx_bf16": True}, torch.bfloat16),
-        ({"avx512_bf16": True, "avx2": True}, torch.bfloat16),
+        ({"avx512_bf16": True, "avx2": True, "cpu_name": "AMD EPYC"}, torch.bfloat16),
+        ({"avx512_bf16": True, "amx_bf16": True, "cpu_name": "Intel Xeon"}, torch.bfloat16),
+        ({"avx512_bf16": True, "amx_bf16": False, "cpu_name": "Intel Xeon"}, torch.float32),
+        ({"avx512_bf16": True}, torch.bfloat16),
         ({"bf16": True, "neon": True}, torch.bfloat16),
         ({"avx512_bf16": False, "avx2": True}, torch.float32),
         ({}, torch.float32),
     ],
 )
-def test_the_dtype_is_one_that_the_cpu_supports_natively(monkeypatch, capabilities, expected):
+def test_the_dtype_is_the_one_in_which_the_cpu_is_faster(monkeypatch, capabilities, expected):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
     assert dtype_of("auto") == expected
@@ -77,7 +80,7 @@ def test_a_dtype_that_is_named_is_taken():
 
 
 @pytest.mark.parametrize(("capability", "expected"), [("avx512_bf16", "bf16"), ("avx2", "no")])
-def test_training_takes_the_dtype_that_the_cpu_supports_natively_and_says_which(monkeypatch, capability, expected):
+def test_training_takes_the_dtype_in_which_the_cpu_is_faster_and_says_which(monkeypatch, capability, expected):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {capability: True})
     recipe = PretrainRecipe(corpus="corpus", output="output", mixed_precision="auto")

@@ -444,7 +444,6 @@ def _break_up_special_tokens(special_tokens: list[str]) -> list[normalizers.Norm
     return [normalizers.Replace(first, f"{token[0]} ") for first, token in zip(firsts, special_tokens)]
 
 
-HMDETokenizer.register_for_auto_class()
 be_found_by_dill(__name__)
 
 __all__ = ["HMDETokenizer"]

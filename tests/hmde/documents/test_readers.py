@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -147,6 +148,40 @@ def test_a_pdf_is_read_by_poppler_and_what_pdfium_garbles_is_named(
 def test_what_two_readers_of_a_pdf_read_differently_is_named() -> None:
     (note,) = read_file(FILES / "weasyprint_hi.pdf").notes
     assert note == "may be read with wrong words, since poppler and PDFium differ; index what it was printed from"
+
+
+def poppler_that(folder: Path, does: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts a `pdftotext` that does this into the way of poppler's."""
+    (folder / "pdftotext").write_text(f"#!/bin/sh\ncat > /dev/null\n{does}\n")
+    (folder / "pdftotext").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+
+
+@pytest.mark.parametrize(
+    ("does", "text"),
+    [
+        (r"printf 'by poppler\f'", "by poppler"),
+        ("exit 1", "by PDFium"),
+        (r"printf 'two pages\fof a file of one\f'", "by PDFium"),
+        (r"printf ' \f'", "by PDFium"),
+    ],
+)
+def test_poppler_is_believed_where_it_reads_the_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, text: str
+) -> None:
+    write_pdf(tmp_path / "a.pdf", [["by PDFium"]])
+    poppler_that(tmp_path, does, monkeypatch)
+    content = read_file(tmp_path / "a.pdf")
+    assert content.sections == [("page 1", text)]
+    assert content.notes == ()
+
+
+def test_doubts_about_what_poppler_read_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_pdf(tmp_path / "a.pdf", [["other letters"]])
+    poppler_that(tmp_path, "printf '\u062d\u0648\u0644 \u0627\u0623\u0644\u0631\u0636\\f'", monkeypatch)
+    differ, order = read_file(tmp_path / "a.pdf").notes
+    assert differ.startswith("may be read with wrong words, since poppler and PDFium differ")
+    assert order.startswith("has words with lam and alef in the wrong order")
 
 
 def test_what_poppler_writes_in_the_wrong_order_is_put_right_where_it_can_be_known() -> None:

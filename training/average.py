@@ -72,10 +72,14 @@ def main(argv: list[str] | None = None) -> None:
     kept: dict[str, Any] = {"max_sentences": config.max_sentences} if may_differ else {}
     vocabulary = HMDETokenizer.from_pretrained(models[0]).get_vocab()
     for other in models[1:]:
-        same_architecture = HMDEConfig.from_pretrained(other, **kept).to_diff_dict() == config.to_diff_dict()
-        same_tokenizer = saved_tokenizer_options(Path(other)) | kept == saved_tokenizer_options(Path(models[0])) | kept
-        if not (same_architecture and same_tokenizer):
-            raise ValueError(f"{other} and {models[0]} differ in more than their weights; name models of one kind")
+        architectures = HMDEConfig.from_pretrained(other, **kept).to_diff_dict(), config.to_diff_dict()
+        tokenizers = [saved_tokenizer_options(Path(model)) | kept for model in (other, models[0])]
+        for one, two in (architectures, tokenizers):
+            if differing := sorted(name for name in one.keys() | two.keys() if one.get(name) != two.get(name)):
+                raise ValueError(
+                    f"{other} and {models[0]} differ in more than their weights: {', '.join(differing)}; name models "
+                    "of one kind, or save one of them with the options of the other"
+                )
         if HMDETokenizer.from_pretrained(other).get_vocab() != vocabulary:
             raise ValueError(f"{other} and {models[0]} have different vocabularies; name models of one kind")
     max_sentences = options.max_sentences or config.max_sentences

@@ -74,12 +74,11 @@ def main(argv: list[str] | None = None) -> None:
     for other in models[1:]:
         architectures = HMDEConfig.from_pretrained(other, **kept).to_diff_dict(), config.to_diff_dict()
         tokenizers = [saved_tokenizer_options(Path(model)) | kept for model in (other, models[0])]
-        for one, two in (architectures, tokenizers):
-            if differing := sorted(name for name in one.keys() | two.keys() if one.get(name) != two.get(name)):
-                raise ValueError(
-                    f"{other} and {models[0]} differ in more than their weights: {', '.join(differing)}; name models "
-                    "of one kind, or save one of them with the options of the other"
-                )
+        if different := differing(*architectures) | differing(*tokenizers):
+            raise ValueError(
+                f"{other} and {models[0]} differ in more than their weights: {', '.join(sorted(different))}; name "
+                "models of one kind, or save one of them with the options of the other"
+            )
         if HMDETokenizer.from_pretrained(other).get_vocab() != vocabulary:
             raise ValueError(f"{other} and {models[0]} have different vocabularies; name models of one kind")
     max_sentences = options.max_sentences or config.max_sentences
@@ -103,6 +102,12 @@ def main(argv: list[str] | None = None) -> None:
                 scores[name] = dev_set.evaluate(model, tokenizer)
         write_average_card(folder, output, mean.config, models, scores, DEV_CONCEPTS)
     print(f"wrote {output}")
+
+
+def differing(options: dict[str, Any], others: dict[str, Any]) -> set[str]:
+    """The names of what only one of two models has, or has otherwise."""
+    absent = object()
+    return {name for name in options | others if options.get(name, absent) != others.get(name, absent)}
 
 
 def mean_of(models: list[str]) -> HMDEForDocumentEmbedding:
